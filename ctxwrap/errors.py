@@ -1,0 +1,55 @@
+"""Everything ctxwrap itself raises.
+
+CtxwrapError
+├── SettingsError (ValueError)       a setting or mode that does not exist, or a value it cannot have
+├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
+├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
+└── StoreError                       the log could not be read or written
+    ├── StoreUnavailable             the medium refused: not writable, full, gone
+    └── StoreCorrupt                 the medium answered with something that is not ours
+
+Provider exceptions are never wrapped: they reach the caller as the SDK raised them.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class CtxwrapError(Exception):
+    """The root of the tree."""
+
+
+class SettingsError(CtxwrapError, ValueError):
+    """A setting or mode that does not exist, or a value it cannot have."""
+
+
+class UnsupportedClient(CtxwrapError, TypeError):
+    """`wrap()` was given something that is no known client."""
+
+
+class InvalidId(CtxwrapError, ValueError):
+    """A tenant, agent or session id that cannot name anything."""
+
+
+class StoreError(CtxwrapError):
+    """The log could not be read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The medium refused: not writable, full, gone."""
+
+
+class StoreCorrupt(StoreError):
+    """The medium answered with something that is not ours."""
+
+
+class NoSessionWarning(UserWarning):
+    """A wrapped call named no session, so it ran without memory."""
+
+
+def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsError:
+    """The error for a name that is not one of `known`; it offers the likeliest meant one."""
+    names = sorted(known)
+    close = get_close_matches(str(given), names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return SettingsError(f"unknown {kind} {given!r}: {hint}known are {', '.join(names)}")
