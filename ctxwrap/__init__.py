@@ -1,3 +1,56 @@
-"""Context middleware around LLM clients."""
+"""Context middleware around LLM clients: history, memory and a packed prompt in, a snapshot out of every reply."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ctxwrap.clients.results import turn_of as turn_of
+    from ctxwrap.completion import acompletion as acompletion
+    from ctxwrap.completion import completion as completion
+    from ctxwrap.errors import CtxwrapError as CtxwrapError
+    from ctxwrap.errors import InvalidId as InvalidId
+    from ctxwrap.errors import NoSessionWarning as NoSessionWarning
+    from ctxwrap.errors import SettingsError as SettingsError
+    from ctxwrap.errors import StoreCorrupt as StoreCorrupt
+    from ctxwrap.errors import StoreError as StoreError
+    from ctxwrap.errors import StoreUnavailable as StoreUnavailable
+    from ctxwrap.errors import UnsupportedClient as UnsupportedClient
+    from ctxwrap.scope import using as using
+    from ctxwrap.settings import Settings as Settings
+    from ctxwrap.stores import open_store as open_store
+    from ctxwrap.wrap import wrap as wrap
+
+_HOMES = {
+    "CtxwrapError": "errors",
+    "InvalidId": "errors",
+    "NoSessionWarning": "errors",
+    "Settings": "settings",
+    "SettingsError": "errors",
+    "StoreCorrupt": "errors",
+    "StoreError": "errors",
+    "StoreUnavailable": "errors",
+    "UnsupportedClient": "errors",
+    "acompletion": "completion",
+    "completion": "completion",
+    "open_store": "stores",
+    "turn_of": "clients.results",
+    "using": "scope",
+    "wrap": "wrap",
+}
+"""Where each public name lives; importing ctxwrap loads none of it."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

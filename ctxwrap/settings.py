@@ -30,16 +30,13 @@ class Settings:
     snapshot_reserve: int = 1024
     """Tokens added to an output limit the caller set, so that the trailer does not eat the answer; 0 is off."""
 
-    max_reply_bytes: int = 256 * 1024
-    """A trailer larger than this is not read."""
-
     def __post_init__(self) -> None:
         for name in ("context_mode", "history"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
         for name in ("record", "strict"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        for name in ("history_tokens", "snapshot_reserve", "max_reply_bytes"):
+        for name in ("history_tokens", "snapshot_reserve"):
             _check_count(name, getattr(self, name))
 
 

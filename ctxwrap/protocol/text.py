@@ -68,18 +68,8 @@ def asks_for_trailer(text: str) -> bool:
     return PROTOCOL_TEXT in text
 
 
-def before(protocol: str, text: str) -> str:
-    """The protocol, then the caller's own system text."""
-    return f"{protocol}\n\n{text}" if text else protocol
-
-
-def after(text: str, block: str) -> str:
-    """The caller's own text, then the block."""
-    return f"{text}\n\n{block}" if text else block
-
-
 def without_injected(text: str) -> str:
-    """`text` as the caller wrote it: `before` and `after` undone."""
+    """`text` as the caller wrote it, without the protocol before it and the block behind it."""
     for protocol in (PROTOCOL_TEXT, READING_TEXT):
         text = text.removeprefix(protocol).removeprefix("\n\n") if text.startswith(protocol) else text
     if text.endswith(_CLOSE_CONTEXT) and _OPEN_CONTEXT in text:

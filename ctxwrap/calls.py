@@ -1,0 +1,125 @@
+"""The blocking work of a call: opening a turn in its session, and saving how it ended."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ctxwrap.context import Context, Target
+from ctxwrap.session import Session
+from ctxwrap.turn import Turn
+from ctxwrap.types import Body, Report, TurnRecord, Wire
+
+logger = logging.getLogger("ctxwrap")
+
+
+class BareCall:
+    """A call that ctxwrap lets through as it is; it only knows why."""
+
+    def __init__(self, target: Target, reason: str, *, error: str = "", not_saved: tuple[str, ...] = ()) -> None:
+        key = target.key
+        self.record = TurnRecord(
+            id="",
+            mode="disabled",
+            session=key.session if key else "",
+            tenant=key.tenant if key else "",
+            agent=key.agent if key else "",
+            round=0,
+            snapshot=None,
+            operations=(),
+            violations=(),
+            repairs=(),
+            pack=(),
+            report=Report(status="complete", reason=reason, mode_asked=target.mode, error=error, not_saved=not_saved),
+        )
+
+
+def bare(context: Context, target: Target) -> BareCall | None:
+    """The call as a bare one, if it needs no session."""
+    if target.key is None:
+        return BareCall(target, "no session was named")
+    if target.mode == "disabled" and not context.settings.record:
+        return BareCall(target, "disabled, and record is off")
+    return None
+
+
+class OpenCall:
+    """A turn in its session. Every method blocks for the moment a short write takes."""
+
+    def __init__(self, context: Context, wire: Wire, body: Body, target: Target, clock: Callable[[], datetime]) -> None:
+        self._context, self._wire, self._body, self._target = context, wire, body, target
+        self._clock = clock
+        self._opened: tuple[Session, Turn] | None = None
+        self._saved = False
+        self._not_saved: tuple[str, ...] = ()
+        self._error = ""
+
+    @property
+    def turn(self) -> Turn:
+        assert self._opened is not None, "open() comes first"
+        return self._opened[1]
+
+    def open(self) -> None:
+        """Write what the caller said to the log, under the session's lock, and build what is to be sent."""
+        assert self._target.key is not None
+        request = self._wire.read(self._body)
+        session = self._context.session(self._target.key)
+        with session.locked():
+            opening = session.open_turn(request, self._clock())
+            turn = Turn(
+                new_turn_id(),
+                self._target.key,
+                self._wire,
+                self._body,
+                request,
+                self._target.mode,
+                opening,
+                self._context.settings,
+            )
+            session.append(turn.id, *turn.opening_records(), self._clock())
+        self._opened = session, turn
+
+    def refused(self, error: Exception) -> BareCall:
+        """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call."""
+        if self._context.settings.strict:
+            raise error
+        logger.warning("ctxwrap: the call goes on without context: %s", error)
+        reason = "ctxwrap could not open the session"
+        return BareCall(self._target, reason, error=str(error), not_saved=("request", "reply"))
+
+    def save(self, interrupted: str = "") -> None:
+        """Write how the turn ended, once; a failure is reported, never raised over an answer that was paid for."""
+        if self._saved or self._opened is None:
+            return
+        self._saved = True
+        session, turn = self._opened
+        try:
+            records = turn.closing_records(interrupted)
+            with session.locked():
+                session.append(turn.id, *records, self._clock())
+        except Exception as error:
+            logger.warning("ctxwrap: the reply was not saved: %s", error)
+            self._not_saved, self._error = ("reply",), str(error)
+
+    @property
+    def record(self) -> TurnRecord:
+        record = self.turn.record
+        return replace(record, report=replace(record.report, not_saved=self._not_saved, error=self._error))
+
+
+def why_stopped(error: BaseException) -> str:
+    """The word for what ended a call."""
+    if isinstance(error, GeneratorExit):
+        return "closed"
+    return f"provider_error: {type(error).__name__}" if isinstance(error, Exception) else "cancelled"
+
+
+def new_turn_id() -> str:
+    """Unique, and in the order of time."""
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,1 @@
+"""Doors: how each client is entered, and how its answers keep their type."""

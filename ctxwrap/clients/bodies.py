@@ -1,0 +1,278 @@
+"""Response bodies on their way from the provider to the SDK: rewritten event by event, or only looked at.
+
+They are iterators, not generators: one that is never started, or dropped half-way, still says so when it goes.
+"""
+
+import json
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from ctxwrap.calls import OpenCall, why_stopped
+from ctxwrap.drive import Call
+from ctxwrap.drive_async import AsyncCall
+from ctxwrap.threads import in_thread
+from ctxwrap.types import Body
+from ctxwrap.wires.sse import Frame, Framer, framed
+
+DONE = "[DONE]"
+
+
+def is_stream(response: Any) -> bool:
+    return str(response.headers.get("content-type", "")).startswith("text/event-stream")
+
+
+def payload_in(content: bytes) -> Body | None:
+    """The JSON object in a reply, or None if it is something else."""
+    try:
+        payload = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return payload if isinstance(payload, dict) else None
+
+
+def encoded(payload: Body) -> bytes:
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def _out(frame: Frame, event: Body | None, events: list[Body]) -> bytes:
+    """A frame's bytes after its event became `events`; an event that did not change keeps the bytes it came in."""
+    if len(events) == 1 and events[0] is event:
+        return frame.raw
+    return _framed(events, named=bool(frame.event))
+
+
+def _framed(events: list[Body], *, named: bool) -> bytes:
+    return b"".join(framed(str(event.get("type", "")) if named else "", event) for event in events)
+
+
+class RewrittenBody:
+    """What the SDK reads instead of the provider's bytes, one event at a time."""
+
+    def __init__(self, response: Any, call: Call) -> None:
+        self._response = response
+        self._call = call
+        self._chunks: Iterator[bytes] = response.iter_bytes()
+        self._framer = Framer() if is_stream(response) else None
+        self._frames: deque[Frame] = deque()
+        self._named = False
+        self._over = False
+        weakref.finalize(self, call.opened.save, "abandoned")
+
+    def __iter__(self) -> "RewrittenBody":
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            while not self._over:
+                piece = self._next_event() if self._framer else self._whole()
+                if piece:
+                    return piece
+        except BaseException as error:
+            self._call.stop(why_stopped(error))
+            raise
+        raise StopIteration
+
+    def close(self) -> None:
+        self._response.close()
+        self._call.stop("closed")
+
+    def _next_event(self) -> bytes:
+        if not self._frames:
+            return self._read_on()
+        frame = self._frames.popleft()
+        if frame.data == DONE:
+            return _framed(self._call.end(), named=False) + frame.raw
+        self._named = self._named or bool(frame.event)
+        event = frame.json()
+        return frame.raw if event is None else _out(frame, event, self._call.event(event))
+
+    def _read_on(self) -> bytes:
+        assert self._framer is not None
+        chunk = next(self._chunks, None)
+        if chunk is not None:
+            self._frames.extend(self._framer.feed(chunk))
+            return b""
+        self._over = True
+        return _framed(self._call.end(), named=self._named)
+
+    def _whole(self) -> bytes:
+        self._over = True
+        content = b"".join(self._chunks)
+        payload = payload_in(content)
+        if payload is None:
+            self._call.stop("the reply is no JSON object")
+            return content
+        reply = self._call.reply(payload)
+        return content if reply is payload else encoded(reply)
+
+
+class AsyncRewrittenBody:
+    """The same over async I/O."""
+
+    def __init__(self, response: Any, call: AsyncCall) -> None:
+        self._response = response
+        self._call = call
+        self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
+        self._framer = Framer() if is_stream(response) else None
+        self._frames: deque[Frame] = deque()
+        self._named = False
+        self._over = False
+        weakref.finalize(self, call.opened.save, "abandoned")
+
+    def __aiter__(self) -> "AsyncRewrittenBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            while not self._over:
+                piece = await self._next_event() if self._framer else await self._whole()
+                if piece:
+                    return piece
+        except BaseException as error:
+            await self._call.stop(why_stopped(error))
+            raise
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            await self._call.stop("closed")
+
+    async def _next_event(self) -> bytes:
+        if not self._frames:
+            return await self._read_on()
+        frame = self._frames.popleft()
+        if frame.data == DONE:
+            return _framed(await self._call.end(), named=False) + frame.raw
+        self._named = self._named or bool(frame.event)
+        event = frame.json()
+        return frame.raw if event is None else _out(frame, event, await self._call.event(event))
+
+    async def _read_on(self) -> bytes:
+        assert self._framer is not None
+        chunk = await anext(self._chunks, None)
+        if chunk is not None:
+            self._frames.extend(self._framer.feed(chunk))
+            return b""
+        self._over = True
+        return _framed(await self._call.end(), named=self._named)
+
+    async def _whole(self) -> bytes:
+        self._over = True
+        content = b"".join([chunk async for chunk in self._chunks])
+        payload = payload_in(content)
+        if payload is None:
+            await self._call.stop("the reply is no JSON object")
+            return content
+        reply = await self._call.reply(payload)
+        return content if reply is payload else encoded(reply)
+
+
+class Observation:
+    """The bytes of a reply that nobody changes, read when they are over."""
+
+    def __init__(self, response: Any, opened: OpenCall, replay: Callable[[list[bytes]], Any]) -> None:
+        self._response_type, self._headers = type(response), response.headers
+        self._streams = is_stream(response)
+        self._opened = opened
+        self._replay = replay
+        self._over = False
+        self.raw: list[bytes] = []
+
+    def finish(self, interrupted: str = "") -> None:
+        """Tell the turn what went by. Blocks for the moment a short write takes."""
+        if self._over:
+            return
+        self._over = True
+        turn = self._opened.turn
+        if self._streams:
+            for frame in Framer().feed(self._content()):
+                event = frame.json()
+                if event is not None:
+                    turn.event(event)
+            turn.close()
+        elif (payload := payload_in(self._content())) is not None:
+            turn.reply(payload)
+        self._opened.save(interrupted)
+
+    def _content(self) -> bytes:
+        """The bytes decoded as far as they came, by the HTTP library's own decoders."""
+        response = self._response_type(200, headers=self._headers, stream=self._replay(self.raw))
+        pieces: list[bytes] = []
+        with suppress(Exception):  # a cut compressed stream ends in an error, behind all that it holds
+            pieces.extend(response.iter_bytes())
+        return b"".join(pieces)
+
+
+class Replay:
+    """Bytes once more."""
+
+    def __init__(self, raw: list[bytes]) -> None:
+        self._raw = raw
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._raw)
+
+
+class ObservedBody:
+    """The provider's own bytes, which a turn takes note of."""
+
+    def __init__(self, stream: Any, observation: Observation) -> None:
+        self._stream = stream
+        self._chunks: Iterator[bytes] = iter(stream)
+        self._observation = observation
+        weakref.finalize(self, observation.finish, "abandoned")
+
+    def __iter__(self) -> "ObservedBody":
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            self._observation.finish()
+            raise
+        except BaseException as error:
+            self._observation.finish(why_stopped(error))
+            raise
+        self._observation.raw.append(chunk)
+        return chunk
+
+    def close(self) -> None:
+        self._stream.close()
+        self._observation.finish("closed")
+
+
+class AsyncObservedBody:
+    """The same over async I/O."""
+
+    def __init__(self, stream: Any, observation: Observation) -> None:
+        self._stream = stream
+        self._chunks: AsyncIterator[bytes] = aiter(stream)
+        self._observation = observation
+        weakref.finalize(self, observation.finish, "abandoned")
+
+    def __aiter__(self) -> "AsyncObservedBody":
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk = await anext(self._chunks)
+        except StopAsyncIteration:
+            await in_thread(self._observation.finish)
+            raise
+        except BaseException as error:
+            await in_thread(self._observation.finish, why_stopped(error))
+            raise
+        self._observation.raw.append(chunk)
+        return chunk
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            await in_thread(self._observation.finish, "closed")

@@ -1,0 +1,163 @@
+"""The SDK's HTTP client with one change: responses of a call in flight leave it without their trailer.
+
+Every view an SDK offers of a response (parsed, raw, streamed, helpers) reads it from here, so what is removed here
+is removed from all of them. httpx and httpx2 alike: neither is imported before a client of it is seen.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from ctxwrap.calls import BareCall
+from ctxwrap.clients.bodies import (
+    AsyncObservedBody,
+    AsyncRewrittenBody,
+    Observation,
+    ObservedBody,
+    Replay,
+    RewrittenBody,
+    encoded,
+    payload_in,
+)
+from ctxwrap.types import Body
+
+EXTENSION = "ctxwrap"
+"""Where a response keeps the call it belongs to."""
+
+in_flight: ContextVar[Any] = ContextVar("ctxwrap_in_flight", default=None)
+"""The call whose request the SDK is sending, however often it retries."""
+
+
+@contextmanager
+def flying(call: Any) -> Iterator[None]:
+    """While the SDK is at work for `call`."""
+    token = in_flight.set(call)
+    try:
+        yield
+    finally:
+        in_flight.reset(token)
+
+
+_NO_REPLY = "the reply is no JSON object"
+
+
+def facade(http_client: Any) -> Any:
+    """`http_client` with its `send` seen through; everything else is the client's own."""
+    if isinstance(http_client, _Delegating):
+        return http_client
+    module = _module_of(http_client)
+    if isinstance(http_client, module.AsyncClient):
+        return _joined(_AsyncFacade, module.AsyncClient)(http_client)
+    return _joined(_Facade, module.Client)(http_client)
+
+
+def _module_of(value: Any) -> ModuleType:
+    """httpx or httpx2, whichever `value` is made of."""
+    for cls in type(value).__mro__:
+        name = cls.__module__.partition(".")[0]
+        if name in ("httpx", "httpx2"):
+            return sys.modules[name]
+    raise TypeError(f"{type(value).__name__} comes from neither httpx nor httpx2")
+
+
+@cache
+def _joined(ours: type, theirs: type) -> type:
+    """`ours` as a subclass of `theirs`, so that the HTTP library and the SDK take it for their own."""
+    return type(ours.__name__.lstrip("_"), (ours, theirs), {})
+
+
+class _Delegating:
+    """Passes everything on to the client it holds, but what it does itself."""
+
+    _OWN = frozenset({"_inner", "send", "__class__"})
+
+    def __init__(self, inner: Any) -> None:
+        object.__setattr__(self, "_inner", inner)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _Delegating._OWN:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_inner"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
+
+
+class _Facade(_Delegating):
+    def send(self, request: Any, **options: Any) -> Any:
+        _drop_private_headers(request)
+        response = self._inner.send(request, **options)
+        call = in_flight.get()
+        if call is None or not response.is_success:
+            return response
+        response.extensions[EXTENSION] = call
+        if isinstance(call, BareCall):
+            return response
+        if not response.is_closed:
+            return _opened(response, call, RewrittenBody, ObservedBody, "SyncByteStream")
+        payload = payload_in(response.content)
+        if payload is None:
+            call.stop(_NO_REPLY)
+            return response
+        return _replaced(response, payload, call.reply(payload))
+
+
+class _AsyncFacade(_Delegating):
+    async def send(self, request: Any, **options: Any) -> Any:
+        _drop_private_headers(request)
+        response = await self._inner.send(request, **options)
+        call = in_flight.get()
+        if call is None or not response.is_success:
+            return response
+        response.extensions[EXTENSION] = call
+        if isinstance(call, BareCall):
+            return response
+        if not response.is_closed:
+            return _opened(response, call, AsyncRewrittenBody, AsyncObservedBody, "AsyncByteStream")
+        payload = payload_in(response.content)
+        if payload is None:
+            await call.stop(_NO_REPLY)
+            return response
+        return _replaced(response, payload, await call.reply(payload))
+
+
+def _drop_private_headers(request: Any) -> None:
+    """What was meant for us and came along as a client's default header."""
+    for name in [name for name in request.headers if name.lower().startswith("x-ctxwrap-")]:
+        del request.headers[name]
+
+
+def _opened(response: Any, call: Any, rewritten: type, observed: type, base: str) -> Any:
+    """A response that is still to be read, with a body that tells the call what goes by."""
+    module = _module_of(response)
+    if call.observes:
+        observation = Observation(response, call.opened, _joined(Replay, module.SyncByteStream))
+        response.stream = _joined(observed, getattr(module, base))(response.stream, observation)
+        return response
+    body = _joined(rewritten, getattr(module, base))(response, call)
+    return _copied(response, stream=body)
+
+
+def _replaced(response: Any, payload: Body, reply: Body) -> Any:
+    """The response with `reply` for its content, or as it is if nothing changed."""
+    if reply is payload:
+        return response
+    changed = _copied(response, content=encoded(reply))
+    changed.elapsed = response.elapsed
+    return changed
+
+
+def _copied(response: Any, **body: Any) -> Any:
+    """The response with another body; its length and encoding were those of the provider's bytes."""
+    headers = [
+        (name, value)
+        for name, value in response.headers.multi_items()
+        if name not in ("content-length", "content-encoding")
+    ]
+    make: Any = type(response)
+    known = {"request": response.request, "extensions": response.extensions, "history": response.history}
+    return make(response.status_code, headers=headers, **known, **body)

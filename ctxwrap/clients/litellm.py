@@ -1,0 +1,311 @@
+"""litellm: its module, its functions and its Router, whose results are the same few types for every provider.
+
+litellm's own loggers and caches work inside the call: they see the injected text and the trailer.
+"""
+
+import inspect
+import os
+import sys
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import cache, wraps
+from types import ModuleType
+from typing import Any
+
+from ctxwrap import drive, drive_async
+from ctxwrap.calls import BareCall, why_stopped
+from ctxwrap.clients.http import flying, in_flight
+from ctxwrap.clients.keywords import MODE_HEADER, SESSION_HEADER, taken
+from ctxwrap.clients.results import remember
+from ctxwrap.context import Context, Target
+from ctxwrap.types import Body, Wire
+from ctxwrap.wires import CHAT, COMPLETIONS, RESPONSES
+
+_FUNCTIONS: dict[str, Wire] = {
+    "completion": CHAT,
+    "acompletion": CHAT,
+    "text_completion": COMPLETIONS,
+    "atext_completion": COMPLETIONS,
+    "responses": RESPONSES,
+    "aresponses": RESPONSES,
+}
+
+
+def load_litellm() -> Any:
+    """The litellm module. When we are the first to import it, it fetches nothing and reads no `.env` file."""
+    if "litellm" not in sys.modules:
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+        os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+        import litellm
+
+        litellm.suppress_debug_info = True
+        litellm.disable_hf_tokenizer_download = True
+    return sys.modules["litellm"]
+
+
+def is_litellm(target: Any) -> bool:
+    """Whether `target` is the litellm module, one of its functions, or a Router, without importing litellm."""
+    module = sys.modules.get("litellm")
+    if module is None:
+        return False
+    return target is module or isinstance(target, module.Router) or _function_name(target) in _FUNCTIONS
+
+
+def wrap_litellm(target: Any, context: Context) -> Any:
+    if isinstance(target, ModuleType):
+        return LitellmModule(target, context)
+    if callable(target) and _function_name(target) in _FUNCTIONS:
+        return _wrapped_function(target, _function_name(target), context)
+    cls: Any = type(target)
+    router: Any = object.__new__(_router_class(cls))
+    router.__dict__ = target.__dict__
+    object.__setattr__(router, "_ctxwrap", context)
+    return router
+
+
+def _function_name(target: Any) -> str:
+    return target.__name__ if str(getattr(target, "__module__", "")).startswith("litellm.") and callable(target) else ""
+
+
+class LitellmModule(ModuleType):
+    """The module as it is, but for the functions that talk to a model."""
+
+    def __init__(self, module: Any, context: Context) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        vars(self).update(_module=module, _ctxwrap=context)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(vars(self)["_module"], name)
+        if name not in _FUNCTIONS:
+            return value
+        vars(self)[name] = wrapped = _wrapped_function(value, name, vars(self)["_ctxwrap"])
+        return wrapped
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_module"], name, value)
+
+    def __dir__(self) -> list[str]:
+        return dir(vars(self)["_module"])
+
+
+@cache
+def _router_class(cls: type) -> type:
+    """A Router that shares another's state. Some functions are set on the instance: all are wrapped on the way out."""
+
+    def lookup(self: Any, name: str) -> Any:
+        value = cls.__getattribute__(self, name)  # type: ignore[call-arg]  # an unbound method
+        if name not in _FUNCTIONS:
+            return value
+        return _wrapped_function(value, name, object.__getattribute__(self, "_ctxwrap"))
+
+    members = {"__slots__": ("_ctxwrap",), "__getattribute__": lookup, "__module__": cls.__module__}
+    return type(cls.__name__, (cls,), members)
+
+
+def _wrapped_function(function: Callable[..., Any], name: str, context: Context) -> Callable[..., Any]:
+    calling = _async_call if name.startswith("a") else _call
+    wrapped = calling(function, name, _FUNCTIONS[name], context)
+    wrapped._ctxwrap = context  # type: ignore[attr-defined]
+    return wrapped
+
+
+def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        target = _target(context, kwargs)
+        if target is None:
+            return function(*args, **kwargs)
+        turn = drive.begin(context, wire, _body(name, args, kwargs), target)
+        if isinstance(turn, BareCall):
+            return remember(function(*args, **kwargs), turn)
+        try:
+            with flying(turn):
+                result = function(*args, **kwargs) if turn.observes else function(**turn.body)
+            if _is_stream(result):
+                return _flowing(result, turn)
+            _overlay(result, dumped := _dump(result), turn.reply(dumped))
+        except BaseException as error:
+            turn.stop(why_stopped(error))
+            raise
+        return remember(result, turn)
+
+    return call
+
+
+def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Context) -> Callable[..., Any]:
+    @wraps(function)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        target = _target(context, kwargs)
+        if target is None:
+            return await function(*args, **kwargs)
+        turn = await drive_async.begin(context, wire, _body(name, args, kwargs), target)
+        if isinstance(turn, BareCall):
+            return remember(await function(*args, **kwargs), turn)
+        try:
+            with flying(turn):
+                result = await (function(*args, **kwargs) if turn.observes else function(**turn.body))
+            if _is_stream(result):
+                return _flowing(result, turn)
+            _overlay(result, dumped := _dump(result), await turn.reply(dumped))
+        except BaseException as error:
+            await turn.stop(why_stopped(error))
+            raise
+        return remember(result, turn)
+
+    return call
+
+
+def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
+    """Whose call this is; None for a call that litellm makes inside one of ours."""
+    headers = taken(kwargs)
+    if in_flight.get() is not None:
+        return None
+    return context.target(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
+
+
+def _body(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
+    """The call's arguments by name."""
+    body = {**dict(zip(_parameters(name), args, strict=False)), **kwargs}
+    if "messages" in body:
+        body["messages"] = [_dump(message) for message in body["messages"] or ()]
+    return body
+
+
+@cache
+def _parameters(name: str) -> tuple[str, ...]:
+    """The names of a function's positional parameters; an async function without any has its sync twin's."""
+    parameters = inspect.signature(getattr(load_litellm(), name)).parameters.values()
+    names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return names or _parameters(name.removeprefix("a"))
+
+
+def _dump(value: Any) -> Body:
+    dumped: Body = value if isinstance(value, dict) else value.model_dump()
+    return dumped
+
+
+def _is_stream(result: Any) -> bool:
+    return hasattr(result, "__next__") or hasattr(result, "__anext__")
+
+
+def _overlay(target: Any, before: Any, after: Any) -> None:
+    """Bring the change from `before` to `after` into `target`, the object that `before` was dumped from."""
+    keys = after if isinstance(after, dict) else range(len(after))
+    for key in keys:
+        old = before.get(key) if isinstance(before, dict) else before[key]
+        new = after[key]
+        if old is new or old == new:
+            continue
+        if _same_shape(old, new):
+            _overlay(_get(target, key), old, new)
+        else:
+            _set(target, key, _originals(_get(target, key), old, new))
+
+
+def _same_shape(old: Any, new: Any) -> bool:
+    return (isinstance(old, dict) and isinstance(new, dict)) or (
+        isinstance(old, list) and isinstance(new, list) and len(old) == len(new)
+    )
+
+
+def _originals(target: Any, old: Any, new: Any) -> Any:
+    """A list that was cut, made of the objects it was dumped from."""
+    if not (isinstance(old, list) and isinstance(new, list)):
+        return new
+    known = {id(dumped): item for dumped, item in zip(old, target, strict=False)}
+    return [known.get(id(item), item) for item in new]
+
+
+def _get(target: Any, key: Any) -> Any:
+    return target[key] if isinstance(target, (dict, list)) else getattr(target, str(key), None)
+
+
+def _set(target: Any, key: Any, value: Any) -> None:
+    if isinstance(target, (dict, list)):
+        target[key] = value
+    else:
+        setattr(target, str(key), value)
+
+
+class _Flow:
+    """A stream's chunks between litellm and the caller."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+        self.ready: deque[Any] = deque()
+        self._samples: dict[Any, Any] = {}
+
+    def take(self, chunk: Any, dumped: Body, events: list[Body]) -> None:
+        kind = dumped.get("type")
+        self._samples[kind] = chunk
+        for event in events:
+            same = event is dumped or (event.get("type") == kind and event is events[-1])
+            self.ready.append(self._changed(chunk, dumped, event) if same else self._made(event))
+
+    def give(self, events: list[Body]) -> None:
+        """Events that no chunk of litellm's stands for."""
+        self.ready.extend(self._made(event) for event in events)
+
+    def _changed(self, chunk: Any, dumped: Body, event: Body) -> Any:
+        if event is not dumped:
+            _overlay(chunk, dumped, event)
+        return chunk
+
+    def _made(self, event: Body) -> Any:
+        sample = self._samples[event.get("type")].model_copy(deep=True)
+        _overlay(sample, sample.model_dump(), event)
+        return sample
+
+
+@cache
+def _flowing_class(cls: Any) -> type:
+    """A subclass of a stream's own class whose chunks come without the trailer."""
+
+    class FlowingStream(cls):  # type: ignore[misc]
+        def __next__(self) -> Any:
+            flow = self._ctxwrap_flow
+            while not flow.ready:
+                try:
+                    chunk = super().__next__()
+                    flow.take(chunk, dumped := _dump(chunk), flow.call.event(dumped))
+                except StopIteration:
+                    flow.give(flow.call.end())
+                    if not flow.ready:
+                        raise
+                except BaseException as error:
+                    flow.call.stop(why_stopped(error))
+                    raise
+            return flow.ready.popleft()
+
+        async def __anext__(self) -> Any:
+            flow = self._ctxwrap_flow
+            while not flow.ready:
+                try:
+                    chunk = await super().__anext__()
+                    flow.take(chunk, dumped := _dump(chunk), await flow.call.event(dumped))
+                except StopAsyncIteration:
+                    flow.give(await flow.call.end())
+                    if not flow.ready:
+                        raise
+                except BaseException as error:
+                    await flow.call.stop(why_stopped(error))
+                    raise
+            return flow.ready.popleft()
+
+        async def aclose(self) -> None:
+            try:
+                await super().aclose()
+            finally:
+                await self._ctxwrap_flow.call.stop("closed")
+
+    FlowingStream.__name__, FlowingStream.__module__ = cls.__name__, cls.__module__
+    return FlowingStream
+
+
+def _flowing(stream: Any, call: Any) -> Any:
+    cls: Any = type(stream)
+    stream.__class__ = _flowing_class(cls)
+    stream._ctxwrap_flow = _Flow(call)
+    weakref.finalize(stream, call.opened.save, "abandoned")
+    return remember(stream, call)

@@ -1,0 +1,143 @@
+"""The OpenAI and Anthropic clients: every call of theirs that talks to a model passes through `post`, once.
+
+`post` runs above the SDK's retry loop, so a turn is one logical call however often it is sent. What it changes is
+the body; what comes back is changed where the SDK reads it (`clients.http`).
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+from ctxwrap import drive, drive_async
+from ctxwrap.calls import BareCall, why_stopped
+from ctxwrap.clients.http import facade, flying
+from ctxwrap.clients.keywords import split_headers, with_keywords
+from ctxwrap.clients.results import remember
+from ctxwrap.context import Context
+from ctxwrap.types import Body
+from ctxwrap.wires import wire_for
+
+_EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
+"""Clients whose streams are AWS event streams, not server-sent events: they pass through."""
+
+
+def is_sdk_client(client: Any) -> bool:
+    """Whether `client` is a client of the OpenAI or Anthropic SDK, without importing either."""
+    roots = [cls for cls in type(client).__mro__ if cls.__name__ in ("SyncAPIClient", "AsyncAPIClient")]
+    return any(cls.__module__.partition(".")[0] in ("openai", "anthropic") for cls in roots)
+
+
+def wrap_client(client: Any, context: Context) -> Any:
+    """A copy of the client, of a subclass of its own type, that shares its connections."""
+    wrapped = client.copy(http_client=facade(client._client))
+    if not hasattr(client, "_ctxwrap"):
+        cls: Any = type(client)
+        wrapped.__class__ = _wrapped_class(cls)
+    wrapped._ctxwrap = context
+    return wrapped
+
+
+@cache
+def _wrapped_class(cls: type) -> type:
+    """A subclass of the client's class; one base only, or Python would not let an instance change to it."""
+    base: Any = with_keywords(cls)
+    made = _async_door(base) if inspect.iscoroutinefunction(base.post) else _door(base)
+    made.__name__, made.__qualname__, made.__module__, made.__doc__ = (
+        cls.__name__,
+        cls.__qualname__,
+        cls.__module__,
+        cls.__doc__,
+    )
+    return made
+
+
+def _door(base: Any) -> type:
+    class Door(base):  # type: ignore[misc]
+        @wraps(base.copy)
+        def copy(self, **changes: Any) -> Any:
+            return _copied(self, super().copy, changes)
+
+        with_options = copy
+
+        def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
+            asked = _Asked(self, path, body, options)
+            if asked.wire is None:
+                return super().post(path, body=body, options=asked.options, **rest)
+            call = drive.begin(self._ctxwrap, asked.wire, asked.body, asked.target)
+            if isinstance(call, BareCall):
+                with flying(call):
+                    return remember(super().post(path, body=body, options=asked.options, **rest), call)
+            body = body if call.observes else call.body
+            try:
+                with flying(call):
+                    result = super().post(path, body=body, options=asked.options, **rest)
+            except BaseException as error:
+                call.stop(why_stopped(error))
+                raise
+            return remember(result, call)
+
+    return Door
+
+
+def _async_door(base: Any) -> type:
+    class AsyncDoor(base):  # type: ignore[misc]
+        @wraps(base.copy)
+        def copy(self, **changes: Any) -> Any:
+            return _copied(self, super().copy, changes)
+
+        with_options = copy
+
+        async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
+            asked = _Asked(self, path, body, options)
+            if asked.wire is None:
+                return await super().post(path, body=body, options=asked.options, **rest)
+            call = await drive_async.begin(self._ctxwrap, asked.wire, asked.body, asked.target)
+            if isinstance(call, BareCall):
+                with flying(call):
+                    return remember(await super().post(path, body=body, options=asked.options, **rest), call)
+            body = body if call.observes else call.body
+            try:
+                with flying(call):
+                    result = await super().post(path, body=body, options=asked.options, **rest)
+            except BaseException as error:
+                await call.stop(why_stopped(error))
+                raise
+            return remember(result, call)
+
+    return AsyncDoor
+
+
+def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> Any:
+    """A copy of a wrapped client, as wrapped as it is."""
+    made = copy(**{**changes, "http_client": facade(changes.get("http_client") or client._client)})
+    made._ctxwrap = client._ctxwrap
+    return made
+
+
+class _Asked:
+    """What a call of `post` asks of us: which wire it speaks, for whom, in which mode."""
+
+    def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
+        self.options = dict(options or {})
+        headers, session, mode = split_headers(self.options.get("headers"))
+        if "headers" in self.options and (session is not None or mode is not None):
+            self.options["headers"] = headers
+        self.wire = wire_for(path) if isinstance(body, dict) else None
+        if self.wire is None or _is_eventstream(client, body):
+            self.wire = None
+            return
+        self.body = {name: value for name, value in body.items() if not _is_left_out(value)}
+        _, default_session, default_mode = split_headers(client._custom_headers)
+        self.target = client._ctxwrap.target(
+            session if session is not None else default_session, mode if mode is not None else default_mode
+        )
+
+
+def _is_left_out(value: Any) -> bool:
+    """Whether an SDK put its own mark here for an argument that was not given."""
+    return type(value).__name__ in ("Omit", "NotGiven")
+
+
+def _is_eventstream(client: Any, body: Body) -> bool:
+    return bool(body.get("stream")) and any(cls.__name__ in _EVENTSTREAM_CLIENTS for cls in type(client).__mro__)

@@ -1,0 +1,1 @@
+"""Memory: items in tiers, and the operations that change them."""

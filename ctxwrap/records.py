@@ -1,0 +1,38 @@
+"""The lines of a log: what a message says stands on top, everything about it in `ctx`."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ctxwrap.types import Message, Record
+
+
+def timestamp(moment: datetime) -> str:
+    """ISO 8601 in UTC with microseconds and `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def as_record(message: Message, **control: Any) -> Record:
+    """A message as a record, with what is to be known about it."""
+    record: Record = {"role": message.role, "content": message.content}
+    if message.name:
+        record["name"] = message.name
+    if message.tool_calls:
+        record["tool_calls"] = list(message.tool_calls)
+    if message.tool_call_id:
+        record["tool_call_id"] = message.tool_call_id
+    if message.extra:
+        record["extra"] = dict(message.extra)
+    record["ctx"] = {name: value for name, value in control.items() if value not in ("", None)}
+    return record
+
+
+def message_in(record: Record) -> Message:
+    """The message a record holds; the inverse of `as_record`."""
+    return Message(
+        role=record.get("role", "user"),
+        content=record.get("content") or "",
+        name=record.get("name") or "",
+        tool_calls=tuple(record.get("tool_calls") or ()),
+        tool_call_id=record.get("tool_call_id") or "",
+        extra=record.get("extra") or {},
+    )

@@ -1,0 +1,156 @@
+"""One session: its log as far as it was read, and how a turn is added to it."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from ctxwrap.memory.operations import apply
+from ctxwrap.protocol.snapshot import empty_state
+from ctxwrap.records import message_in, timestamp
+from ctxwrap.session.alignment import Alignment, Digest, align, digest
+from ctxwrap.types import Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
+
+_RECENT = 400
+"""How many messages of the branch are kept at hand as history."""
+
+
+class Session:
+    """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process."""
+
+    def __init__(self, key: SessionKey, log: Log) -> None:
+        self.key = key
+        self._log = log
+        self._positions = {"messages": 0, "events": 0}
+        self._sequence = {"messages": 0, "events": 0}
+        self._branch: list[Digest] = []
+        self._ids: list[str] = []
+        self._recent: deque[Message] = deque(maxlen=_RECENT)
+        self._system: list[Digest] = []
+        self._system_turn = ""
+        self._round = 0
+        self._answered = True
+        self._runtime: Runtime | None = None
+        self._resends = False
+        self.state: dict[str, Any] = empty_state()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._log.locked():
+            self.refresh()
+            yield
+
+    def refresh(self) -> None:
+        """Read what was appended since the last time, here or elsewhere."""
+        for stream, take in (("messages", self._take_message), ("events", self._take_event)):
+            records, self._positions[stream] = self._log.read(stream, self._positions[stream])
+            for record in records:
+                self._sequence[stream] += 1
+                take(record)
+
+    def open_turn(self, request: Request, now: datetime) -> Opening:
+        """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
+        system = tuple(message for message in request.messages if message.role == "system")
+        spoken = tuple(message for message in request.messages if message.role != "system")
+        has_past = _has_past(spoken)
+        alignment = self._align(spoken, has_past)
+        new = spoken[alignment.new :]
+        branches = alignment.keep < len(self._branch)
+        rounds = self._rounds(new, branches)
+        earlier = list(self._recent)
+        return Opening(
+            runtime=self._next_runtime(rounds[-1], now),
+            state=self.state,
+            new=(*((message, rounds[-1]) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
+            history=() if has_past else tuple(earlier[: len(earlier) - alignment.covered]),
+            parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
+            resent=has_past,
+        )
+
+    def append(self, turn: str, messages: Sequence[Record], events: Sequence[Record], now: datetime) -> None:
+        """Write a turn's messages and events, numbered and dated."""
+        time = timestamp(now)
+        self._log.append(
+            {
+                "messages": self._numbered("messages", turn, messages, time),
+                "events": self._numbered("events", turn, events, time),
+            }
+        )
+
+    def _numbered(self, stream: str, turn: str, records: Iterable[Record], time: str) -> list[Record]:
+        first = self._sequence[stream] + 1
+        return [
+            {**record, "ctx": {"v": 1, "seq": seq, "id": f"{turn}-{seq}", "turn": turn, "time": time, **record["ctx"]}}
+            for seq, record in enumerate(records, first)
+        ]
+
+    def _align(self, spoken: Sequence[Message], has_past: bool) -> Alignment:
+        given = [digest(message) for message in spoken]
+        return align(self._branch, given, has_past=has_past, resends=self._resends)
+
+    def _rounds(self, new: Sequence[Message], branches: bool) -> list[int]:
+        """The round of each new message; the last one is the turn's.
+
+        A round begins with what a user says. A tool's result, or a call tried again, stays in its round.
+        """
+        current, rounds, before = self._round, [], ""
+        for message in new:
+            current += message.role == "user" and before != "user"
+            rounds.append(current)
+            before = message.role
+        if not new:
+            rounds.append(current + (branches or self._answered))
+        return rounds if rounds[-1] else [1] * len(rounds)
+
+    def _next_runtime(self, number: int, now: datetime) -> Runtime:
+        if self._runtime is None:
+            return Runtime(number, timestamp(now), timestamp(now))
+        if self._runtime.round == number:
+            return self._runtime
+        moment = max(now, datetime.fromisoformat(self._runtime.datetime) + timedelta(microseconds=1))
+        return Runtime(number, timestamp(moment), self._runtime.startup_at)
+
+    def _changed_system(self, system: Sequence[Message]) -> tuple[Message, ...]:
+        """The system messages, if they are not the ones the log saw last."""
+        return tuple(system) if [digest(message) for message in system] != self._system else ()
+
+    def _take_message(self, record: Record) -> None:
+        message = message_in(record)
+        control = record.get("ctx") or {}
+        if message.role == "system":
+            self._take_system(message, str(control.get("turn")))
+            return
+        parent = control.get("parent")
+        if parent:
+            keep = self._ids.index(parent) + 1 if parent in self._ids else 0
+            for _ in self._branch[keep:]:
+                if self._recent:
+                    self._recent.pop()
+            del self._branch[keep:], self._ids[keep:]
+        self._branch.append(digest(message))
+        self._ids.append(str(control.get("id") or len(self._ids)))
+        self._recent.append(message)
+        self._round = max(self._round, int(control.get("round") or 0))
+        self._answered = message.role == "assistant"
+
+    def _take_system(self, message: Message, turn: str) -> None:
+        """A turn's system messages stand together; another turn's take their place."""
+        self._system = [*(self._system if turn == self._system_turn else ()), digest(message)]
+        self._system_turn = turn
+
+    def _take_event(self, event: Record) -> None:
+        if event.get("type") == "start":
+            self._runtime = Runtime(**event["runtime"])
+            self._round = max(self._round, self._runtime.round)
+            self._resends = bool(event.get("resent"))
+        elif event.get("type") == "snapshot" and "operations" in event:
+            operations = [Operation(**operation) for operation in event["operations"]]
+            changed: dict[str, Any] = {name: event[name] for name in ("capabilities", "active_task") if name in event}
+            self.state = {**apply(self.state, operations), **changed}
+
+
+def _has_past(spoken: Sequence[Message]) -> bool:
+    """Whether an answer stands before the last thing the user said."""
+    last = max((at for at, message in enumerate(spoken) if message.role == "user"), default=len(spoken))
+    return any(message.role == "assistant" for message in spoken[:last])

@@ -1,0 +1,13 @@
+"""How many tokens a text takes, as an estimate."""
+
+from ctxwrap.types import Message
+
+
+def estimate(text: str) -> int:
+    """About one token for four bytes of UTF-8, which errs little for English and upwards for most scripts."""
+    return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+
+
+def estimate_message(message: Message) -> int:
+    """A message's text and calls, and the few tokens that frame it."""
+    return 4 + estimate(message.text) + sum(estimate(call["name"] + call["arguments"]) for call in message.tool_calls)

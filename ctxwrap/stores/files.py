@@ -1,0 +1,179 @@
+"""Sessions as directories of append-only JSON lines, for every process of one machine."""
+
+import fcntl
+import json
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ctxwrap.errors import StoreCorrupt, StoreUnavailable
+from ctxwrap.stores.names import safe_name
+from ctxwrap.types import Record, SessionKey
+
+logger = logging.getLogger("ctxwrap")
+
+_CHECK = len(b',"c":"00000000"}}\n')
+
+
+class FileStore:
+    """`<root>/home/<tenant>/agent/<agent>/session/<session>/`, readable by its owner only."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def open(self, key: SessionKey) -> "FileLog":
+        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key)
+
+    def sessions(self, tenant: str, agent: str) -> Iterator[str]:
+        """The ids of the sessions there are, oldest name first."""
+        directory = self._sessions_of(tenant, agent)
+        for meta in sorted(directory.glob("*/meta.json")) if directory.is_dir() else ():
+            yield str(json.loads(meta.read_bytes())["session"])
+
+    def _sessions_of(self, tenant: str, agent: str) -> Path:
+        return self.root / "home" / safe_name(tenant) / "agent" / safe_name(agent) / "session"
+
+
+# One lock per directory: flock keeps processes apart, but not the threads of one process.
+_thread_locks: dict[str, threading.RLock] = {}
+_thread_locks_guard = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_thread_locks.clear)
+
+
+class FileLog:
+    """One session's `messages.jsonl` and `events.jsonl`."""
+
+    def __init__(self, directory: Path, key: SessionKey) -> None:
+        self.directory = directory
+        self._key = key
+        self._checked = False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with _thread_locks_guard:
+            lock = _thread_locks.setdefault(str(self.directory), threading.RLock())
+        with lock, self._explained("lock"):
+            self._create()
+            handle = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+
+    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
+        with self._explained("read"):
+            try:
+                with open(self._path(stream), "rb") as file:
+                    file.seek(after)
+                    data = file.read()
+            except FileNotFoundError:
+                return [], 0
+        end = data.rfind(b"\n") + 1
+        return [record for line in data[:end].split(b"\n")[:-1] if (record := self._parsed(line))], after + end
+
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
+        with self._explained("write to"):
+            for stream, records in batches.items():
+                if records:
+                    self._append(stream, records)
+
+    def _append(self, stream: str, records: Sequence[Record]) -> None:
+        handle = os.open(self._path(stream), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            size = self._repaired_size(handle, stream)
+            lines = _lines(records, _last_check(handle, size))
+            try:
+                while lines:
+                    lines = lines[os.write(handle, lines) :]
+            except BaseException:
+                os.ftruncate(handle, size)
+                raise
+        finally:
+            os.close(handle)
+
+    def _repaired_size(self, handle: int, stream: str) -> int:
+        """The file's size, after a line that a crash cut short was moved aside."""
+        size = os.fstat(handle).st_size
+        if size == 0 or os.pread(handle, 1, size - 1) == b"\n":
+            return size
+        data = os.pread(handle, size, 0)
+        good = data.rfind(b"\n") + 1
+        self._path(stream).with_suffix(f".torn-{good}").write_bytes(data[good:])
+        os.ftruncate(handle, good)
+        logger.warning("%s: a line cut short by a crash was moved aside (%d bytes)", self._path(stream), size - good)
+        return good
+
+    def _path(self, stream: str) -> Path:
+        return self.directory / f"{stream}.jsonl"
+
+    def _create(self) -> None:
+        """Make the session's directory once, and make sure it is this session's."""
+        if self._checked:
+            return
+        for directory in (*reversed(self.directory.parents), self.directory):
+            if not directory.exists():
+                directory.mkdir(mode=0o700, exist_ok=True)
+        meta, identity = self.directory / "meta.json", self._key._asdict()
+        if not meta.exists():
+            temporary = self.directory / f".meta.{os.getpid()}.{threading.get_ident()}"
+            temporary.write_bytes(_encoded(identity) + b"\n")
+            os.chmod(temporary, 0o600)
+            temporary.replace(meta)
+        try:
+            known = json.loads(meta.read_bytes())
+        except ValueError:
+            known = None
+        if not isinstance(known, dict) or {name: known.get(name) for name in identity} != identity:
+            raise StoreCorrupt(f"{meta} does not name session {self._key.session!r}: move the directory away")
+        self._checked = True
+
+    def _parsed(self, line: bytes) -> Record | None:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            logger.error("session %r holds a line that is no record; it is passed over", self._key.session)
+            return None
+        return record
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
+                "Check that the directory is writable and its disk has room, or name another with store=."
+            ) from error
+
+
+def _lines(records: Sequence[Record], check: int) -> bytes:
+    """The records as lines, each closing with a checksum over itself and the line before it."""
+    lines = []
+    for record in records:
+        head = _encoded(record)[:-2]
+        check = zlib.crc32(head, check)
+        lines.append(b'%s,"c":"%08x"}}\n' % (head, check))
+    return b"".join(lines)
+
+
+def _last_check(handle: int, size: int) -> int:
+    tail = os.pread(handle, _CHECK, max(0, size - _CHECK))
+    try:
+        return int(tail[6:14], 16) if tail.startswith(b',"c":"') else 0
+    except ValueError:
+        return 0
+
+
+def _encoded(record: Record) -> bytes:
+    try:
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates, which only an escape can carry
+        return json.dumps(record, separators=(",", ":")).encode()

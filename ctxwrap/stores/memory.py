@@ -1,0 +1,39 @@
+"""Sessions in this process's memory: for tests, and for chats that need not outlive it."""
+
+import copy
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ctxwrap.types import Record, SessionKey
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._logs: dict[SessionKey, MemoryLog] = {}
+
+    def open(self, key: SessionKey) -> "MemoryLog":
+        return self._logs.setdefault(key, MemoryLog())
+
+    def sessions(self, tenant: str, agent: str) -> Iterator[str]:
+        yield from sorted(key.session for key in self._logs if key[:2] == (tenant, agent))
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self._streams: dict[str, list[Record]] = defaultdict(list)
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
+        records = self._streams[stream]
+        return copy.deepcopy(records[after:]), len(records)
+
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
+        for stream, records in batches.items():
+            self._streams[stream].extend(copy.deepcopy(list(records)))

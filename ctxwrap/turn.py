@@ -1,0 +1,227 @@
+"""One call from start to end, with no I/O, no clock and no randomness: they are arguments.
+
+The order of a turn:
+
+ 1. the session aligned the caller's messages with its log and fixed round and time (`Opening`);
+ 2. the mode is settled: a reply that cannot carry a trailer is only read for, never asked for one;
+ 3. assembly chooses what is added, the wire puts it into the body: `body` is what to send;
+ 4. `opening_records` are written before anything is sent;
+ 5. the answer comes back whole (`reply`) or piece by piece (`event`, then `close`), and leaves without its trailer;
+ 6. the trailer's state is compared with what was shown, which gives operations;
+ 7. `closing_records` are written before the caller sees the end.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ctxwrap.memory.operations import compare
+from ctxwrap.protocol.reading import ReplyStream
+from ctxwrap.records import as_record
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.stages.assembly import assemble
+from ctxwrap.types import (
+    Body,
+    Opening,
+    Operation,
+    PackItem,
+    Record,
+    Reply,
+    Report,
+    Request,
+    SessionKey,
+    TextStream,
+    TurnRecord,
+    Wire,
+)
+from ctxwrap.wires.channel import PlainStream
+
+_APPLIED = ("clean", "repaired", "partial")
+
+
+class Turn:
+    def __init__(
+        self,
+        id: str,
+        key: SessionKey,
+        wire: Wire,
+        body: Body,
+        request: Request,
+        asked: Mode,
+        opening: Opening,
+        settings: Settings,
+    ) -> None:
+        self.id = id
+        self.key = key
+        self.mode, self._mode_reason = settled_mode(asked, request)
+        self._asked = asked
+        self._wire = wire
+        self._request = request
+        self._opening = opening
+        self._pack: tuple[PackItem, ...] = ()
+        self.body = self._assembled(body, settings)
+        self._rewriter = wire.rewriter(body, self._text_stream)
+        self._broken = ""
+        self._status = ""
+        self._operations: tuple[Operation, ...] = ()
+
+    @property
+    def observes(self) -> bool:
+        """The request and the reply go through as they are; they are only looked at."""
+        return self.mode in ("disabled", "shadow")
+
+    @property
+    def ended(self) -> bool:
+        return self._rewriter.ended
+
+    def reply(self, payload: Body) -> Body:
+        """A whole reply, as the caller may see it."""
+        return self._rewriter.whole(payload)
+
+    def event(self, event: Body) -> list[Body]:
+        """What a stream's event becomes: none, one or several."""
+        if event.get("type") == "error" or event.get("error"):
+            self._broken = "provider_error"
+        return self._rewriter.event(event)
+
+    def close(self) -> list[Body]:
+        """What was held back when the stream stopped."""
+        return self._rewriter.close()
+
+    def opening_records(self) -> tuple[list[Record], list[Record]]:
+        """The caller's new messages, and the event that starts the turn."""
+        messages = [
+            as_record(message, round=number, parent=self._opening.parent if at == 0 else "")
+            for at, (message, number) in enumerate(self._opening.new)
+        ]
+        start = {
+            "type": "start",
+            "run": self.id,
+            "model": self._request.model,
+            "mode": self.mode,
+            "wire": self._wire.name,
+            "stream": self._request.stream,
+            "runtime": self._opening.runtime.as_json(),
+            "resent": self._opening.resent,
+            "pack": [asdict(item) for item in self._pack],
+            "ctx": {},
+        }
+        return messages, [start]
+
+    def closing_records(self, interrupted: str = "") -> tuple[list[Record], list[Record]]:
+        """The answer as far as it came and what it did to memory; `interrupted` says why it did not come to its end."""
+        reply = self._rewriter.reply
+        reason = "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
+        self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
+        self._operations = () if reason else self._changes(reply)
+        messages = [
+            as_record(
+                message,
+                round=self._opening.runtime.round,
+                parent="" if self._opening.new else self._opening.parent,
+                status=self._status,
+                reason=reason,
+            )
+            for message in reply.messages[:1]
+            if message.content or message.tool_calls or not reason
+        ]
+        return messages, [*self._snapshot_events(reply), *self._other_choices(reply), *self._end_events(reply, reason)]
+
+    @property
+    def record(self) -> TurnRecord:
+        reading = self._rewriter.reply.reading
+        return TurnRecord(
+            id=self.id,
+            mode=self.mode,
+            session=self.key.session,
+            tenant=self.key.tenant,
+            agent=self.key.agent,
+            round=self._opening.runtime.round,
+            snapshot=reading.snapshot if reading else None,
+            operations=self._operations,
+            violations=reading.violations if reading else (),
+            repairs=reading.repairs if reading else (),
+            pack=self._pack,
+            report=Report(
+                status=self._status or "open",  # type: ignore[arg-type]  # one of the words of Report
+                reason=self._mode_reason,
+                mode_asked=self._asked,
+                sha256=body_hash(self.body),
+                reading=reading.status if reading else "missing",
+            ),
+        )
+
+    def _assembled(self, body: Body, settings: Settings) -> Body:
+        if self.mode == "disabled":
+            return body
+        injection, self._pack = assemble(self._request, self._opening, self.mode, settings)
+        return body if self.mode == "shadow" else self._wire.inject(body, injection)
+
+    def _text_stream(self) -> TextStream:
+        return PlainStream() if self.observes else ReplyStream(self._opening.runtime.as_json(), self._opening.state)
+
+    def _changes(self, reply: Reply) -> tuple[Operation, ...]:
+        snapshot = self._applied_snapshot(reply)
+        return compare(self._opening.state, snapshot) if snapshot is not None else ()
+
+    def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
+        """The state in the reply, if the model came to its own end and was asked for one."""
+        reading = reply.reading
+        if self.mode != "enabled" or not reply.natural or reading is None or reading.status not in _APPLIED:
+            return None
+        return reading.snapshot
+
+    def _snapshot_events(self, reply: Reply) -> list[Record]:
+        reading = reply.reading
+        if reading is None or reading.status == "missing":
+            return []
+        event: Record = {
+            "type": "snapshot",
+            "run": self.id,
+            "status": reading.status,
+            "repairs": list(reading.repairs),
+            "violations": list(reading.violations),
+            "trailer": reading.trailer,
+        }
+        snapshot = self._applied_snapshot(reply)
+        if snapshot is not None and self._status == "complete":
+            event["operations"] = [asdict(operation) for operation in self._operations]
+            event |= {name: snapshot[name] for name in ("capabilities", "active_task")}
+        return [{**event, "ctx": {}}]
+
+    def _other_choices(self, reply: Reply) -> list[Record]:
+        """Answers beside the first are no part of the conversation; the log keeps them all the same."""
+        return [
+            {"type": "choice", "run": self.id, "index": at, **as_record(message)}
+            for at, message in enumerate(reply.messages[1:], 1)
+        ]
+
+    def _end_events(self, reply: Reply, reason: str) -> list[Record]:
+        status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
+        done = {
+            "type": "done",
+            "run": self.id,
+            "status": status,
+            "reason": reason or reply.finish,
+            "response_id": reply.response_id,
+            "model": reply.model,
+            "usage": dict(reply.usage),
+        }
+        return [{**done, "ctx": {}}]
+
+
+def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:
+    """The mode a turn really has, and why it is another than was asked for."""
+    if asked == "disabled":
+        return asked, ""
+    if request.no_context:
+        return "disabled", request.no_context
+    if asked == "enabled" and request.no_trailer:
+        return "readonly", f"{request.no_trailer} leaves no room for a trailer"
+    return asked, ""
+
+
+def body_hash(body: Body) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,250 @@
+"""The words of the project as frozen values, and the protocols of its plug points."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ctxwrap.settings import Mode
+
+Body = dict[str, Any]
+"""A request, a reply or a stream event, as JSON on the wire."""
+
+Content = str | list[Body]
+"""A message's text, or its parts when it holds more than text."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class SessionKey(NamedTuple):
+    """Whose session: the tenant comes first, in every key and every path."""
+
+    tenant: str
+    agent: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message in the form the log keeps, whatever API it came from."""
+
+    role: Role
+    content: Content = ""
+    name: str = ""
+    tool_calls: tuple[Body, ...] = ()
+    """Calls as `{"id", "name", "arguments"}`; arguments is the JSON text the model wrote."""
+    tool_call_id: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of the caller's message that ctxwrap has no word for."""
+
+    @property
+    def text(self) -> str:
+        """The text of the content; parts that are no text are left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a wire reads out of a request body."""
+
+    messages: tuple[Message, ...]
+    model: str = ""
+    stream: bool = False
+    no_trailer: str = ""
+    """Why the reply cannot carry a trailer, or empty."""
+    no_context: str = ""
+    """Why nothing can be injected, or empty."""
+    server_history: bool = False
+    """The provider keeps the conversation itself, so none is added from the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What a turn adds to a request."""
+
+    protocol: str
+    block: str
+    history: tuple[Message, ...] = ()
+    reserve: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The fields only the system may set."""
+
+    round: int
+    datetime: str
+    startup_at: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"round": self.round, "datetime": self.datetime, "startup_at": self.startup_at}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a turn starts from, fixed under the session's lock."""
+
+    runtime: Runtime
+    state: dict[str, Any]
+    """The memory the model is shown."""
+    new: tuple[tuple[Message, int], ...]
+    """The caller's messages that the log does not have yet, each with its round."""
+    history: tuple[Message, ...]
+    """The messages before them that the caller did not send."""
+    parent: str
+    """The message this turn continues, if that is not the newest one."""
+    resent: bool
+
+
+Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one reply's text turned out to be."""
+
+    visible: str
+    """What the user sees."""
+    snapshot: dict[str, Any] | None = None
+    """The state in canonical form, or None."""
+    repairs: tuple[str, ...] = ()
+    """What was mended, in order; empty for a clean reply."""
+    violations: tuple[str, ...] = ()
+    """Rules the model broke: changed runtime, items dropped and why."""
+    status: Status = "missing"
+    trailer: str = ""
+    """The trailer as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a wire made of a provider's answer, as far as it came."""
+
+    messages: tuple[Message, ...] = ()
+    """One per choice; the first is the one that counts."""
+    reading: Reading | None = None
+    """The reading of the first choice's last text."""
+    finish: str = ""
+    """The provider's own word for why it stopped."""
+    natural: bool = False
+    """The model came to its own end."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    response_id: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One change of memory and why."""
+
+    kind: Literal["add", "update", "drop"]
+    id: str
+    tier: str
+    item: Mapping[str, Any] | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PackItem:
+    """One thing that could be sent, whether it was, and why."""
+
+    kind: str
+    source: str
+    tokens: int
+    included: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a turn went, beyond its content."""
+
+    status: Literal["open", "complete", "aborted", "failed"] = "open"
+    reason: str = ""
+    """Why it was aborted or failed, or why its mode differs from the one asked for."""
+    mode_asked: Mode = "enabled"
+    not_saved: tuple[str, ...] = ()
+    """What the store refused to take."""
+    error: str = ""
+    """ctxwrap's own failure, if it had one."""
+    sha256: str = ""
+    """Hash of the JSON body that ctxwrap handed to the SDK."""
+    reading: str = "missing"
+    """The status of the trailer."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """Everything about one call that the caller may ask for."""
+
+    id: str
+    mode: Mode
+    """The mode the turn really had."""
+    session: str
+    tenant: str
+    agent: str
+    round: int
+    snapshot: Mapping[str, Any] | None
+    operations: tuple[Operation, ...]
+    violations: tuple[str, ...]
+    repairs: tuple[str, ...]
+    pack: tuple[PackItem, ...]
+    report: Report
+
+
+class TextStream(Protocol):
+    """Text in as it arrives, visible text out."""
+
+    def feed(self, chunk: str) -> str: ...
+    def close(self) -> str: ...
+    @property
+    def reading(self) -> Reading: ...
+
+
+class Rewriter(Protocol):
+    """One reply on its way through a wire: what goes on to the caller, and what it amounts to."""
+
+    ended: bool
+    """The provider has said that nothing more follows."""
+
+    def whole(self, payload: Body) -> Body: ...
+    def event(self, event: Body) -> list[Body]: ...
+    def close(self) -> list[Body]: ...
+    @property
+    def reply(self) -> Reply: ...
+
+
+class Wire(Protocol):
+    """How one provider API spells messages, injection, replies and stream events."""
+
+    name: str
+
+    def read(self, body: Body) -> Request: ...
+    def inject(self, body: Body, injection: Injection) -> Body: ...
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter: ...
+
+
+Record = dict[str, Any]
+"""One line of a log."""
+
+
+class Log(Protocol):
+    """One session's append-only streams of records."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep every other thread and process out, for the moment it takes to read and append."""
+
+    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
+        """The records behind position `after`, and the position behind them."""
+
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
+        """Add the records of each stream, each batch in one write. Call it inside `locked`."""
+
+
+class Store(Protocol):
+    """Where logs live."""
+
+    def open(self, key: SessionKey) -> Log: ...
+    def sessions(self, tenant: str, agent: str) -> Iterable[str]: ...

@@ -1,0 +1,237 @@
+"""OpenAI Chat Completions, as most providers speak it and as litellm normalises the rest to."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
+from ctxwrap.wires.channel import Channel
+from ctxwrap.wires.edit import put
+from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
+
+_ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
+_KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
+_PARTS = ("image_url", "input_audio", "file", "refusal")
+_LIMITS = ("max_tokens", "max_completion_tokens")
+
+
+class OpenAIChat:
+    name = "openai_chat"
+
+    def read(self, body: Body) -> Request:
+        return Request(
+            messages=tuple(_message(message) for message in body.get("messages") or ()),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_trailer=_no_trailer(body),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        messages = list(body.get("messages") or ())
+        own = next((at for at, message in enumerate(messages) if not _is_system(message)), len(messages))
+        messages[own:own] = [_spell(message) for message in injection.history]
+        at = last_index(messages, lambda message: message.get("role") == "user")
+        if at >= 0:
+            content = extended(messages[at].get("content"), injection.block, "text")
+            messages[at] = {**messages[at], "content": content}
+            opening = injection.protocol
+        else:
+            opening = joined(injection.protocol, injection.block)
+        return {
+            **body,
+            **raised_limits(body, _LIMITS, injection.reserve),
+            "messages": _opened(messages, opening),
+        }
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
+        return ChatRewriter(streams)
+
+
+def raised_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
+    """The output limits the caller set, with room for the trailer."""
+    return {name: body[name] + reserve for name in names if isinstance(body.get(name), int)}
+
+
+def _no_trailer(body: Body) -> str:
+    wanted = body.get("response_format")
+    if isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema"):
+        return "structured output"
+    if "audio" in (body.get("modalities") or ()):
+        return "audio output"
+    if body.get("tool_choice") == "required" or isinstance(body.get("tool_choice"), dict):
+        return "forced tool choice"
+    return ""
+
+
+def _is_system(message: Body) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def _opened(messages: list[Body], opening: str) -> list[Body]:
+    """`messages` with `opening` at the head of the first system message, which many providers want to be the only."""
+    if not messages or not _is_system(messages[0]):
+        return [{"role": "system", "content": opening}, *messages]
+    content = messages[0].get("content")
+    if content is None or isinstance(content, str):
+        content = joined(opening, content or "")
+    else:
+        content = [{"type": "text", "text": opening}, *content]
+    return [{**messages[0], "content": content}, *messages[1:]]
+
+
+def _message(message: Body) -> Message:
+    role = str(message.get("role"))
+    calls = message.get("tool_calls") or ()
+    content = plain(message.get("content"))
+    return Message(
+        role=_ROLES.get(role, role),  # type: ignore[arg-type]  # a role we do not know is kept as it is
+        content=content or str(message.get("refusal") or ""),
+        name=str(message.get("name") or ""),
+        tool_calls=tuple(_call(call) for call in calls),
+        tool_call_id=str(message.get("tool_call_id") or ""),
+        extra=unknown_keys(message, _KNOWN),
+    )
+
+
+def _call(call: Body) -> Body:
+    function = call.get("function") or call.get("custom") or {}
+    return tool_call(call.get("id"), function.get("name"), function.get("arguments", function.get("input")))
+
+
+def _spell(message: Message) -> Body:
+    spelling: Body = {"role": message.role, "content": spelled(message.content, "text", _PARTS)}
+    if message.name:
+        spelling["name"] = message.name
+    if message.tool_call_id:
+        spelling["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        spelling["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": call["arguments"]},
+            }
+            for call in message.tool_calls
+        ]
+    return spelling
+
+
+class _Choice:
+    """One choice as it grows."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.calls: dict[int, Body] = {}
+        self.refusal: list[str] = []
+        self.finish = ""
+
+    def take(self, delta: Body) -> None:
+        """Keep what a delta or a message says besides its text."""
+        if isinstance(delta.get("refusal"), str):
+            self.refusal.append(delta["refusal"])
+        for at, call in enumerate(delta.get("tool_calls") or ()):
+            part, known = _call(call), self.calls.setdefault(call.get("index", at), tool_call("", "", ""))
+            self.calls[call.get("index", at)] = {
+                "id": known["id"] or part["id"],
+                "name": known["name"] or part["name"],
+                "arguments": known["arguments"] + part["arguments"],
+            }
+
+    @property
+    def message(self) -> Message:
+        content = self.channel.text or "".join(self.refusal)
+        return Message("assistant", content, tool_calls=tuple(self.calls[at] for at in sorted(self.calls)))
+
+
+class ChatRewriter:
+    """Strips every choice of its trailer, whole or chunk by chunk; never drops a chunk, which may carry more."""
+
+    def __init__(self, streams: Callable[[], TextStream]) -> None:
+        self._streams = streams
+        self._choices: dict[int, _Choice] = {}
+        self._template: Body = {}
+        self._usage: Body = {}
+        self.ended = False
+
+    def whole(self, payload: Body) -> Body:
+        self._note(payload)
+        for at, choice in enumerate(payload.get("choices") or ()):
+            message = choice.get("message") or {}
+            known = self._choice(choice.get("index", at))
+            known.take(message)
+            known.finish = str(choice.get("finish_reason") or "")
+            text = message.get("content")
+            if isinstance(text, str):
+                visible = known.channel.whole(text)
+                if visible != text:
+                    payload = put(payload, ("choices", at, "message", "content"), visible)
+                    payload = _put_tokens(payload, at, known.channel)
+        self.ended = True
+        return payload
+
+    def event(self, event: Body) -> list[Body]:
+        self._note(event)
+        held: list[Body] = []
+        for at, choice in enumerate(event.get("choices") or ()):
+            if not isinstance(choice, dict):
+                continue
+            delta = choice.get("delta") or {}
+            known = self._choice(choice.get("index", at))
+            known.take(delta)
+            text = delta.get("content")
+            if isinstance(text, str) and text:
+                visible = known.channel.feed(text)
+                if visible != text:
+                    event = put(event, ("choices", at, "delta", "content"), visible)
+            event = _put_tokens(event, at, known.channel)
+            if choice.get("finish_reason"):
+                known.finish = choice["finish_reason"]
+                held += self._released(choice.get("index", at), known)
+        return [*held, event]
+
+    def close(self) -> list[Body]:
+        """What was held back when the stream stopped without saying that it does."""
+        return [chunk for index, choice in self._choices.items() for chunk in self._released(index, choice)]
+
+    @property
+    def reply(self) -> Reply:
+        first = self._choices.get(0)
+        return Reply(
+            messages=tuple(self._choices[index].message for index in sorted(self._choices)),
+            reading=first.channel.reading if first and first.channel.closed else None,
+            finish=first.finish if first else "",
+            natural=first is not None and first.finish == "stop",
+            usage=self._usage,
+            response_id=str(self._template.get("id") or ""),
+            model=str(self._template.get("model") or ""),
+        )
+
+    def _choice(self, index: int) -> _Choice:
+        if index not in self._choices:
+            self._choices[index] = _Choice(Channel(self._streams()))
+        return self._choices[index]
+
+    def _released(self, index: int, choice: _Choice) -> list[Body]:
+        rest = "" if choice.channel.closed else choice.channel.close()
+        if not rest:
+            return []
+        piece: Body = {"index": index, "delta": {"content": rest}, "finish_reason": None}
+        tokens = choice.channel.tokens([])
+        if tokens:
+            piece["logprobs"] = {"content": tokens}
+        return [{**self._template, "choices": [piece]}]
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._template = {key: payload[key] for key in payload if key not in ("choices", "usage")}
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+
+def _put_tokens(payload: Body, at: int, channel: Channel) -> Body:
+    """The log probabilities of a choice, cut to what is shown."""
+    logprobs: Any = payload["choices"][at].get("logprobs")
+    arrived = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(arrived, list):
+        return payload
+    released = channel.tokens(arrived)
+    return payload if released == arrived else put(payload, ("choices", at, "logprobs", "content"), released)

@@ -1,0 +1,128 @@
+"""OpenAI legacy Completions: one prompt, text out."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.channel import Channel
+from ctxwrap.wires.edit import put
+from ctxwrap.wires.messages import joined
+from ctxwrap.wires.openai_chat import raised_limits
+
+
+class OpenAICompletions:
+    name = "openai_completions"
+
+    def read(self, body: Body) -> Request:
+        prompt = body.get("prompt")
+        messages = (Message("user", prompt),) if isinstance(prompt, str) else ()
+        return Request(
+            messages=messages,
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_context=_no_context(body),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        history = "\n".join(f"{message.role}: {message.text}" for message in injection.history)
+        prompt = joined(injection.protocol, injection.block, history, body["prompt"])
+        return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
+        return CompletionsRewriter(streams)
+
+
+def _no_context(body: Body) -> str:
+    if not isinstance(body.get("prompt"), str):
+        return "only a prompt that is one text can carry context"
+    if body.get("echo"):
+        return "echo=True would show it"
+    return "a suffix leaves no room for a trailer" if body.get("suffix") else ""
+
+
+class CompletionsRewriter:
+    """Strips every choice's text; a chunk is never dropped."""
+
+    def __init__(self, streams: Callable[[], TextStream]) -> None:
+        self._streams = streams
+        self._channels: dict[int, Channel] = {}
+        self._finish: dict[int, str] = {}
+        self._template: Body = {}
+        self._usage: Body = {}
+        self.ended = False
+
+    def whole(self, payload: Body) -> Body:
+        self._note(payload)
+        for at, choice in enumerate(payload.get("choices") or ()):
+            index = choice.get("index", at)
+            self._finish[index] = str(choice.get("finish_reason") or "")
+            visible = self._channel(index).whole(choice.get("text") or "")
+            payload = self._put(payload, at, visible, choice, self._channels[index])
+        self.ended = True
+        return payload
+
+    def event(self, event: Body) -> list[Body]:
+        self._note(event)
+        held: list[Body] = []
+        for at, choice in enumerate(event.get("choices") or ()):
+            index = choice.get("index", at)
+            channel = self._channel(index)
+            event = self._put(event, at, channel.feed(choice.get("text") or ""), choice, channel)
+            if choice.get("finish_reason"):
+                self._finish[index] = choice["finish_reason"]
+                held += self._released(index)
+        return [*held, event]
+
+    def close(self) -> list[Body]:
+        return [piece for index in list(self._channels) for piece in self._released(index)]
+
+    @property
+    def reply(self) -> Reply:
+        first = self._channels.get(0)
+        return Reply(
+            messages=tuple(Message("assistant", self._channels[at].text) for at in sorted(self._channels)),
+            reading=first.reading if first and first.closed else None,
+            finish=self._finish.get(0, ""),
+            natural=self._finish.get(0) == "stop",
+            usage=self._usage,
+            response_id=str(self._template.get("id") or ""),
+            model=str(self._template.get("model") or ""),
+        )
+
+    def _channel(self, index: int) -> Channel:
+        if index not in self._channels:
+            self._channels[index] = Channel(self._streams())
+        return self._channels[index]
+
+    def _put(self, payload: Body, at: int, visible: str, choice: Body, channel: Channel) -> Body:
+        if visible != (choice.get("text") or ""):
+            payload = put(payload, ("choices", at, "text"), visible)
+        logprobs = choice.get("logprobs")
+        if isinstance(logprobs, dict) and isinstance(logprobs.get("tokens"), list):
+            payload = put(payload, ("choices", at, "logprobs"), _cut_logprobs(logprobs, channel))
+        return payload
+
+    def _released(self, index: int) -> list[Body]:
+        channel = self._channels[index]
+        rest = "" if channel.closed else channel.close()
+        if not rest:
+            return []
+        piece: Body = {"index": index, "text": rest, "finish_reason": None, "logprobs": None}
+        return [{**self._template, "choices": [piece]}]
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._template = {key: payload[key] for key in payload if key not in ("choices", "usage")}
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+
+def _cut_logprobs(logprobs: Body, channel: Channel) -> Body:
+    """The parallel lists of the legacy form, each cut to the tokens that are shown."""
+    names = [name for name, values in logprobs.items() if isinstance(values, list)]
+    rows = [
+        {"token": token, "row": row}
+        for token, *row in zip(logprobs["tokens"], *(logprobs[name] for name in names), strict=False)
+    ]
+    shown: list[Any] = [row["row"] for row in channel.tokens(rows)]
+    return {**logprobs, **{name: [row[at] for row in shown] for at, name in enumerate(names)}}

@@ -1,0 +1,270 @@
+"""OpenAI Responses: items in and out, fifty kinds of events, instructions that come back as an echo."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.channel import Channel, PlainStream
+from ctxwrap.wires.edit import put
+from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.openai_chat import raised_limits
+
+_PARTS = ("input_image", "input_file", "input_audio", "refusal")
+_OUTPUT_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
+_TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class OpenAIResponses:
+    name = "openai_responses"
+
+    def read(self, body: Body) -> Request:
+        opening = (Message("system", body["instructions"]),) if body.get("instructions") else ()
+        return Request(
+            messages=(*opening, *_input_messages(body.get("input"))),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_trailer=_no_trailer(body),
+            no_context="a background response is read later" if body.get("background") else "",
+            server_history=bool(body.get("previous_response_id") or body.get("conversation")),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        """Through `instructions`, since the provider stores `input` and would show every round's block again.
+
+        A call that stores nothing has its block on the newest user message, where it does not disturb the
+        provider's prompt cache.
+        """
+        items = _as_items(body.get("input"))
+        own = next((at for at, item in enumerate(items) if not _is_system(item)), len(items))
+        items[own:own] = [item for message in injection.history for item in _spell(message)]
+        at = last_index(items, lambda item: item.get("role") == "user") if body.get("store") is False else -1
+        own_text = body.get("instructions") or ""
+        if at >= 0:
+            content = extended(items[at].get("content"), injection.block, "input_text")
+            items[at] = {**items[at], "content": content}
+            instructions = joined(injection.protocol, own_text)
+        else:
+            instructions = joined(injection.protocol, own_text, injection.block)
+        changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
+        if at >= 0 or injection.history:
+            changed["input"] = items
+        return {**body, **changed, "instructions": instructions}
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
+        own = body.get("instructions")
+        return ResponsesRewriter(streams, lambda echoed: own)
+
+
+def _no_trailer(body: Body) -> str:
+    wanted = body.get("text") or {}
+    kind = (wanted.get("format") or {}).get("type") if isinstance(wanted, dict) else ""
+    if kind in ("json_object", "json_schema"):
+        return "structured output"
+    choice = body.get("tool_choice")
+    if choice == "required" or (isinstance(choice, dict) and choice.get("type") != "allowed_tools"):
+        return "forced tool choice"
+    return ""
+
+
+def _as_items(given: Any) -> list[Body]:
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return list(given or ())
+
+
+def _is_system(item: Body) -> bool:
+    return item.get("role") in ("system", "developer")
+
+
+def _input_messages(given: Any) -> list[Message]:
+    messages: list[Message] = []
+    for item in _as_items(given):
+        kind = item.get("type", "message")
+        if kind in _OUTPUT_ITEMS:
+            _add_call(messages, tool_call(item.get("call_id"), item.get("name"), item.get(_OUTPUT_ITEMS[kind])))
+        elif kind in _TOOL_RESULTS:
+            messages.append(Message("tool", plain(item.get("output")), tool_call_id=str(item.get("call_id") or "")))
+        elif "role" in item:
+            role = "system" if _is_system(item) else item["role"]
+            messages.append(Message(role, plain(item.get("content"))))  # type: ignore[arg-type]  # as it was given
+    return messages
+
+
+def _add_call(messages: list[Message], call: Body) -> None:
+    """A call belongs to the assistant's message before it; the API lists them side by side."""
+    if messages and messages[-1].role == "assistant":
+        last = messages.pop()
+        messages.append(Message("assistant", last.content, tool_calls=(*last.tool_calls, call)))
+    else:
+        messages.append(Message("assistant", tool_calls=(call,)))
+
+
+def _spell(message: Message) -> list[Body]:
+    if message.role == "tool":
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}]
+    text_type = "output_text" if message.role == "assistant" else "input_text"
+    items: list[Body] = []
+    if message.content:
+        items.append({"role": message.role, "content": spelled(message.content, text_type, _PARTS)})
+    items += [
+        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
+        for call in message.tool_calls
+    ]
+    return items
+
+
+class ResponsesRewriter:
+    """Strips the trailer from every view of the text: deltas, done events, parts, items and the final response."""
+
+    def __init__(self, streams: Callable[[], TextStream], own_instructions: Callable[[Any], Any]) -> None:
+        self._streams = streams
+        self._own_instructions = own_instructions
+        self._channels: dict[tuple[int, int], Channel] = {}
+        self._calls: dict[int, Body] = {}
+        self._refusals: dict[tuple[int, int], str] = {}
+        self._response: Body = {}
+        self._last: dict[tuple[int, int], Body] = {}
+        self.ended = False
+
+    def whole(self, payload: Body) -> Body:
+        self.ended = True
+        return self._response_without_trailer(payload)
+
+    def event(self, event: Body) -> list[Body]:
+        # litellm gives the type as an enum member
+        kind = str(getattr(event.get("type"), "value", event.get("type")))
+        if kind == "response.output_text.delta":
+            return self._delta(event)
+        if kind == "response.output_text.done":
+            return [*self._released(_place(event)), self._cut(event, (), _place(event))]
+        if kind in ("response.content_part.added", "response.content_part.done"):
+            return [*self._finished_part(event, kind), self._part_event(event)]
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            return [self._item_event(event)]
+        if isinstance(event.get("response"), dict):
+            self.ended = self.ended or kind in _ENDS
+            return [*(self.close() if kind in _ENDS else ()), self._with_response(event)]
+        return [event]
+
+    def close(self) -> list[Body]:
+        return [piece for place in list(self._channels) for piece in self._released(place)]
+
+    @property
+    def reply(self) -> Reply:
+        last = max(self._channels, default=None)
+        channel = self._channels[last] if last is not None else None
+        finish = str(self._response.get("status") or "")
+        return Reply(
+            messages=(self._message(),) if self._channels or self._calls or self._refusals else (),
+            reading=channel.reading if channel and channel.closed else None,
+            finish=finish,
+            natural=finish == "completed",
+            usage=self._response.get("usage") or {},
+            response_id=str(self._response.get("id") or ""),
+            model=str(self._response.get("model") or ""),
+        )
+
+    def _message(self) -> Message:
+        texts = [self._channels[place].text for place in sorted(self._channels)]
+        texts += [self._refusals[place] for place in sorted(self._refusals)]
+        calls = tuple(self._calls[at] for at in sorted(self._calls))
+        return Message("assistant", "\n".join(text for text in texts if text), tool_calls=calls)
+
+    def _channel(self, place: tuple[int, int]) -> Channel:
+        if place not in self._channels:
+            self._channels[place] = Channel(self._streams())
+        return self._channels[place]
+
+    def _delta(self, event: Body) -> list[Body]:
+        place = _place(event)
+        channel = self._channel(place)
+        text = event.get("delta") or ""
+        visible = channel.feed(text)
+        self._last[place] = event
+        tokens = event.get("logprobs")
+        if isinstance(tokens, list) and tokens:
+            released = channel.tokens(tokens)
+            event = event if released == tokens else put(event, ("logprobs",), released)
+        if visible == text:
+            return [event]
+        return [put(event, ("delta",), visible)] if visible else []
+
+    def _released(self, place: tuple[int, int]) -> list[Body]:
+        channel = self._channels.get(place)
+        rest = "" if channel is None or channel.closed else channel.close()
+        if not rest or channel is None:
+            return []
+        piece = {**self._last[place], "delta": rest}
+        if "logprobs" in piece:
+            piece["logprobs"] = channel.tokens([])
+        return [piece]
+
+    def _finished_part(self, event: Body, kind: str) -> list[Body]:
+        return self._released(_place(event)) if kind.endswith("done") else []
+
+    def _part_event(self, event: Body) -> Body:
+        part = event.get("part")
+        if not isinstance(part, dict) or part.get("type") != "output_text":
+            return event
+        return self._cut(event, ("part",), _place(event))
+
+    def _item_event(self, event: Body) -> Body:
+        item = event.get("item")
+        if not isinstance(item, dict):
+            return event
+        return put(event, ("item",), self._item(item, int(event.get("output_index") or 0)))
+
+    def _with_response(self, event: Body) -> Body:
+        return put(event, ("response",), self._response_without_trailer(event["response"]))
+
+    def _response_without_trailer(self, response: Body) -> Body:
+        self._response = response
+        if "instructions" in response:
+            response = put(response, ("instructions",), self._own_instructions(response["instructions"]))
+        output = response.get("output")
+        if isinstance(output, list):
+            items = [self._item(item, at) if isinstance(item, dict) else item for at, item in enumerate(output)]
+            response = put(response, ("output",), items)
+        return response
+
+    def _item(self, item: Body, at: int) -> Body:
+        kind = item.get("type")
+        if kind in _OUTPUT_ITEMS:
+            self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(_OUTPUT_ITEMS[kind]))
+        if kind != "message":
+            return item
+        for index, part in enumerate(item.get("content") or ()):
+            if part.get("type") == "output_text":
+                item = self._cut(item, ("content", index), (at, index))
+            elif part.get("type") == "refusal":
+                self._refusals[at, index] = str(part.get("refusal") or "")
+        return item
+
+    def _cut(self, value: Body, path: tuple[str | int, ...], place: tuple[int, int]) -> Body:
+        """`value` with the text at `path` as the caller may see it; a text that never streamed is read here."""
+        holder: Any = value
+        for step in path:
+            holder = holder[step]
+        text = holder.get("text")
+        if not isinstance(text, str) or not text:
+            return value
+        channel = self._channel(place)
+        if not channel.closed:
+            channel.whole(text)
+        visible = channel.text
+        tokens = holder.get("logprobs")
+        if isinstance(tokens, list) and tokens and visible != text:
+            value = put(value, (*path, "logprobs"), _tokens_of(visible, tokens))
+        return value if visible == text else put(value, (*path, "text"), visible)
+
+
+def _place(event: Body) -> tuple[int, int]:
+    return int(event.get("output_index") or 0), int(event.get("content_index") or 0)
+
+
+def _tokens_of(visible: str, tokens: list[Any]) -> list[Any]:
+    """The tokens that make up `visible`."""
+    measure = Channel(PlainStream())
+    measure.feed(visible)
+    return measure.tokens(tokens)

@@ -1,0 +1,61 @@
+"""`wrap(client)`: the same client, with context."""
+
+import os
+from typing import Any, TypeVar, cast
+
+from ctxwrap.context import Context
+from ctxwrap.errors import UnsupportedClient
+from ctxwrap.settings import Settings, settings_from
+from ctxwrap.stores import open_store
+from ctxwrap.types import Store
+
+T = TypeVar("T")
+
+
+def wrap(
+    client: T,
+    /,
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    **setting_overrides: Any,
+) -> T:
+    """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
+
+    What comes back has the client's own type and shares its connections; the client itself is not changed.
+    A session named here is the default of every call; `using(session=...)` and `session=` of a call come first.
+    Wrapping a wrapped client changes only what is named.
+    """
+    known: Context | None = getattr(client, "_ctxwrap", None)
+    given = {"session": session, "tenant": tenant, "agent": agent}
+    names: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, "default")}
+    if known is None:
+        context = Context(store=_store(store), settings=settings_from(settings, **setting_overrides), **names)
+    elif names or store or settings or setting_overrides:
+        chosen = settings_from(settings or known.settings, **setting_overrides)
+        context = known.changed(store=_store(store) if store else known.store, settings=chosen, **names)
+    else:
+        return client
+    return _wrapped(client, context)
+
+
+def _store(store: Store | str | os.PathLike[str] | None) -> Store:
+    return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
+
+
+def _wrapped(client: T, context: Context) -> T:
+    from ctxwrap.clients import sdk
+
+    if sdk.is_sdk_client(client):
+        return cast(T, sdk.wrap_client(client, context))
+    from ctxwrap.clients import litellm
+
+    if litellm.is_litellm(client):
+        return cast(T, litellm.wrap_litellm(client, context))
+    raise UnsupportedClient(
+        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: give an OpenAI or Anthropic client "
+        "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
+    )
