@@ -62,3 +62,7 @@ class Call:
     def stop(self, reason: str) -> None:
         """The call ended before its answer did."""
         self.opened.save(reason)
+
+    def abandon(self) -> None:
+        """Nobody will ever read on. Blocks in any case: it is called when objects go, where nothing can be awaited."""
+        self.opened.save("abandoned")

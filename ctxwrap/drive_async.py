@@ -63,3 +63,7 @@ class AsyncCall:
     async def stop(self, reason: str) -> None:
         """The call ended before its answer did."""
         await in_thread(self.opened.save, reason)
+
+    def abandon(self) -> None:
+        """Nobody will ever read on. Blocks in any case: it is called when objects go, where nothing can be awaited."""
+        self.opened.save("abandoned")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ctxwrap.settings import Mode
@@ -24,8 +25,7 @@ class SessionKey(NamedTuple):
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message in the form the log keeps, whatever API it came from."""
 
     role: Role
@@ -34,7 +34,7 @@ class Message:
     tool_calls: tuple[Body, ...] = ()
     """Calls as `{"id", "name", "arguments"}`; arguments is the JSON text the model wrote."""
     tool_call_id: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = MappingProxyType({})
     """Keys of the caller's message that ctxwrap has no word for."""
 
     @property
@@ -239,8 +239,8 @@ class Log(Protocol):
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         """The records behind position `after`, and the position behind them."""
 
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
-        """Add the records of each stream, each batch in one write. Call it inside `locked`."""
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
+        """Add the records of each stream, each batch in one write, inside `locked`; the positions behind them."""
 
 
 class Store(Protocol):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ctxwrap.calls import OpenCall, why_stopped
+from ctxwrap.clients.stored import AsyncStoredCall, StoredCall
 from ctxwrap.drive import Call
 from ctxwrap.drive_async import AsyncCall
 from ctxwrap.threads import in_thread
@@ -51,7 +52,7 @@ def _framed(events: list[Body], *, named: bool) -> bytes:
 class RewrittenBody:
     """What the SDK reads instead of the provider's bytes, one event at a time."""
 
-    def __init__(self, response: Any, call: Call) -> None:
+    def __init__(self, response: Any, call: Call | StoredCall) -> None:
         self._response = response
         self._call = call
         self._chunks: Iterator[bytes] = response.iter_bytes()
@@ -59,7 +60,7 @@ class RewrittenBody:
         self._frames: deque[Frame] = deque()
         self._named = False
         self._over = False
-        weakref.finalize(self, call.opened.save, "abandoned")
+        weakref.finalize(self, call.abandon)
 
     def __iter__(self) -> "RewrittenBody":
         return self
@@ -112,7 +113,7 @@ class RewrittenBody:
 class AsyncRewrittenBody:
     """The same over async I/O."""
 
-    def __init__(self, response: Any, call: AsyncCall) -> None:
+    def __init__(self, response: Any, call: AsyncCall | AsyncStoredCall) -> None:
         self._response = response
         self._call = call
         self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
@@ -120,7 +121,7 @@ class AsyncRewrittenBody:
         self._frames: deque[Frame] = deque()
         self._named = False
         self._over = False
-        weakref.finalize(self, call.opened.save, "abandoned")
+        weakref.finalize(self, call.abandon)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
         return self

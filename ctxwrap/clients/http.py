@@ -23,6 +23,7 @@ from ctxwrap.clients.bodies import (
     encoded,
     payload_in,
 )
+from ctxwrap.clients.stored import AsyncStoredCall, StoredCall, is_stored
 from ctxwrap.types import Body
 
 EXTENSION = "ctxwrap"
@@ -90,8 +91,8 @@ class _Delegating:
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
         _drop_private_headers(request)
+        call = in_flight.get() or (StoredCall() if is_stored(request) else None)
         response = self._inner.send(request, **options)
-        call = in_flight.get()
         if call is None or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
@@ -109,8 +110,8 @@ class _Facade(_Delegating):
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
         _drop_private_headers(request)
+        call = in_flight.get() or (AsyncStoredCall() if is_stored(request) else None)
         response = await self._inner.send(request, **options)
-        call = in_flight.get()
         if call is None or not response.is_success:
             return response
         response.extensions[EXTENSION] = call

@@ -181,7 +181,7 @@ def _parameters(name: str) -> tuple[str, ...]:
 
 
 def _dump(value: Any) -> Body:
-    dumped: Body = value if isinstance(value, dict) else value.model_dump()
+    dumped: Body = value if isinstance(value, dict) else value.model_dump(warnings=False)
     return dumped
 
 
@@ -254,7 +254,7 @@ class _Flow:
 
     def _made(self, event: Body) -> Any:
         sample = self._samples[event.get("type")].model_copy(deep=True)
-        _overlay(sample, sample.model_dump(), event)
+        _overlay(sample, _dump(sample), event)
         return sample
 
 
@@ -299,7 +299,8 @@ def _flowing_class(cls: Any) -> type:
             finally:
                 await self._ctxwrap_flow.call.stop("closed")
 
-    FlowingStream.__name__, FlowingStream.__module__ = cls.__name__, cls.__module__
+    FlowingStream.__name__, FlowingStream.__qualname__ = cls.__name__, cls.__qualname__
+    FlowingStream.__module__ = cls.__module__
     return FlowingStream
 
 
@@ -307,5 +308,5 @@ def _flowing(stream: Any, call: Any) -> Any:
     cls: Any = type(stream)
     stream.__class__ = _flowing_class(cls)
     stream._ctxwrap_flow = _Flow(call)
-    weakref.finalize(stream, call.opened.save, "abandoned")
+    weakref.finalize(stream, call.abandon)
     return remember(stream, call)

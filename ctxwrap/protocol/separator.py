@@ -52,6 +52,8 @@ def _opens_json(text: str, at: int) -> bool:
 
 def _partial_separator(text: str) -> int:
     """Length of the longest end of `text` that begins, but does not complete, the separator."""
+    if "<" not in text[1 - len(SEPARATOR) :]:
+        return 0
     for length in range(min(len(SEPARATOR) - 1, len(text)), 0, -1):
         if text.endswith(SEPARATOR[:length]):
             return length

@@ -12,6 +12,7 @@ from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
 from ctxwrap.types import Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
 
+_STREAMS = ("messages", "events")
 _RECENT = 400
 """How many messages of the branch are kept at hand as history."""
 
@@ -22,8 +23,8 @@ class Session:
     def __init__(self, key: SessionKey, log: Log) -> None:
         self.key = key
         self._log = log
-        self._positions = {"messages": 0, "events": 0}
-        self._sequence = {"messages": 0, "events": 0}
+        self._positions = dict.fromkeys(_STREAMS, 0)
+        self._sequence = dict.fromkeys(_STREAMS, 0)
         self._branch: list[Digest] = []
         self._ids: list[str] = []
         self._recent: deque[Message] = deque(maxlen=_RECENT)
@@ -43,11 +44,9 @@ class Session:
 
     def refresh(self) -> None:
         """Read what was appended since the last time, here or elsewhere."""
-        for stream, take in (("messages", self._take_message), ("events", self._take_event)):
-            records, self._positions[stream] = self._log.read(stream, self._positions[stream])
-            for record in records:
-                self._sequence[stream] += 1
-                take(record)
+        for stream in _STREAMS:
+            records, position = self._log.read(stream, self._positions[stream])
+            self._take(stream, records, position)
 
     def open_turn(self, request: Request, now: datetime) -> Opening:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
@@ -57,12 +56,13 @@ class Session:
         alignment = self._align(spoken, has_past)
         new = spoken[alignment.new :]
         branches = alignment.keep < len(self._branch)
-        rounds = self._rounds(new, branches)
+        rounds = self._rounds(new)
+        number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
         earlier = list(self._recent)
         return Opening(
-            runtime=self._next_runtime(rounds[-1], now),
+            runtime=self._next_runtime(number, now),
             state=self.state,
-            new=(*((message, rounds[-1]) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
+            new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
             history=() if has_past else tuple(earlier[: len(earlier) - alignment.covered]),
             parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
             resent=has_past,
@@ -70,13 +70,10 @@ class Session:
 
     def append(self, turn: str, messages: Sequence[Record], events: Sequence[Record], now: datetime) -> None:
         """Write a turn's messages and events, numbered and dated."""
-        time = timestamp(now)
-        self._log.append(
-            {
-                "messages": self._numbered("messages", turn, messages, time),
-                "events": self._numbered("events", turn, events, time),
-            }
-        )
+        given = zip(_STREAMS, (messages, events), strict=True)
+        batches = {stream: self._numbered(stream, turn, records, timestamp(now)) for stream, records in given}
+        for stream, position in self._log.append(batches).items():
+            self._take(stream, batches[stream], position)
 
     def _numbered(self, stream: str, turn: str, records: Iterable[Record], time: str) -> list[Record]:
         first = self._sequence[stream] + 1
@@ -89,19 +86,14 @@ class Session:
         given = [digest(message) for message in spoken]
         return align(self._branch, given, has_past=has_past, resends=self._resends)
 
-    def _rounds(self, new: Sequence[Message], branches: bool) -> list[int]:
-        """The round of each new message; the last one is the turn's.
-
-        A round begins with what a user says. A tool's result, or a call tried again, stays in its round.
-        """
+    def _rounds(self, new: Sequence[Message]) -> list[int]:
+        """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
         current, rounds, before = self._round, [], ""
         for message in new:
-            current += message.role == "user" and before != "user"
+            current += (message.role == "user" and before != "user") or not current
             rounds.append(current)
             before = message.role
-        if not new:
-            rounds.append(current + (branches or self._answered))
-        return rounds if rounds[-1] else [1] * len(rounds)
+        return rounds
 
     def _next_runtime(self, number: int, now: datetime) -> Runtime:
         if self._runtime is None:
@@ -114,6 +106,12 @@ class Session:
     def _changed_system(self, system: Sequence[Message]) -> tuple[Message, ...]:
         """The system messages, if they are not the ones the log saw last."""
         return tuple(system) if [digest(message) for message in system] != self._system else ()
+
+    def _take(self, stream: str, records: Sequence[Record], position: int) -> None:
+        for record in records:
+            self._sequence[stream] += 1
+            self._take_message(record) if stream == "messages" else self._take_event(record)
+        self._positions[stream] = position
 
     def _take_message(self, record: Record) -> None:
         message = message_in(record)

@@ -68,8 +68,11 @@ class FileLog:
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         with self._explained("read"):
+            path = self._path(stream)
             try:
-                with open(self._path(stream), "rb") as file:
+                if os.stat(path).st_size == after:
+                    return [], after
+                with open(path, "rb") as file:
                     file.seek(after)
                     data = file.read()
             except FileNotFoundError:
@@ -77,23 +80,22 @@ class FileLog:
         end = data.rfind(b"\n") + 1
         return [record for line in data[:end].split(b"\n")[:-1] if (record := self._parsed(line))], after + end
 
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> dict[str, int]:
         with self._explained("write to"):
-            for stream, records in batches.items():
-                if records:
-                    self._append(stream, records)
+            return {stream: self._append(stream, records) for stream, records in batches.items() if records}
 
-    def _append(self, stream: str, records: Sequence[Record]) -> None:
+    def _append(self, stream: str, records: Sequence[Record]) -> int:
         handle = os.open(self._path(stream), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             size = self._repaired_size(handle, stream)
-            lines = _lines(records, _last_check(handle, size))
+            rest = lines = _lines(records, _last_check(handle, size))
             try:
-                while lines:
-                    lines = lines[os.write(handle, lines) :]
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
             except BaseException:
                 os.ftruncate(handle, size)
                 raise
+            return size + len(lines)
         finally:
             os.close(handle)
 

@@ -34,6 +34,7 @@ class MemoryLog:
         records = self._streams[stream]
         return copy.deepcopy(records[after:]), len(records)
 
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> None:
+    def append(self, batches: Mapping[str, Sequence[Record]]) -> dict[str, int]:
         for stream, records in batches.items():
             self._streams[stream].extend(copy.deepcopy(list(records)))
+        return {stream: len(self._streams[stream]) for stream in batches}

@@ -80,8 +80,10 @@ def _opened(messages: list[Body], opening: str) -> list[Body]:
 
 def _message(message: Body) -> Message:
     role = str(message.get("role"))
-    calls = message.get("tool_calls") or ()
     content = plain(message.get("content"))
+    if len(message) == 2 and content:
+        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # as below, for most messages
+    calls = message.get("tool_calls") or ()
     return Message(
         role=_ROLES.get(role, role),  # type: ignore[arg-type]  # a role we do not know is kept as it is
         content=content or str(message.get("refusal") or ""),
@@ -143,12 +145,12 @@ class _Choice:
 
 
 class ChatRewriter:
-    """Strips every choice of its trailer, whole or chunk by chunk; never drops a chunk, which may carry more."""
+    """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
 
     def __init__(self, streams: Callable[[], TextStream]) -> None:
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
-        self._template: Body = {}
+        self._newest: Body = {}
         self._usage: Body = {}
         self.ended = False
 
@@ -170,7 +172,7 @@ class ChatRewriter:
 
     def event(self, event: Body) -> list[Body]:
         self._note(event)
-        held: list[Body] = []
+        given, held = event, list[Body]()
         for at, choice in enumerate(event.get("choices") or ()):
             if not isinstance(choice, dict):
                 continue
@@ -186,7 +188,7 @@ class ChatRewriter:
             if choice.get("finish_reason"):
                 known.finish = choice["finish_reason"]
                 held += self._released(choice.get("index", at), known)
-        return [*held, event]
+        return held if event is not given and _says_nothing(event) else [*held, event]
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped without saying that it does."""
@@ -201,8 +203,8 @@ class ChatRewriter:
             finish=first.finish if first else "",
             natural=first is not None and first.finish == "stop",
             usage=self._usage,
-            response_id=str(self._template.get("id") or ""),
-            model=str(self._template.get("model") or ""),
+            response_id=str(self._newest.get("id") or ""),
+            model=str(self._newest.get("model") or ""),
         )
 
     def _choice(self, index: int) -> _Choice:
@@ -218,13 +220,26 @@ class ChatRewriter:
         tokens = choice.channel.tokens([])
         if tokens:
             piece["logprobs"] = {"content": tokens}
-        return [{**self._template, "choices": [piece]}]
+        return [chunk_like(self._newest, piece)]
 
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
-            self._template = {key: payload[key] for key in payload if key not in ("choices", "usage")}
+            self._newest = payload
         if isinstance(payload.get("usage"), dict):
             self._usage = payload["usage"]
+
+
+def chunk_like(newest: Body, choice: Body) -> Body:
+    """A chunk of the same stream that holds only `choice`."""
+    return {**{name: value for name, value in newest.items() if name != "usage"}, "choices": [choice]}
+
+
+def _says_nothing(chunk: Body) -> bool:
+    """Whether a chunk without its text has neither role, reason, usage nor anything else left to say."""
+    return not chunk.get("usage") and not any(
+        choice.get("finish_reason") or any(choice["delta"].values()) or any((choice.get("logprobs") or {}).values())
+        for choice in chunk["choices"]
+    )
 
 
 def _put_tokens(payload: Body, at: int, channel: Channel) -> Body:

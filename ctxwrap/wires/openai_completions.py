@@ -7,7 +7,7 @@ from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.messages import joined
-from ctxwrap.wires.openai_chat import raised_limits
+from ctxwrap.wires.openai_chat import chunk_like, raised_limits
 
 
 class OpenAICompletions:
@@ -47,7 +47,7 @@ class CompletionsRewriter:
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}
-        self._template: Body = {}
+        self._newest: Body = {}
         self._usage: Body = {}
         self.ended = False
 
@@ -85,8 +85,8 @@ class CompletionsRewriter:
             finish=self._finish.get(0, ""),
             natural=self._finish.get(0) == "stop",
             usage=self._usage,
-            response_id=str(self._template.get("id") or ""),
-            model=str(self._template.get("model") or ""),
+            response_id=str(self._newest.get("id") or ""),
+            model=str(self._newest.get("model") or ""),
         )
 
     def _channel(self, index: int) -> Channel:
@@ -108,11 +108,11 @@ class CompletionsRewriter:
         if not rest:
             return []
         piece: Body = {"index": index, "text": rest, "finish_reason": None, "logprobs": None}
-        return [{**self._template, "choices": [piece]}]
+        return [chunk_like(self._newest, piece)]
 
     def _note(self, payload: Body) -> None:
         if payload.get("choices"):
-            self._template = {key: payload[key] for key in payload if key not in ("choices", "usage")}
+            self._newest = payload
         if isinstance(payload.get("usage"), dict):
             self._usage = payload["usage"]
 

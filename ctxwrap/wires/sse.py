@@ -30,6 +30,9 @@ class Framer:
 
     def feed(self, chunk: bytes) -> list[Frame]:
         self._buffer += chunk
+        if b"\r" not in self._buffer:
+            *whole, self._buffer = self._buffer.split(b"\n\n")
+            return [_parsed(raw + b"\n\n") for raw in whole]
         frames = []
         while end := _frame_end(self._buffer):
             frames.append(_parsed(self._buffer[:end]))
@@ -47,6 +50,8 @@ def _frame_end(buffer: bytes) -> int:
 
 
 def _parsed(raw: bytes) -> Frame:
+    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:  # one line of data, as most frames are
+        return Frame(raw, "", raw[6:-2].decode("utf-8", "replace"))
     event, data = "", []
     for line in raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         name, _, value = line.partition(":")

@@ -1,0 +1,35 @@
+"""The command `ctxwrap`."""
+
+import click
+
+from ctxwrap import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="ctxwrap")
+def main() -> None:
+    """Context middleware around LLM clients.
+
+    In a program, replace an OpenAI, Anthropic or litellm client by ctxwrap.wrap(client). Here you can try what
+    that does: `ctxwrap chat` talks to a built-in practice model, with no key and no network.
+    """
+
+
+@main.command()
+@click.option("--session", default="chat", show_default=True, help="The session to go on with, or to begin.")
+@click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5, with its key.")
+@click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
+@click.option("--mode", default="enabled", show_default=True, help="enabled, disabled, readonly or shadow.")
+def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
+    """Chat in the terminal through the wrapper.
+
+    Without --model it talks to the practice model: a few rules on this machine that follow the protocol and
+    remember what they are told. /help lists the commands of a chat.
+    """
+    from ctxwrap.cli.chat import run_chat
+    from ctxwrap.errors import CtxwrapError
+
+    try:
+        run_chat(session=session, model=model, store=store, mode=mode)
+    except CtxwrapError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,28 @@
+"""Fixtures for every test: a provider on loopback, a home for sessions, no environment of the machine's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ctxwrap.practice import Provider
+from tests.support import Told
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home-of-sessions"
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    """Answers "Hello, world."; a test sets `provider.answer` to say something else."""
+    with Provider(Told()) as provider:
+        yield provider
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("CTXWRAP_MODE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path / "default-home"))

@@ -1,0 +1,74 @@
+"""What many tests need: scripted answers with a trailer where one is asked for, and a look into the log."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxwrap.practice import Answer, Ask
+from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
+
+CANARY = "canary-in-the-trailer"
+"""Stands in every scripted trailer; no view of a reply may show it."""
+
+FORBIDDEN = (CANARY, SEPARATOR, "ctxwrap-context", "ctxwrap-protocol", '"startup_at"')
+"""None of these may ever reach a caller of a wrapped client."""
+
+
+def item(id: str, content: str = CANARY, *, tier: str = "working", round: int = 1) -> dict[str, Any]:
+    """A memory item as a model writes it."""
+    return {"id": id, "type": "fact", "decay": 0.4, "round": round, "tags": ["test"], "content": content}
+
+
+def trailer(ask: Ask, working: Sequence[dict[str, Any]] = (), core: Sequence[dict[str, Any]] = ()) -> str:
+    """The trailer of a model that does what it is told: the runtime it was given, and these items."""
+    state = state_shown(ask)
+    state["memory"] = {"core": list(core), "working": list(working) or [item("w-1")], "ephemeral": []}
+    return f"\n\n{SEPARATOR}\n{json.dumps(state, ensure_ascii=False)}"
+
+
+def state_shown(ask: Ask) -> dict[str, Any]:
+    """The state in the request's context block."""
+    texts = [text for _, text in ask.messages] + [ask.system, json.dumps(ask.body, ensure_ascii=False)]
+    states = [state for text in texts if (state := unframe(text))]
+    assert states, "the request carries no context block"
+    return states[0]
+
+
+class Told:
+    """Answers `text`, with a trailer behind it when the request asks for one: bare and wrapped must look alike."""
+
+    def __init__(self, text: str = "Hello, world.", **answer: Any) -> None:
+        self.text = text
+        self.answer = answer
+
+    def __call__(self, ask: Ask) -> Answer:
+        tail = trailer(ask) if asks_for_trailer(ask.system) and not self.answer.get("tool_calls") else ""
+        return Answer(self.text + tail, **self.answer)
+
+
+def assert_clean(*views: Any) -> None:
+    """No byte of a trailer and no injected text in any of these."""
+    for view in views:
+        text = view if isinstance(view, str) else view.decode() if isinstance(view, bytes) else repr(view)
+        for word in FORBIDDEN:
+            assert word not in text, f"{word!r} leaked into {text[:2000]}"
+
+
+def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
+    """A session's messages as they stand on disk."""
+    return _lines(home, session, tenant, "messages")
+
+
+def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
+    return _lines(home, session, tenant, "events")
+
+
+def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:
+    path = home / "home" / tenant / "agent" / "default" / "session" / session / f"{stream}.jsonl"
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def said(home: Path, session: str, *, tenant: str = "default") -> list[tuple[str, Any]]:
+    """Who said what, in order."""
+    return [(message["role"], message["content"]) for message in messages(home, session, tenant=tenant)]
