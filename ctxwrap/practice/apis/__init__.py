@@ -1,0 +1,29 @@
+"""How each API spells an answer: the complete reply, the events of a stream, and a failure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ctxwrap.practice.answer import JSON, Failure
+from ctxwrap.practice.apis import chat, completions, messages, response_stream, responses
+from ctxwrap.practice.apis.failures import anthropic_failure, openai_failure
+from ctxwrap.practice.apis.parts import Event, Turn
+from ctxwrap.practice.ask import ApiName
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One API's spelling."""
+
+    complete: Callable[[Turn], JSON]
+    events: Callable[[Turn], Iterator[Event]]
+    failure: Callable[[Failure, str], JSON]
+
+
+DIALECTS: dict[ApiName, Dialect] = {
+    "chat": Dialect(chat.complete, chat.events, openai_failure),
+    "completions": Dialect(completions.complete, completions.events, openai_failure),
+    "responses": Dialect(responses.complete, response_stream.events, openai_failure),
+    "messages": Dialect(messages.complete, messages.events, anthropic_failure),
+}
+
+__all__ = ["DIALECTS", "Dialect", "Event", "Turn"]

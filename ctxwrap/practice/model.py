@@ -1,0 +1,114 @@
+"""The practice model: a few rules that follow the protocol, or break it on purpose."""
+
+import json
+import re
+
+from ctxwrap.errors import SettingsError
+from ctxwrap.practice.answer import JSON, Answer, ToolCall
+from ctxwrap.practice.ask import Ask, dict_at
+from ctxwrap.practice.conversation import converse
+from ctxwrap.practice.damage import damaged, forged, fraction
+from ctxwrap.practice.notebook import Notebook
+from ctxwrap.practice.structured import structured
+from ctxwrap.practice.words import bare, sentences
+from ctxwrap.protocol.text import READING_TEXT, SEPARATOR, asks_for_trailer, unframe, without_injected
+
+_USE_TOOL = re.compile(
+    r"(?:use|call|run)(?: the)?(?: tool)? ([\w-]+)(?: tool)?\b(?: (?:for|with|in|on|about|to|at))?[:,]? *(.*)",
+    re.I,
+)
+
+
+class PracticeModel:
+    """Answers from what it was told, the same way every time.
+
+    `damaged`, `missing` and `forged` are the shares of trailers that are to be broken JSON, left out, or to
+    change what belongs to the system. Which ones depends on `seed`, the round and the message alone.
+    """
+
+    def __init__(self, *, damaged: float = 0.0, missing: float = 0.0, forged: float = 0.0, seed: int = 0) -> None:
+        self._shares = {"damaged": damaged, "missing": missing, "forged": forged}
+        self._seed = seed
+        for name, share in self._shares.items():
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise SettingsError(f"{name} must be a number from 0 to 1, not {share!r}")
+        if sum(self._shares.values()) > 1:
+            raise SettingsError("damaged, missing and forged are shares of all trailers: together at most 1")
+
+    def __call__(self, ask: Ask) -> Answer:
+        spoken = _spoken(ask)
+        results = _tool_results(ask)
+        newest = spoken[-1] if spoken else ""
+        if not results and (call := _tool_call(newest, ask)) is not None:
+            return Answer(tool_calls=(call,))
+        notebook = Notebook(_given_state(ask))
+        text = converse(spoken, notebook)
+        if results:
+            text = f"The tool says: {' '.join(results)}"
+        if ask.schema is not None:
+            return Answer(structured(ask.schema, text, notebook.contents))
+        return Answer(text + self._trailer(notebook, newest) if asks_for_trailer(ask.system) else text)
+
+    def _trailer(self, notebook: Notebook, newest: str) -> str:
+        state, fault = notebook.state(), self._fault(notebook.round, newest)
+        if fault == "missing":
+            return ""
+        written = _written(forged(state) if fault == "forged" else state)
+        if fault == "damaged":
+            written = damaged(written, fraction(self._seed, "way", notebook.round, newest))
+        return f"\n\n{SEPARATOR}\n{written}"
+
+    def _fault(self, round: int, newest: str) -> str | None:
+        drawn = fraction(self._seed, "fault", round, newest)
+        for name, share in self._shares.items():
+            if drawn < share:
+                return name
+            drawn -= share
+        return None
+
+
+def _written(state: JSON) -> str:
+    """`state` as JSON in which nothing can pose as the separator."""
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _given_state(ask: Ask) -> JSON | None:
+    """The state in the request's block; without the protocol a block is only text."""
+    system = ask.system
+    if not (asks_for_trailer(system) or READING_TEXT in system):
+        return None
+    return unframe(ask.last_user) or unframe(system)
+
+
+def _spoken(ask: Ask) -> list[str]:
+    """What the user said, message by message, without what was put beside it."""
+    texts = (without_injected(text).strip() for role, text in ask.messages if role == "user")
+    return [text for text in texts if text]
+
+
+def _tool_results(ask: Ask) -> list[str]:
+    """The results that no answer followed yet."""
+    results: list[str] = []
+    for role, text in reversed(ask.messages):
+        if role == "tool":
+            results.insert(0, text)
+        elif role == "assistant" or without_injected(text).strip():
+            break
+    return results
+
+
+def _tool_call(newest: str, ask: Ask) -> ToolCall | None:
+    tools = {name.lower(): name for name in ask.tools}
+    for sentence in sentences(newest):
+        found = _USE_TOOL.fullmatch(bare(sentence))
+        if found and (name := tools.get(found[1].lower())):
+            arguments = json.dumps(_arguments(ask.tools[name], found[2].strip()), ensure_ascii=False)
+            return ToolCall(f"call_{name}_{len(ask.messages)}", name, arguments)
+    return None
+
+
+def _arguments(schema: JSON, rest: str) -> JSON:
+    """`rest` for each text that the tool takes."""
+    taken = dict_at(schema, "properties")
+    texts = [name for name in taken if dict_at(taken, name).get("type") == "string"]
+    return dict.fromkeys(texts, rest) if rest else {}

@@ -1,0 +1,492 @@
+"""What the practice model understands, how it follows the protocol, and how it breaks it."""
+
+import json
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.errors import SettingsError
+from ctxwrap.practice import Answer, Ask, PracticeModel, ToolCall
+from ctxwrap.practice.damage import WAYS
+from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame
+
+RUNTIME = {"round": 4, "datetime": "2026-02-20T18:45:12Z", "startup_at": "2026-02-20T18:30:00Z"}
+MODEL = PracticeModel()
+
+
+def note(id: str, content: str, type: str = "fact", round: int = 1) -> dict[str, Any]:
+    return {"id": id, "type": type, "decay": 0.3, "round": round, "tags": [type], "content": content}
+
+
+def state(*core: Any, working: Any = (), active_task: str = "", **more: Any) -> dict[str, Any]:
+    memory = {"core": list(core), "working": list(working), "ephemeral": []}
+    return {
+        "version": "2.2",
+        "runtime": RUNTIME,
+        "memory": memory,
+        "capabilities": [{"name": "memory", "scope": "write_once"}],
+        "active_task": active_task,
+        **more,
+    }
+
+
+def chat(*said: str, **body: Any) -> Ask:
+    messages = [{"role": "user", "content": text} for text in said]
+    return Ask("chat", {"model": "m", "messages": messages, **body}, "/v1/chat/completions", {})
+
+
+def remembering(given: dict[str, Any], *said: str, protocol: str = PROTOCOL_TEXT) -> Ask:
+    """A chat as ctxwrap sends it: the protocol before, the state behind the newest message."""
+    *earlier, newest = [{"role": "user", "content": text} for text in said]
+    newest = {"role": "user", "content": f"{newest['content']}\n\n{frame(given)}"}
+    system = {"role": "system", "content": f"{protocol}\n\nBe kind."}
+    return Ask("chat", {"messages": [system, *earlier, newest]}, "/v1/chat/completions", {})
+
+
+def left(answer: Answer) -> tuple[str, dict[str, Any]]:
+    """The answer's visible text and the state behind it."""
+    text, _, trailer = answer.text.partition(f"\n\n{SEPARATOR}\n")
+    return text, json.loads(trailer)
+
+
+def contents(given: dict[str, Any], tier: str = "core") -> list[str]:
+    return [item["content"] for item in given["memory"][tier]]
+
+
+# --- telling and asking -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "answer"),
+    [
+        ("My name is Ada.", "What is my name?", "Your name is Ada."),
+        ("I'm called Ada", "who am I?", "Your name is Ada."),
+        ("Please call me Ada!", "Do you remember my name?", "Your name is Ada."),
+        ("Hi, I’m Ada", "what’s my name", "Your name is Ada."),
+        ("I live in Paris", "Where do I live?", "You live in Paris."),
+        ("I've moved to Rome", "Where do I live?", "You live in Rome."),
+        ("I work at Acme", "Where do I work?", "You work at Acme."),
+        ("I really like tea", "What do I like?", "You like tea."),
+        ("I don't like mushrooms", "What do I dislike?", "You do not like mushrooms."),
+        ("My favourite colour is blue", "What is my favorite color?", "Your favourite colour is blue."),
+        ("My dog is called Rex", "What is my dog's name?", "Your dog is called Rex."),
+        ("My birthday is on May 3rd", "When is my birthday?", "Your birthday is on May 3rd."),
+        ("I have two cats", "How many cats do I have?", "You have two cats."),
+        ("I'm allergic to nuts", "What am I allergic to?", "You are allergic to nuts."),
+        ("Remember that the door code is 1234", "What is the door code?", "The door code is 1234."),
+        ("Remember that I was born in 1990", "When was I born?", 'You say: "I was born in 1990".'),
+        ("Remember that my name is Ada", "What is my name?", "Your name is Ada."),
+        ("I need to call the bank", "What do I have to do?", "You still have to: call the bank."),
+        ("Remind me to buy milk", "What are my tasks?", "You still have to: buy milk."),
+        ("todo: sweep the floor", "What is on my list?", "You still have to: sweep the floor."),
+        ("Just for now, speak French", "What do you know about me?", "For now: speak French."),
+    ],
+)
+def test_it_answers_with_what_it_was_told(told, asked, answer):
+    assert MODEL(chat(told, asked)).text == answer
+    assert MODEL(chat(f"{told}\n{asked}")).text.endswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("What is my name?", "You have not told me your name."),
+        ("Where do I live?", "You have not told me where you live."),
+        ("What do I like?", "You have not told me what you like."),
+        ("What is my shoe size?", "You have not told me that."),
+        ("What are my tasks?", "You have nothing left to do."),
+        ("What do you know about me?", "I know nothing about you yet."),
+        ("What round is it?", "Nobody told me the round."),
+        ("Hello!", "Hello!"),
+        ("Thanks", "You are welcome."),
+        ("Who are you?", "I am ctxwrap's practice model: a few rules, no intelligence."),
+    ],
+)
+def test_it_says_what_it_does_not_know_and_what_it_is(asked, answer):
+    assert MODEL(chat(asked)).text == answer
+
+
+@pytest.mark.parametrize("said", ["Write me a poem about rain.", "Is it raining?", "", "x" * 10_000])
+def test_it_admits_how_little_it_can_do(said):
+    assert MODEL(chat(said)).text.startswith("I am only a practice model and understand little: try")
+
+
+def test_it_takes_every_statement_of_a_message():
+    said = "Hi! My name is Ada, I live in Paris and I like tea. But I hate fog; my cat is old."
+    assert MODEL(chat(said, "What do you know about me?")).text == (
+        "Your name is Ada, you live in Paris, you like tea, you hate fog and your cat is old."
+    )
+
+
+def test_what_is_told_later_replaces_what_was_told_before():
+    assert MODEL(chat("My name is Ada", "Call me Bob", "What is my name?")).text == "Your name is Bob."
+    assert MODEL(chat("I like tea", "I hate tea", "What do you know about me?")).text == "You hate tea."
+
+
+@pytest.mark.parametrize(
+    ("said", "rest"),
+    [
+        ("I finished calling the bank", "buy milk"),
+        ("The call to the bank is done", "buy milk"),
+        ("I'm done", "call the bank"),
+        ("Done with the milk", "call the bank"),
+    ],
+)
+def test_a_finished_task_leaves_the_list(said, rest):
+    tasks = ("I need to call the bank", "I need to buy milk")
+    assert MODEL(chat(*tasks, said)).text.startswith("Well done")
+    assert MODEL(chat(*tasks, said, "What are my tasks?")).text == f"You still have to: {rest}."
+
+
+def test_all_tasks_can_be_finished_and_unknown_ones_cannot():
+    tasks = ("I need to call the bank", "I need to buy milk")
+    assert MODEL(chat(*tasks, "I finished everything. What are my tasks?")).text.endswith("nothing left to do.")
+    assert MODEL(chat(*tasks, "I finished the roof")).text == "I have no such task on your list."
+
+
+def test_it_forgets_when_told_to():
+    assert MODEL(chat("My name is Ada. I like tea", "Forget my name")).text == "Forgotten: your name is Ada."
+    known = MODEL(chat("My name is Ada. I like tea", "Forget my name", "What do you know about me?")).text
+    assert known == "You like tea."
+
+
+# --- the protocol -------------------------------------------------------------------------------------
+
+
+def test_without_the_protocol_there_is_no_trailer_and_a_block_is_only_text():
+    ask = remembering(state(note("core-name", "The user's name is Ada.")), "What is my name?", protocol="")
+    assert MODEL(ask).text == "You have not told me your name."
+
+
+def test_with_the_reading_text_the_block_is_used_and_no_trailer_written():
+    given = state(note("core-name", "The user's name is Ada."))
+    assert MODEL(remembering(given, "What is my name?", protocol=READING_TEXT)).text == "Your name is Ada."
+
+
+def test_an_untouched_state_comes_back_as_it_was():
+    odd = [7, {"id": "x"}, note("foreign", "ключ: значение < 3", "decision", 2)]
+    given = state(*odd, working=[note("task-7", "Task: ship it", "task")], active_task="Ship", extra={"kept": 1})
+    text, after = left(MODEL(remembering(given, "Hello!")))
+    assert (text, after) == ("Hello!", given)
+
+
+def test_new_facts_are_added_with_all_that_a_memory_needs():
+    said = "My name is Ada. I like tea. I need to call the bank. For now, be brief."
+    _, after = left(MODEL(remembering(state(), said)))
+    assert after["memory"]["core"] == [
+        {
+            "id": "core-name",
+            "type": "identity",
+            "decay": 0.05,
+            "round": 4,
+            "tags": ["identity", "name"],
+            "content": "The user's name is Ada.",
+        },
+        {
+            "id": "pref-1",
+            "type": "preference",
+            "decay": 0.2,
+            "round": 4,
+            "tags": ["preference"],
+            "content": "The user likes tea.",
+        },
+    ]
+    assert [item["id"] for tier in ("working", "ephemeral") for item in after["memory"][tier]] == [
+        *("task-1", "hint-1")
+    ]
+    assert after["active_task"] == "Call the bank."
+    assert (after["runtime"], after["version"]) == (RUNTIME, "2.2")
+
+
+def test_the_same_fact_keeps_its_id_and_new_ones_get_free_numbers():
+    given = state(
+        note("core-name", "The user's name is Ada."),
+        note("pref-3", "The user likes tea.", "preference"),
+        note("pref-1", "The user hates fog.", "preference"),
+    )
+    _, after = left(MODEL(remembering(given, "My name is Bob. I love tea. I like rain")))
+    assert [(item["id"], item["round"], item["content"]) for item in after["memory"]["core"]] == [
+        ("core-name", 4, "The user's name is Bob."),
+        ("pref-3", 4, "The user loves tea."),
+        ("pref-1", 1, "The user hates fog."),
+        ("pref-4", 4, "The user likes rain."),
+    ]
+
+
+def test_the_newest_open_task_is_the_active_one():
+    tasks = [
+        note("task-1", "The user needs to buy milk.", "task"),
+        note("task-2", "The user needs to sweep.", "task", 3),
+    ]
+    given = state(working=tasks, active_task="Sweep.")
+    assert left(MODEL(remembering(given, "I need to rest")))[1]["active_task"] == "Rest."
+    _, after = left(MODEL(remembering(given, "I finished sweeping")))
+    assert (contents(after, "working"), after["active_task"]) == (["The user needs to buy milk."], "Buy milk.")
+    assert left(MODEL(remembering(given, "I finished everything")))[1]["active_task"] == ""
+
+
+def test_it_answers_from_the_block():
+    given = state(note("a", "The user is called Ada", "identity"), note("b", "The user lives in Paris."))
+    assert left(MODEL(remembering(given, "What is my name?")))[0] == "You are called Ada."
+    assert left(MODEL(remembering(given, "Where do I live?")))[0] == "You live in Paris."
+    assert left(MODEL(remembering(given, "What round is it?")))[0] == "This is round 4."
+
+
+def test_earlier_messages_serve_the_answer_but_were_remembered_in_their_own_rounds():
+    given = state(note("core-name", "The user's name is Bob."))
+    text, after = left(MODEL(remembering(given, "I'm called Ada. I like tea", "What do you know about me?")))
+    assert text == "Your name is Bob and you like tea."
+    assert after == given
+
+
+def test_a_conversation_that_was_not_remembered_so_far_is_taken_in_whole():
+    _, after = left(MODEL(remembering(state(), "I'm called Ada. For now, be brief", "Hello")))
+    assert contents(after) == ["The user's name is Ada."]
+    assert contents(after, "ephemeral") == []
+
+
+def test_a_missing_block_makes_a_fresh_state():
+    ask = Ask("messages", {"system": PROTOCOL_TEXT, "messages": [{"role": "user", "content": "I like tea"}]}, "", {})
+    _, after = left(MODEL(ask))
+    assert (after["version"], after["runtime"], contents(after)) == ("2.2", {}, ["The user likes tea."])
+
+
+BLOCK = frame(state(note("core-name", "The user's name is Ada.")))
+QUESTION = f"What is my name?\n\n{BLOCK}"
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        ("completions", {"prompt": f"{PROTOCOL_TEXT}\n\n{QUESTION}"}),
+        ("responses", {"instructions": f"{PROTOCOL_TEXT}\n\n{BLOCK}", "input": "What is my name?"}),
+        ("responses", {"instructions": PROTOCOL_TEXT, "input": [{"role": "user", "content": QUESTION}]}),
+        (
+            "chat",
+            {"messages": [{"role": "developer", "content": PROTOCOL_TEXT}, {"role": "user", "content": QUESTION}]},
+        ),
+        (
+            "messages",
+            {
+                "system": [{"type": "text", "text": PROTOCOL_TEXT}],
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "text", "text": "What is my name?"}, {"type": "text", "text": BLOCK}],
+                    }
+                ],
+            },
+        ),
+    ],
+)
+def test_every_api_carries_the_protocol(api, body):
+    text, after = left(MODEL(Ask(api, body, "", {})))
+    assert (text, contents(after)) == ("Your name is Ada.", ["The user's name is Ada."])
+
+
+def test_nothing_in_the_state_can_pose_as_the_separator():
+    answer = MODEL(remembering(state(), f"I like {SEPARATOR}")).text
+    assert answer.splitlines().count(SEPARATOR) == 1
+    assert SEPARATOR not in answer.splitlines()[-1]
+
+
+@given(st.text(alphabet=string.printable + "éß’中\u2028", max_size=200))
+def test_whatever_is_said_the_trailer_is_valid(said):
+    _, _, trailer = MODEL(remembering(state(), said)).text.rpartition(f"\n\n{SEPARATOR}\n")
+    after = json.loads(trailer)
+    assert after["runtime"] == RUNTIME
+    ids = [item["id"] for tier in after["memory"].values() for item in tier]
+    assert len(ids) == len(set(ids))
+
+
+# --- tools and structured answers ---------------------------------------------------------------------
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments"),
+    [
+        ("Use the tool get_weather for Paris", {"city": "Paris"}),
+        ("Please call get_weather.", {}),
+        ("Call me Ada. Use get_weather in New York!", {"city": "New York"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("api", "tool"),
+    [
+        ("chat", {"type": "function", "function": {"name": "get_weather", "parameters": CITY}}),
+        ("responses", {"type": "function", "name": "get_weather", "parameters": CITY}),
+        ("messages", {"name": "get_weather", "input_schema": CITY}),
+    ],
+)
+def test_it_calls_the_tool_that_it_is_told_to_call(api, tool, said, arguments):
+    body = {"tools": [tool], ("input" if api == "responses" else "messages"): [{"role": "user", "content": said}]}
+    answer = MODEL(Ask(api, body, "", {}))
+    (call,) = answer.tool_calls
+    assert (call.name, json.loads(call.arguments), answer.finish) == ("get_weather", arguments, "tool_calls")
+    assert answer.text == ""
+
+
+def test_without_such_a_tool_a_call_is_a_name():
+    assert MODEL(chat("Call me Ada")) == Answer("Nice to meet you, Ada.")
+    assert ToolCall("a", "b").arguments == "{}"
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        (
+            "chat",
+            {
+                "messages": [
+                    {"role": "system", "content": PROTOCOL_TEXT},
+                    {"role": "user", "content": f"I like tea. Use the tool weather.\n\n{BLOCK}"},
+                    {"role": "assistant", "content": None, "tool_calls": []},
+                    {"role": "tool", "tool_call_id": "1", "content": "Sunny."},
+                ]
+            },
+        ),
+        (
+            "messages",
+            {
+                "system": PROTOCOL_TEXT,
+                "messages": [
+                    {"role": "user", "content": "I like tea. Use the tool weather."},
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "w", "input": {}}]},
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "tool_result", "tool_use_id": "1", "content": "Sunny."},
+                            {"type": "text", "text": BLOCK},
+                        ],
+                    },
+                ],
+            },
+        ),
+        (
+            "responses",
+            {
+                "instructions": f"{PROTOCOL_TEXT}\n\n{BLOCK}",
+                "input": [
+                    {"role": "user", "content": "I like tea. Use the tool weather."},
+                    {"type": "function_call", "call_id": "1", "name": "w", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "1", "output": "Sunny."},
+                ],
+            },
+        ),
+    ],
+)
+def test_after_the_tool_it_reports_and_remembers_what_was_said_before(api, body):
+    text, after = left(MODEL(Ask(api, body, "", {})))
+    assert text == "The tool says: Sunny."
+    assert contents(after) == ["The user's name is Ada.", "The user likes tea."]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "summary": {"type": "string"},
+        "age": {"type": "integer"},
+        "ratio": {"type": ["number", "null"], "minimum": 1},
+        "known": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "mood": {"enum": ["good", "bad"]},
+        "home": {"$ref": "#/$defs/Home"},
+    },
+    "$defs": {"Home": {"type": "object", "properties": {"city": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("api", "format"),
+    [
+        ("chat", {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}),
+        ("responses", {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}}),
+        ("messages", {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+    ],
+)
+def test_structured_answers_follow_the_schema(api, format):
+    said = [{"role": "user", "content": "My name is Ada and my city is Paris."}]
+    ask = Ask(api, {("input" if api == "responses" else "messages"): said, **format}, "", {})
+    assert json.loads(MODEL(ask).text) == {
+        "name": "Ada",
+        "summary": "Nice to meet you, Ada. Noted: your city is Paris.",
+        "age": 0,
+        "ratio": 1,
+        "known": False,
+        "tags": [],
+        "mood": "good",
+        "home": {"city": "Paris"},
+    }
+
+
+@pytest.mark.parametrize(
+    "format", [{"type": "json_object"}, {"type": "json_schema", "json_schema": {"schema": {"type": "array"}}}]
+)
+def test_structured_answers_without_a_simple_schema_hold_the_text(format):
+    ask = remembering(state(), "Hello")
+    ask.body["response_format"] = format
+    assert json.loads(MODEL(ask).text) == {"answer": "Hello!"}
+
+
+# --- misbehaviour -------------------------------------------------------------------------------------
+
+
+def rounds(model: PracticeModel, count: int = 200) -> list[str]:
+    return [model(remembering(state(), f"I like tea number {number}")).text for number in range(count)]
+
+
+def is_valid(answer: str) -> bool:
+    _, _, trailer = answer.partition(f"\n\n{SEPARATOR}\n")
+    try:
+        return bool(json.loads(trailer)["runtime"] == RUNTIME)
+    except ValueError:
+        return False
+
+
+def test_damaged_always():
+    answers = rounds(PracticeModel(damaged=1.0))
+    assert all(SEPARATOR in answer and not is_valid(answer) for answer in answers)
+    assert {answer[-1] for answer in answers} >= set("}`!")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_damage_is_no_json(way):
+    with pytest.raises(ValueError, match=r"line|char"):
+        json.loads(way(json.dumps(state(note("a", 'it\'s "so"')), separators=(",", ":"))))
+
+
+def test_missing_always():
+    assert all(SEPARATOR not in answer for answer in rounds(PracticeModel(missing=1.0)))
+
+
+def test_forged_always():
+    for answer in rounds(PracticeModel(forged=1), 3):
+        runtime = left(Answer(answer))[1]["runtime"]
+        assert all(runtime[name] != RUNTIME[name] for name in RUNTIME)
+
+
+def test_never_by_default():
+    assert all(is_valid(answer) for answer in rounds(PracticeModel(seed=3)))
+
+
+def test_the_same_seed_makes_the_same_decisions_at_about_the_rate_asked_for():
+    faulty = {"damaged": 0.2, "missing": 0.2, "forged": 0.1}
+    first = rounds(PracticeModel(**faulty, seed=7))
+    assert first == rounds(PracticeModel(**faulty, seed=7))
+    assert first != rounds(PracticeModel(**faulty, seed=8))
+    assert 70 < sum(not is_valid(answer) for answer in first) < 130
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [{"damaged": -0.1}, {"missing": 1.1}, {"forged": "often"}, {"damaged": True}, {"damaged": 0.6, "missing": 0.6}],
+)
+def test_rates_that_cannot_be_are_refused(rates):
+    with pytest.raises(SettingsError, match=r"damaged|missing|forged"):
+        PracticeModel(**rates)
