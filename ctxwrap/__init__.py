@@ -7,8 +7,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ctxwrap.clients.results import turn_of as turn_of
-    from ctxwrap.completion import acompletion as acompletion
-    from ctxwrap.completion import completion as completion
     from ctxwrap.errors import CtxwrapError as CtxwrapError
     from ctxwrap.errors import InvalidId as InvalidId
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
@@ -20,7 +18,9 @@ if TYPE_CHECKING:
     from ctxwrap.scope import using as using
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.stores import open_store as open_store
-    from ctxwrap.wrap import wrap as wrap
+    from ctxwrap.wrapping import acompletion as acompletion
+    from ctxwrap.wrapping import completion as completion
+    from ctxwrap.wrapping import wrap as wrap
 
 _HOMES = {
     "CtxwrapError": "errors",
@@ -32,12 +32,12 @@ _HOMES = {
     "StoreError": "errors",
     "StoreUnavailable": "errors",
     "UnsupportedClient": "errors",
-    "acompletion": "completion",
-    "completion": "completion",
+    "acompletion": "wrapping",
+    "completion": "wrapping",
     "open_store": "stores",
     "turn_of": "clients.results",
     "using": "scope",
-    "wrap": "wrap",
+    "wrap": "wrapping",
 }
 """Where each public name lives; importing ctxwrap loads none of it."""
 

@@ -104,7 +104,6 @@ class Turn:
             "wire": self._wire.name,
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
-            "resent": self._opening.resent,
             "pack": [asdict(item) for item in self._pack],
             "ctx": {},
         }

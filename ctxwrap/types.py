@@ -95,7 +95,6 @@ class Opening:
     """The messages before them that the caller did not send."""
     parent: str
     """The message this turn continues, if that is not the newest one."""
-    resent: bool
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]

@@ -14,7 +14,7 @@ from ctxwrap.settings import check_mode
 from ctxwrap.stores import open_store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey, Store, TurnRecord
-from ctxwrap.wrap import wrap
+from ctxwrap.wrapping import wrap
 
 Ask = Callable[[str, str], Any]
 """What was typed and the mode in; a stream of chunks out."""

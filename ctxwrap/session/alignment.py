@@ -25,19 +25,16 @@ def digest(message: Message) -> Digest:
     return hash((message.role, content, message.tool_call_id, calls))
 
 
-def align(known: Sequence[Digest], given: Sequence[Digest], *, has_past: bool, resends: bool) -> Alignment:
+def align(known: Sequence[Digest], given: Sequence[Digest], *, has_past: bool) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `has_past` says that the list holds an earlier round, so it is a history and not only what is new;
-    `resends` that this session's caller sent its history before.
+    `has_past` says that the list holds an earlier round, so it is a history and not only what is new.
     """
     overlap = _overlap(known, given)
     if overlap:
         return Alignment(len(known), overlap, covered=overlap)
     if known and has_past:
         return _branch(known, given)
-    if resends and given and known[: len(given)] == given:
-        return Alignment(len(given), len(given), covered=len(given))
     return Alignment(len(known), 0)
 
 

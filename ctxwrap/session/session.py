@@ -33,7 +33,6 @@ class Session:
         self._round = 0
         self._answered = True
         self._runtime: Runtime | None = None
-        self._resends = False
         self.state: dict[str, Any] = empty_state()
 
     @contextmanager
@@ -65,7 +64,6 @@ class Session:
             new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
             history=() if has_past else tuple(earlier[: len(earlier) - alignment.covered]),
             parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
-            resent=has_past,
         )
 
     def append(self, turn: str, messages: Sequence[Record], events: Sequence[Record], now: datetime) -> None:
@@ -84,7 +82,7 @@ class Session:
 
     def _align(self, spoken: Sequence[Message], has_past: bool) -> Alignment:
         given = [digest(message) for message in spoken]
-        return align(self._branch, given, has_past=has_past, resends=self._resends)
+        return align(self._branch, given, has_past=has_past)
 
     def _rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
@@ -141,7 +139,6 @@ class Session:
         if event.get("type") == "start":
             self._runtime = Runtime(**event["runtime"])
             self._round = max(self._round, self._runtime.round)
-            self._resends = bool(event.get("resent"))
         elif event.get("type") == "snapshot" and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
             changed: dict[str, Any] = {name: event[name] for name in ("capabilities", "active_task") if name in event}

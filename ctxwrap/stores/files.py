@@ -157,10 +157,11 @@ class FileLog:
 
 
 def _lines(records: Sequence[Record], check: int) -> bytes:
-    """The records as lines, each closing with a checksum over itself and the line before it."""
+    """The records as lines, each closing, in its `ctx`, with a checksum over itself and the line before it."""
     lines = []
     for record in records:
-        head = _encoded(record)[:-2]
+        said = {name: value for name, value in record.items() if name != "ctx"}
+        head = _encoded({**said, "ctx": record["ctx"]})[:-2]
         check = zlib.crc32(head, check)
         lines.append(b'%s,"c":"%08x"}}\n' % (head, check))
     return b"".join(lines)

@@ -1,9 +1,8 @@
 """One run of reply text on its way to the caller, with the log probabilities that belong to it."""
 
 from collections import deque
-from typing import Any
 
-from ctxwrap.types import Reading, TextStream
+from ctxwrap.types import Body, Reading, TextStream
 
 
 class Channel:
@@ -11,7 +10,7 @@ class Channel:
 
     def __init__(self, stream: TextStream) -> None:
         self._stream = stream
-        self._tokens: deque[Any] = deque()
+        self._tokens: deque[Body] = deque()
         self._tokens_end = 0
         self._shown_bytes = 0
         self._pieces: list[str] = []
@@ -28,14 +27,16 @@ class Channel:
         """Feed and close in one."""
         return self.feed(text) + self.close()
 
-    def tokens(self, arrived: list[Any]) -> list[Any]:
-        """The tokens that may go out now that `arrived` came and the text so far was shown."""
+    def tokens(self, arrived: list[Body]) -> list[Body]:
+        """The tokens that may go out now: those whose text was shown; at the end, what was shown of the last one."""
         self._tokens.extend(arrived)
         released = []
-        while self._tokens and self._tokens_end < self._shown_bytes:
-            token = self._tokens.popleft()
-            self._tokens_end += _size(token)
-            released.append(token)
+        while self._tokens and self._tokens_end + _size(self._tokens[0]) <= self._shown_bytes:
+            released.append(self._tokens.popleft())
+            self._tokens_end += _size(released[-1])
+        if self.closed and self._tokens and self._tokens_end < self._shown_bytes:
+            released.append(_clipped(self._tokens.popleft(), self._shown_bytes - self._tokens_end))
+            self._tokens_end = self._shown_bytes
         return released
 
     @property
@@ -54,14 +55,26 @@ class Channel:
         return text
 
 
-def _size(token: Any) -> int:
-    """Bytes of text that a token stands for; a token may be a part of a character."""
-    if isinstance(token, dict):
-        raw = token.get("bytes")
-        if isinstance(raw, list):
-            return len(raw)
-        token = token.get("token", "")
-    return len(str(token).encode("utf-8", "surrogatepass"))
+def _bytes(token: Body) -> bytes:
+    """The bytes that a token stands for, which may be a part of a character."""
+    if isinstance(token.get("bytes"), list):
+        return bytes(token["bytes"])
+    return str(token.get("token", "")).encode("utf-8", "surrogatepass")
+
+
+def _size(token: Body) -> int:
+    return len(_bytes(token))
+
+
+def _clipped(token: Body, size: int) -> Body:
+    """The first `size` bytes of a token that text and trailer share; its alternatives would tell of the rest."""
+    kept = _bytes(token)[:size]
+    clipped = {**token, "token": kept.decode("utf-8", "ignore")}
+    if "bytes" in token:
+        clipped["bytes"] = list(kept)
+    if "top_logprobs" in token:
+        clipped["top_logprobs"] = []
+    return clipped
 
 
 class PlainStream:

@@ -213,11 +213,12 @@ class ChatRewriter:
         return self._choices[index]
 
     def _released(self, index: int, choice: _Choice) -> list[Body]:
-        rest = "" if choice.channel.closed else choice.channel.close()
-        if not rest:
+        if choice.channel.closed:
+            return []
+        rest, tokens = choice.channel.close(), choice.channel.tokens([])
+        if not rest and not tokens:
             return []
         piece: Body = {"index": index, "delta": {"content": rest}, "finish_reason": None}
-        tokens = choice.channel.tokens([])
         if tokens:
             piece["logprobs"] = {"content": tokens}
         return [chunk_like(self._newest, piece)]

@@ -1,7 +1,6 @@
 """OpenAI legacy Completions: one prompt, text out."""
 
 from collections.abc import Callable
-from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.channel import Channel
@@ -99,15 +98,19 @@ class CompletionsRewriter:
             payload = put(payload, ("choices", at, "text"), visible)
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict) and isinstance(logprobs.get("tokens"), list):
-            payload = put(payload, ("choices", at, "logprobs"), _cut_logprobs(logprobs, channel))
+            payload = put(payload, ("choices", at, "logprobs"), _columns(logprobs, channel.tokens(_rows(logprobs))))
         return payload
 
     def _released(self, index: int) -> list[Body]:
         channel = self._channels[index]
-        rest = "" if channel.closed else channel.close()
-        if not rest:
+        if channel.closed:
+            return []
+        rest, rows = channel.close(), channel.tokens([])
+        if not rest and not rows:
             return []
         piece: Body = {"index": index, "text": rest, "finish_reason": None, "logprobs": None}
+        if rows:
+            piece["logprobs"] = _columns({}, rows)
         return [chunk_like(self._newest, piece)]
 
     def _note(self, payload: Body) -> None:
@@ -117,12 +120,19 @@ class CompletionsRewriter:
             self._usage = payload["usage"]
 
 
-def _cut_logprobs(logprobs: Body, channel: Channel) -> Body:
-    """The parallel lists of the legacy form, each cut to the tokens that are shown."""
+def _rows(logprobs: Body) -> list[Body]:
+    """The parallel lists of the legacy form as one row a token, named as in the newer form."""
     names = [name for name, values in logprobs.items() if isinstance(values, list)]
-    rows = [
-        {"token": token, "row": row}
-        for token, *row in zip(logprobs["tokens"], *(logprobs[name] for name in names), strict=False)
+    rows = zip(*(logprobs[name] for name in names), strict=False)
+    return [
+        {"token" if name == "tokens" else name: value for name, value in zip(names, row, strict=True)} for row in rows
     ]
-    shown: list[Any] = [row["row"] for row in channel.tokens(rows)]
-    return {**logprobs, **{name: [row[at] for row in shown] for at, name in enumerate(names)}}
+
+
+def _columns(logprobs: Body, rows: list[Body]) -> Body:
+    """The rows that are shown as parallel lists again."""
+    lists: Body = {name: [] for name, values in logprobs.items() if isinstance(values, list)}
+    for row in rows:
+        for name, value in row.items():
+            lists.setdefault("tokens" if name == "token" else name, []).append(None if value == [] else value)
+    return {**logprobs, **lists}

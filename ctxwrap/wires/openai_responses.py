@@ -192,12 +192,14 @@ class ResponsesRewriter:
 
     def _released(self, place: tuple[int, int]) -> list[Body]:
         channel = self._channels.get(place)
-        rest = "" if channel is None or channel.closed else channel.close()
-        if not rest or channel is None:
+        if channel is None or channel.closed:
+            return []
+        rest, tokens = channel.close(), channel.tokens([])
+        if not rest and not tokens:
             return []
         piece = {**self._last[place], "delta": rest}
         if "logprobs" in piece:
-            piece["logprobs"] = channel.tokens([])
+            piece["logprobs"] = tokens
         return [piece]
 
     def _finished_part(self, event: Body, kind: str) -> list[Body]:
@@ -263,8 +265,8 @@ def _place(event: Body) -> tuple[int, int]:
     return int(event.get("output_index") or 0), int(event.get("content_index") or 0)
 
 
-def _tokens_of(visible: str, tokens: list[Any]) -> list[Any]:
+def _tokens_of(visible: str, tokens: list[Body]) -> list[Body]:
     """The tokens that make up `visible`."""
     measure = Channel(PlainStream())
-    measure.feed(visible)
+    measure.whole(visible)
     return measure.tokens(tokens)

@@ -1,13 +1,17 @@
-"""`wrap(client)`: the same client, with context."""
+"""`wrap(client)`: the same client, with context; and litellm's functions, wrapped."""
 
 import os
-from typing import Any, TypeVar, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ctxwrap.context import Context
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.settings import Settings, settings_from
 from ctxwrap.stores import open_store
 from ctxwrap.types import Store
+
+if TYPE_CHECKING:
+    from litellm import CustomStreamWrapper, ModelResponse
 
 T = TypeVar("T")
 
@@ -59,3 +63,20 @@ def _wrapped(client: T, context: Context) -> T:
         f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: give an OpenAI or Anthropic client "
         "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
     )
+
+
+def completion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+    """`litellm.completion` with its own parameters, and `session=` and `context_mode=`."""
+    return _litellm().completion(*args, **kwargs)
+
+
+async def acompletion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+    """`litellm.acompletion` with its own parameters, and `session=` and `context_mode=`."""
+    return await _litellm().acompletion(*args, **kwargs)
+
+
+@cache
+def _litellm() -> Any:
+    from ctxwrap.clients.litellm import load_litellm
+
+    return wrap(load_litellm())

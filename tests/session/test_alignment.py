@@ -1,0 +1,187 @@
+"""Alignment: whatever a caller sends along, the log gets what is new, once."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.records import as_record
+from ctxwrap.session import Session
+from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.types import Message, Opening, Request, SessionKey
+
+NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
+
+
+class Chat:
+    """A session and a caller of it, driven without a provider."""
+
+    def __init__(self) -> None:
+        self.log = MemoryStore().open(SessionKey("t", "a", "s"))
+        self.session = Session(SessionKey("t", "a", "s"), self.log)
+        self.turns = 0
+
+    def ask(self, *messages: Message, answer: str | Message | None = None) -> Opening:
+        """One turn; without an answer it fails."""
+        self.turns += 1
+        with self.session.locked():
+            opening = self.session.open_turn(Request(messages), NOW)
+            records = [
+                as_record(message, round=number, parent=opening.parent if at == 0 else "")
+                for at, (message, number) in enumerate(opening.new)
+            ]
+            start = {"type": "start", "runtime": opening.runtime.as_json(), "ctx": {}}
+            self.session.append(f"t{self.turns}", records, [start], NOW)
+        if answer is not None:
+            reply = assistant(answer) if isinstance(answer, str) else answer
+            parent = "" if opening.new else opening.parent
+            with self.session.locked():
+                record = as_record(reply, round=opening.runtime.round, parent=parent)
+                self.session.append(f"t{self.turns}", [record], [], NOW)
+        return opening
+
+    @property
+    def said(self) -> list[str]:
+        return [str(record["content"]) for record in self.log.read("messages")[0]]
+
+
+def user(text: str) -> Message:
+    return Message("user", text)
+
+
+def assistant(text: str) -> Message:
+    return Message("assistant", text)
+
+
+CALL = Message("assistant", "", tool_calls=({"id": "c1", "name": "f", "arguments": "{}"},))
+RESULT = Message("tool", "42", tool_call_id="c1")
+
+
+def test_both_kinds_of_callers_get_the_same_log_and_rounds() -> None:
+    resending, newest = Chat(), Chat()
+    history: list[Message] = []
+    for text in ("hello", "ok", "ok", "bye"):
+        history.append(user(text))
+        first = resending.ask(*history, answer=f"re {text}")
+        second = newest.ask(user(text), answer=f"re {text}")
+        history.append(assistant(f"re {text}"))
+        assert first.runtime.round == second.runtime.round
+        assert first.history == ()
+        assert list(second.history) == history[:-2]
+    assert resending.said == newest.said
+    assert resending.said == ["hello", "re hello", "ok", "re ok", "ok", "re ok", "bye", "re bye"]
+
+
+@given(
+    st.lists(st.sampled_from(["ok", "yes", "no", "more"]), min_size=1, max_size=8),
+    st.lists(st.integers(0, 9), min_size=8, max_size=8),
+)
+def test_a_caller_may_send_any_end_of_its_history(texts: list[str], kept: list[int]) -> None:
+    chat, history = Chat(), list[Message]()
+    for at, text in enumerate(texts):
+        history.append(user(text))
+        tail = history[max(0, len(history) - 1 - 2 * kept[at]) :]
+        opening = chat.ask(*tail, answer=f"answer {at}")
+        history.append(assistant(f"answer {at}"))
+        assert opening.runtime.round == at + 1
+        assert [message for message, _ in opening.new] == [user(text)]
+    assert chat.said == [message.content for message in history]
+
+
+def test_a_call_tried_again_is_the_same_round_and_no_second_message() -> None:
+    for resends in (True, False):
+        chat = Chat()
+        chat.ask(user("one"), answer="1")
+        before = [user("one"), assistant("1")] if resends else []
+        failed = chat.ask(*before, user("two"))
+        again = chat.ask(*before, user("two"), answer="2")
+        assert failed.runtime == again.runtime
+        assert chat.said == ["one", "1", "two", "2"]
+
+
+def test_tool_results_stay_in_the_round() -> None:
+    chat = Chat()
+    first = chat.ask(user("use the tool"), answer=CALL)
+    second = chat.ask(user("use the tool"), CALL, RESULT, answer="it says 42")
+    assert first.runtime == second.runtime
+    assert [message for message, _ in second.new] == [RESULT]
+    third = chat.ask(user("thanks"))
+    assert third.runtime.round == first.runtime.round + 1
+
+
+def test_a_tool_result_alone_continues_the_round() -> None:
+    chat = Chat()
+    first = chat.ask(user("use the tool"), answer=CALL)
+    assert chat.ask(RESULT, answer="it says 42").runtime == first.runtime
+
+
+def test_an_edited_past_becomes_a_branch() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    chat.ask(user("one"), assistant("1"), user("two"), answer="2")
+    edited = chat.ask(user("one"), assistant("1"), user("two, I mean three"), answer="3")
+    assert edited.parent == chat.log.read("messages")[0][1]["ctx"]["id"]
+    assert edited.runtime.round == 3
+    assert chat.said == ["one", "1", "two", "2", "two, I mean three", "3"]
+    onward = chat.ask(user("four"))
+    assert [message.content for message in onward.history] == ["one", "1", "two, I mean three", "3"]
+
+
+def test_an_answer_made_again_becomes_a_branch() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    chat.ask(user("one"), assistant("1"), user("two"), answer="2")
+    again = chat.ask(user("one"), assistant("1"), user("two"), answer="2, better")
+    assert again.new == ()
+    assert again.parent == chat.log.read("messages")[0][2]["ctx"]["id"]
+    assert [message.content for message in chat.ask(user("x")).history] == ["one", "1", "two", "2, better"]
+
+
+def test_a_strange_beginning_before_a_known_end_is_passed_over() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    chat.ask(user("one"), assistant("1"), user("two"), answer="2")
+    opening = chat.ask(user("summary so far: …"), assistant("fine"), user("two"), assistant("2"), user("three"))
+    assert [message for message, _ in opening.new] == [user("three")]
+    assert opening.parent == ""
+
+
+def test_an_unknown_history_is_taken_in_round_by_round() -> None:
+    chat = Chat()
+    opening = chat.ask(user("one"), assistant("1"), user("two"), assistant("2"), user("three"))
+    assert [number for _, number in opening.new] == [1, 1, 2, 2, 3]
+    assert opening.runtime.round == 3
+
+
+def test_another_history_than_the_logs_is_a_branch_from_the_root() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    opening = chat.ask(user("uno"), assistant("un"), user("dos"))
+    assert opening.parent == "root"
+    assert len(opening.new) == 3
+
+
+def test_a_system_prompt_is_logged_when_it_changes() -> None:
+    chat = Chat()
+    system = Message("system", "Be brief.")
+    chat.ask(system, Message("system", "Be kind."), user("one"), answer="1")
+    chat.ask(system, Message("system", "Be kind."), user("two"), answer="2")
+    chat.ask(system, user("three"), answer="3")
+    assert chat.said == ["Be brief.", "Be kind.", "one", "1", "two", "2", "Be brief.", "three", "3"]
+
+
+@pytest.mark.parametrize("spelling", ["1", " 1\n", "1 "])
+def test_white_space_around_an_answer_makes_no_branch(spelling: str) -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    assert chat.ask(user("one"), assistant(spelling), user("two")).parent == ""
+
+
+def test_time_never_goes_back() -> None:
+    chat = Chat()
+    first = chat.ask(user("one"), answer="1")
+    second = chat.ask(user("two"), answer="2")
+    assert second.runtime.datetime > first.runtime.datetime
+    assert second.runtime.startup_at == first.runtime.startup_at
+    assert first.runtime.datetime == "2026-02-20T18:30:00.000000Z"

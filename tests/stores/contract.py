@@ -1,0 +1,99 @@
+"""What every store promises; each store's tests inherit it."""
+
+import threading
+
+import pytest
+
+from ctxwrap.types import Log, Record, SessionKey, Store
+
+KEY = SessionKey("tenant", "agent", "session")
+LATIN = "".join(map(chr, range(256)))
+
+
+def record(text: str, **more: object) -> Record:
+    return {"content": text, **more, "ctx": {"v": 1}}
+
+
+def contents(log: Log, after: int = 0) -> list[object]:
+    return [line["content"] for line in log.read("messages", after)[0]]
+
+
+class StoreContract:
+    @pytest.fixture
+    def store(self) -> Store:
+        raise NotImplementedError
+
+    def test_a_new_session_is_empty(self, store: Store) -> None:
+        assert store.open(KEY).read("messages") == ([], 0)
+
+    def test_records_come_back_in_order(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [record("a"), record("b")], "events": [record("e")]})
+            log.append({"messages": [record("c")], "events": []})
+        assert contents(store.open(KEY)) == ["a", "b", "c"]
+        assert [line["content"] for line in log.read("events")[0]] == ["e"]
+
+    def test_reading_goes_on_where_it_stopped(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [record("a")]})
+        _, position = log.read("messages")
+        with log.locked():
+            behind = log.append({"messages": [record("b")]})
+        assert contents(log, position) == ["b"]
+        assert log.read("messages", behind["messages"]) == ([], behind["messages"])
+
+    def test_sessions_tenants_and_agents_are_apart(self, store: Store) -> None:
+        keys = [KEY, KEY._replace(tenant="other"), KEY._replace(agent="other"), KEY._replace(session="other")]
+        for number, key in enumerate(keys):
+            log = store.open(key)
+            with log.locked():
+                log.append({"messages": [record(str(number))]})
+        assert [contents(store.open(key)) for key in keys] == [["0"], ["1"], ["2"], ["3"]]
+        assert sorted(store.sessions("tenant", "agent")) == ["other", "session"]
+        assert list(store.sessions("nobody", "agent")) == []
+
+    @pytest.mark.parametrize(
+        "text", ["\x00", "\ud800", "a\u2028b\x85c", "\r\n", '"}', "😀", "\ufeff", "".join(map(chr, range(256)))]
+    )
+    def test_any_text_round_trips(self, store: Store, text: str) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [record(text, ctx="not control data", c="00000000")]})
+        (line,) = store.open(KEY).read("messages")[0]
+        assert line["content"] == text
+
+    def test_threads_do_not_tear_each_others_records(self, store: Store) -> None:
+        def write(name: int) -> None:
+            log = store.open(KEY)
+            for number in range(20):
+                with log.locked():
+                    log.append({"messages": [record(f"{name}-{number}-" + "x" * 5000)]})
+
+        threads = [threading.Thread(target=write, args=(name,)) for name in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        written = [str(text).split("-")[:2] for text in contents(store.open(KEY))]
+        assert len(written) == 120
+        for name in range(6):
+            assert [number for owner, number in written if owner == str(name)] == [str(n) for n in range(20)]
+
+    def test_the_lock_keeps_others_out(self, store: Store) -> None:
+        entered, seen = threading.Event(), []
+
+        def other() -> None:
+            with store.open(KEY).locked():
+                entered.set()
+                seen.extend(contents(store.open(KEY)))
+
+        log = store.open(KEY)
+        with log.locked():
+            thread = threading.Thread(target=other)
+            thread.start()
+            assert not entered.wait(0.05)
+            log.append({"messages": [record("mine")]})
+        thread.join()
+        assert seen == ["mine"]

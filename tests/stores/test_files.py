@@ -1,0 +1,160 @@
+"""The store in files keeps the contract, and everything that files and directories can do to it."""
+
+import json
+import os
+import stat
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxwrap
+from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.names import safe_name
+from ctxwrap.types import SessionKey, Store
+from tests.stores.contract import KEY, StoreContract, contents, record
+
+HOSTILE = [
+    "..", ".", "/", "../../etc/passwd", "a/b", "a\\b", "\x00", "a\nb", " ", "con", "CON", "nul.txt", "aux", "x.sock",
+    "x.d", "-rf", "~", "$HOME", "Alice", "alice", "ALICE", "e\u0301", "\u00e9", "😀", "x" * 300, "x" * 301,
+    ".hidden", "trailing.", "a+b", "\ud800", "%2e%2e", "id+" + "0" * 32,
+]  # fmt: skip
+
+
+class TestFileStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return FileStore(tmp_path / "home")
+
+
+def written(root: Path, *texts: str) -> Path:
+    """A session with these records; its directory."""
+    log = FileStore(root).open(KEY)
+    with log.locked():
+        log.append({"messages": [record(text) for text in texts]})
+    return log.directory
+
+
+def test_hostile_ids_get_directories_of_their_own_inside_the_root(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "root")
+    for id in HOSTILE:
+        log = store.open(SessionKey(id, id, id))
+        with log.locked():
+            log.append({"messages": [record(id)]})
+        assert (tmp_path / "root").resolve() in log.directory.resolve().parents
+    folded = {safe_name(id).casefold() for id in HOSTILE}
+    assert len(folded) == len(HOSTILE)
+    for id in HOSTILE:
+        assert contents(store.open(SessionKey(id, id, id))) == [id]
+        assert list(store.sessions(id, id)) == [id]
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_no_two_ids_share_a_name(first: str, second: str) -> None:
+    assert (safe_name(first).casefold() == safe_name(second).casefold()) == (first == second)
+
+
+@given(st.text(min_size=1))
+def test_names_are_legal(id: str) -> None:
+    name = safe_name(id)
+    assert name.isascii()
+    assert len(name) <= 64
+    assert not name.startswith(".")
+    assert not set(name) & set("/\\\0 ")
+
+
+def test_only_the_owner_may_read(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        directory = written(tmp_path / "root", "secret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+
+
+def test_every_line_is_sealed_by_a_checksum_over_itself_and_the_line_before(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a", "b", "c")
+    check = 0
+    for line in (directory / "messages.jsonl").read_bytes().splitlines():
+        head, _, seal = line.rpartition(b',"c":')
+        check = zlib.crc32(head, check)
+        assert seal == b'"%08x"}}' % check
+
+
+def test_a_line_cut_short_is_moved_aside(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a", "b")
+    path = directory / "messages.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
+    assert contents(FileStore(tmp_path).open(KEY)) == ["a"]
+    written(tmp_path, "c")
+    assert contents(FileStore(tmp_path).open(KEY)) == ["a", "c"]
+    (torn,) = directory.glob("*.torn-*")
+    assert whole[:-5].endswith(torn.read_bytes())
+
+
+def test_a_line_of_garbage_hides_no_other(tmp_path: Path) -> None:
+    path = written(tmp_path, "a", "b") / "messages.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"\xff garbage\n" + b"[1]\n" + b"[" * 100_000 + b"\n" + second)
+    assert contents(FileStore(tmp_path).open(KEY)) == ["a", "b"]
+
+
+def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a")
+    meta = json.loads((directory / "meta.json").read_text())
+    assert meta == KEY._asdict()
+    (directory / "meta.json").write_text(json.dumps({**meta, "tenant": "somebody else"}))
+    with (
+        pytest.raises(ctxwrap.StoreCorrupt, match="does not name session 'session'"),
+        FileStore(tmp_path).open(KEY).locked(),
+    ):
+        pass
+
+
+def test_an_unwritable_place_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with (
+        pytest.raises(ctxwrap.StoreUnavailable, match="name another with store="),
+        FileStore(tmp_path / "file").open(KEY).locked(),
+    ):
+        pass
+
+
+def test_a_link_in_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
+    directory = written(tmp_path / "root", "a")
+    (directory / "messages.jsonl").unlink()
+    (tmp_path / "target").write_text("untouched")
+    (directory / "messages.jsonl").symlink_to(tmp_path / "target")
+    log = FileStore(tmp_path / "root").open(KEY)
+    with pytest.raises(ctxwrap.StoreUnavailable), log.locked():
+        log.append({"messages": [record("b")]})
+    assert (tmp_path / "target").read_text() == "untouched"
+
+
+@pytest.mark.parametrize("url", ["{}", "file://{}"])
+def test_a_store_opens_at_a_path_or_url(tmp_path: Path, url: str) -> None:
+    store = ctxwrap.open_store(url.format(tmp_path))
+    assert isinstance(store, FileStore)
+    assert store.root == tmp_path
+
+
+def test_without_a_url_the_environment_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path))
+    store = ctxwrap.open_store()
+    assert isinstance(store, FileStore)
+    assert store.root == tmp_path
+    monkeypatch.delenv("CTXWRAP_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    store = ctxwrap.open_store()
+    assert isinstance(store, FileStore)
+    assert "ctxwrap" in store.root.parts
+
+
+@pytest.mark.parametrize("url", ["", "redis://localhost", "s3://bucket"])
+def test_an_unknown_store_is_an_error(url: str) -> None:
+    with pytest.raises(ctxwrap.SettingsError, match="no store at"):
+        ctxwrap.open_store(url)

@@ -1,0 +1,13 @@
+"""The store in memory keeps the contract."""
+
+import pytest
+
+from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.types import Store
+from tests.stores.contract import StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
