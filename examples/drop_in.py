@@ -1,0 +1,27 @@
+"""A chat loop before and after: only the line that makes the client changes.
+
+It runs offline against the practice provider. With a real provider, leave out the `with` block and its `base_url`.
+"""
+
+import tempfile
+
+from openai import OpenAI
+
+import ctxwrap
+from ctxwrap.practice import Provider
+
+
+def chat(client: OpenAI, text: str) -> str:
+    """What a backend does for every request: it sends the newest message only."""
+    reply = client.chat.completions.create(model="practice", messages=[{"role": "user", "content": text}])
+    return reply.choices[0].message.content or ""
+
+
+with Provider() as provider, tempfile.TemporaryDirectory() as home:
+    client = OpenAI(api_key="practice", base_url=provider.openai_url)
+    chat(client, "My name is Ada.")
+    print("before:", chat(client, "What is my name?"))
+
+    client = ctxwrap.wrap(client, session="ada", store=home)
+    chat(client, "My name is Ada.")
+    print("after: ", chat(client, "What is my name?"))

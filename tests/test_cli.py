@@ -1,0 +1,69 @@
+"""The command line: it explains itself, chats with the practice model, and shows what it keeps."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ctxwrap.cli import main
+from ctxwrap.cli.text import printable
+from tests.support import said
+
+
+def ctxwrap(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(main, arguments, input=typed)
+
+
+def test_help_explains_itself() -> None:
+    result = ctxwrap("--help")
+    assert result.exit_code == 0
+    for word in ("ctxwrap.wrap(client)", "chat", "no key and no network"):
+        assert word in result.output
+
+
+def test_the_module_is_the_same_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "ctxwrap", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ctxwrap, version ")
+
+
+def test_a_chat_remembers_within_and_between_runs(home: Path) -> None:
+    first = ctxwrap("chat", "--store", str(home), typed="My name is Ada and I like tea\n/memory\n/quit\n")
+    assert first.exit_code == 0
+    assert "Nice to meet you, Ada." in first.output
+    assert "The user's name is Ada." in first.output
+    second = ctxwrap("chat", "--store", str(home), typed="What is my name?\n/pack\n")
+    assert "Your name is Ada." in second.output
+    assert "recent history" in second.output
+    assert [role for role, _ in said(home, "chat")] == ["user", "assistant"] * 2
+
+
+def test_the_mode_can_be_changed(home: Path) -> None:
+    typed = "My name is Ada\n/mode disbled\n/mode disabled\nWhat is my name?\n/mode enabled\nWhat is my name?\n"
+    result = ctxwrap("chat", "--store", str(home), "--session", "s", typed=typed)
+    assert "did you mean 'disabled'?" in result.output
+    assert result.output.index("You have not told me your name.") < result.output.index("Your name is Ada.")
+
+
+@pytest.mark.parametrize("arguments", [["--mode", "off"], ["--session", ""], ["--store", "redis://x"]])
+def test_bad_arguments_are_one_sentence(arguments: list[str]) -> None:
+    result = ctxwrap("chat", *arguments)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert "Traceback" not in result.output
+
+
+def test_a_model_that_cannot_be_reached_does_not_end_the_chat(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    typed = "hello\n/help\n/quit\n"
+    result = ctxwrap("chat", "--store", str(home), "--model", "openai/nothing", typed=typed)
+    assert result.exit_code == 0
+    assert "no answer:" in result.output
+    assert "/memory" in result.output
+    assert said(home, "chat") == [("user", "hello")]
+
+
+def test_text_for_a_terminal_cannot_steer_it() -> None:
+    assert printable("a\x1b[2Jb\x07\u202ec\td\n") == "a[2Jbc\td\n"

@@ -1,0 +1,86 @@
+"""Runs the surface tests against other versions of the SDKs, each in an environment of its own.
+
+    python tests/versions.py [--keep DIRECTORY] [openai==1.109.1 ...]
+
+litellm holds openai below 3, so the versions cannot all be installed together; the suite runs on what can. Prints
+one row for each version, as the README shows them. Needs a package index; takes a minute or two for each version.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+VERSIONS = (
+    "openai==1.109.1",
+    "openai==2.0.0",
+    "openai>=2,<3",
+    "openai>=3,<4",
+    "anthropic==0.93.0",
+    "anthropic==0.120.0",
+    "anthropic==1.0.0",
+    "anthropic>=2,<3",
+)
+
+TESTS = {
+    "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_azure.py"),
+    "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
+}
+
+NEEDED = ("click", "platformdirs", "pytest", "pytest-xdist", "hypothesis", "hatchling")
+"""What the tests need besides the SDK; ctxwrap itself is installed without litellm."""
+
+
+def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def environment(directory: Path, requirement: str) -> Path:
+    """A virtual environment with the SDK and ctxwrap; its Python."""
+    python = directory / "bin" / "python"
+    if not python.exists():
+        venv.create(directory, with_pip=True)
+    for packages in ((*NEEDED, requirement), ("--no-deps", "--no-build-isolation", "-e", str(ROOT))):
+        done = run(python, "-m", "pip", "install", "-q", *packages)
+        if done.returncode:
+            raise SystemExit(f"could not install {packages}:\n{done.stderr}")
+    return python
+
+
+def row(requirement: str, directory: Path) -> tuple[str, bool]:
+    sdk = re.split("[=<>]", requirement)[0]
+    python = environment(directory / re.sub("[^a-z0-9.]+", "-", requirement), requirement)
+    code = f"import importlib.metadata as m; print(m.version({sdk!r}))"
+    version = run(python, "-c", code).stdout.strip()
+    code = f"import {sdk}, sys; print(' and '.join(sorted({{'httpx', 'httpx2'}} & set(sys.modules))))"
+    http = run(python, "-c", code).stdout.strip()
+    tests = run(python, "-m", "pytest", "-n2", *TESTS[sdk], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    summary = tests.stdout.strip().splitlines()[-1] if tests.stdout.strip() else tests.stderr.strip()
+    if tests.returncode:
+        print(tests.stdout, tests.stderr, file=sys.stderr)
+    return f"| {sdk} {version} | {http} | {summary.strip('= ')} |", tests.returncode == 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="*", default=VERSIONS, help="requirements such as openai==2.0.0")
+    parser.add_argument("--keep", type=Path, help="a directory to keep the environments in for the next time")
+    options = parser.parse_args()
+    print("| SDK | over | surface tests |\n| --- | --- | --- |")
+    failed = False
+    with tempfile.TemporaryDirectory() as temporary:
+        for requirement in options.versions:
+            text, passed = row(requirement, options.keep or Path(temporary))
+            print(text, flush=True)
+            failed = failed or not passed
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
