@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from ctxwrap.context import Context, Target
 from ctxwrap.session import Session
+from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, TurnRecord, Wire
 
@@ -66,7 +68,7 @@ class OpenCall:
         assert self._target.key is not None
         request = self._wire.read(self._body)
         session = self._context.session(self._target.key)
-        with session.locked():
+        with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
                 new_turn_id(),
@@ -97,16 +99,21 @@ class OpenCall:
         session, turn = self._opened
         try:
             records = turn.closing_records(interrupted)
-            with session.locked():
+            with undisturbed(), session.locked():
                 session.append(turn.id, *records, self._clock())
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
 
+    def abandon(self) -> None:
+        """Nobody will ever read on. Called when objects go, where nothing can be awaited."""
+        when_undisturbed(partial(self.save, "abandoned"))
+
     @property
     def record(self) -> TurnRecord:
         record = self.turn.record
-        return replace(record, report=replace(record.report, not_saved=self._not_saved, error=self._error))
+        error = self._error or record.report.error
+        return replace(record, report=replace(record.report, not_saved=self._not_saved, error=error))
 
 
 def why_stopped(error: BaseException) -> str:

@@ -65,5 +65,5 @@ class AsyncCall:
         await in_thread(self.opened.save, reason)
 
     def abandon(self) -> None:
-        """Nobody will ever read on. Blocks in any case: it is called when objects go, where nothing can be awaited."""
-        self.opened.save("abandoned")
+        """Nobody will ever read on."""
+        self.opened.abandon()

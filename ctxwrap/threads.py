@@ -1,6 +1,8 @@
-"""Blocking work from async code."""
+"""Blocking work from async code, and work that comes at any moment, even in the middle of other work."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -31,3 +33,36 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
         future.exception()
         raise cancelled
     return future.result()
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.waiting: list[Callable[[], None]] = []
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A block in which no `when_undisturbed` work of this thread runs; what came up meanwhile runs behind it.
+
+    An object may go, and its last words be due, at any moment, also while this thread holds the very lock that
+    they need.
+    """
+    _thread.depth += 1
+    try:
+        yield
+    finally:
+        _thread.depth -= 1
+        while _thread.waiting and not _thread.depth:
+            _thread.waiting.pop(0)()
+
+
+def when_undisturbed(work: Callable[[], None]) -> None:
+    """Do `work` now, or as soon as this thread leaves the block it is in."""
+    if _thread.depth:
+        _thread.waiting.append(work)
+    else:
+        work()

@@ -64,6 +64,7 @@ class Turn:
         self.body = self._assembled(body, settings)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self._broken = ""
+        self._error = ""
         self._status = ""
         self._operations: tuple[Operation, ...] = ()
 
@@ -77,14 +78,22 @@ class Turn:
         return self._rewriter.ended
 
     def reply(self, payload: Body) -> Body:
-        """A whole reply, as the caller may see it."""
-        return self._rewriter.whole(payload)
+        """A whole reply, as the caller may see it; as it came, should we fail to read it."""
+        try:
+            return self._rewriter.whole(payload)
+        except Exception as error:
+            self._error = f"the reply could not be read: {error!r}"
+            return payload
 
     def event(self, event: Body) -> list[Body]:
         """What a stream's event becomes: none, one or several."""
         if event.get("type") == "error" or event.get("error"):
             self._broken = "provider_error"
-        return self._rewriter.event(event)
+        try:
+            return self._rewriter.event(event)
+        except Exception as error:
+            self._error = f"an event could not be read: {error!r}"
+            return [event]
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped."""
@@ -147,6 +156,7 @@ class Turn:
                 status=self._status or "open",  # type: ignore[arg-type]  # one of the words of Report
                 reason=self._mode_reason,
                 mode_asked=self._asked,
+                error=self._error,
                 sha256=body_hash(self.body),
                 reading=reading.status if reading else "missing",
             ),

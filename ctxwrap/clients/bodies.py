@@ -8,13 +8,14 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ctxwrap.calls import OpenCall, why_stopped
 from ctxwrap.clients.stored import AsyncStoredCall, StoredCall
 from ctxwrap.drive import Call
 from ctxwrap.drive_async import AsyncCall
-from ctxwrap.threads import in_thread
+from ctxwrap.threads import in_thread, when_undisturbed
 from ctxwrap.types import Body
 from ctxwrap.wires.sse import Frame, Framer, framed
 
@@ -226,7 +227,7 @@ class ObservedBody:
         self._stream = stream
         self._chunks: Iterator[bytes] = iter(stream)
         self._observation = observation
-        weakref.finalize(self, observation.finish, "abandoned")
+        weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
 
     def __iter__(self) -> "ObservedBody":
         return self
@@ -255,7 +256,7 @@ class AsyncObservedBody:
         self._stream = stream
         self._chunks: AsyncIterator[bytes] = aiter(stream)
         self._observation = observation
-        weakref.finalize(self, observation.finish, "abandoned")
+        weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
 
     def __aiter__(self) -> "AsyncObservedBody":
         return self

@@ -28,8 +28,12 @@ def open_store(url: str | os.PathLike[str] | None = None) -> Store:
 
 
 def _files(root: str) -> Store:
-    from ctxwrap.stores.files import FileStore
-
+    try:
+        from ctxwrap.stores.files import FileStore
+    except ImportError as error:
+        raise SettingsError(
+            f"sessions in files need flock, which this platform lacks ({error}); use memory:"
+        ) from error
     return FileStore(Path(root).expanduser().absolute())
 
 

@@ -177,6 +177,6 @@ def _last_check(handle: int, size: int) -> int:
 
 def _encoded(record: Record) -> bytes:
     try:
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str).encode()
     except UnicodeEncodeError:  # lone surrogates, which only an escape can carry
-        return json.dumps(record, separators=(",", ":")).encode()
+        return json.dumps(record, separators=(",", ":"), default=str).encode()

@@ -1,0 +1,160 @@
+"""A turn from start to end, with no client, no store and no clock."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ctxwrap.practice.answer import Answer
+from ctxwrap.protocol.snapshot import empty_state
+from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.turn import Turn
+from ctxwrap.types import Body, Message, Opening, Runtime, SessionKey
+from ctxwrap.wires import CHAT
+from tests.support import CANARY, item
+from tests.wires.replies import SPEAKERS
+
+RUNTIME = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
+KEY = SessionKey("t", "a", "s")
+KNOWN = item("known", "The user has a dog.")
+SHOWN = {**empty_state(), "memory": {"core": [KNOWN], "working": [], "ephemeral": []}}
+CHAT_SPEAKER = SPEAKERS[0]
+
+
+def turn(mode: Mode = "enabled", *, body: Body | None = None, past: Sequence[Message] = (), **settings: Any) -> Turn:
+    body = body or {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    opening = Opening(RUNTIME, SHOWN, ((Message("user", "hi"), 4),), tuple(past), "")
+    return Turn("turn-1", KEY, CHAT, body, CHAT.read(body), mode, opening, Settings(**settings))
+
+
+def reply(*items: dict[str, Any], finish: str = "stop", **changes: Any) -> Body:
+    memory = {"core": list(items), "working": [], "ephemeral": []}
+    state = {"version": "2.2", "runtime": RUNTIME.as_json(), "memory": memory, "active_task": "walk the dog", **changes}
+    text = f"Hello.\n\n{SEPARATOR}\n{json.dumps(state)}"
+    return CHAT_SPEAKER.whole(Answer(text, finish=finish))
+
+
+def test_the_body_carries_protocol_memory_and_runtime() -> None:
+    system, user = turn().body["messages"]
+    assert asks_for_trailer(system["content"])
+    assert user["content"].startswith("hi\n\n")
+    state = unframe(user["content"])
+    assert state is not None
+    assert state["runtime"] == RUNTIME.as_json()
+    assert state["memory"]["core"] == [KNOWN]
+
+
+def test_the_reply_becomes_operations_against_what_was_shown() -> None:
+    changed = turn()
+    assert changed.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
+    messages, events = changed.closing_records()
+    assert [(message["role"], message["content"]) for message in messages] == [("assistant", "Hello.")]
+    assert [(operation.kind, operation.id) for operation in changed.record.operations] == [
+        ("add", "new"),
+        ("drop", "known"),
+    ]
+    snapshot, done = events
+    assert snapshot["active_task"] == "walk the dog"
+    assert CANARY in snapshot["trailer"]
+    assert (done["type"], done["status"], done["reason"]) == ("done", "ok", "stop")
+
+
+def test_an_unchanged_memory_gives_no_operations() -> None:
+    unchanged = turn()
+    unchanged.reply(reply(KNOWN))
+    unchanged.closing_records()
+    assert unchanged.record.operations == ()
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+def test_only_a_natural_end_changes_memory(finish: str) -> None:
+    cut = turn()
+    cut.reply(reply(item("new"), finish=finish))
+    cut.closing_records()
+    assert cut.record.operations == ()
+    assert cut.record.report.status == "complete"
+
+
+@pytest.mark.parametrize("mode", ["disabled", "shadow"])
+def test_modes_that_observe_change_nothing(mode: Mode) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    observed = turn(mode, body=body)
+    assert observed.body is body
+    payload = reply(item("new"))
+    assert observed.reply(payload) is payload
+    observed.closing_records()
+    assert observed.record.operations == ()
+    assert bool(observed.record.pack) == (mode == "shadow")
+
+
+def test_readonly_asks_for_nothing_and_takes_nothing() -> None:
+    reading = turn("readonly")
+    system, user = reading.body["messages"]
+    assert not asks_for_trailer(system["content"])
+    assert unframe(user["content"])
+    assert reading.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
+    reading.closing_records()
+    assert reading.record.operations == ()
+
+
+def test_a_reply_that_cannot_carry_a_trailer_makes_the_turn_readonly() -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "response_format": {"type": "json_object"}}
+    record = turn(body=body).record
+    assert (record.mode, record.report.mode_asked) == ("readonly", "enabled")
+    assert record.report.reason == "structured output leaves no room for a trailer"
+
+
+def test_history_is_added_within_its_budget_and_the_rest_is_named() -> None:
+    history = tuple(
+        message
+        for at in range(50)
+        for message in (Message("user", f"question {at} " * 20), Message("assistant", "yes"))
+    )
+    packed = turn(past=history, history_tokens=500)
+    added = packed.body["messages"][1:-1]
+    assert added[-1] == {"role": "assistant", "content": "yes"}
+    assert added[0]["role"] == "user"
+    assert 0 < len(added) < 100
+    sent, left_out = [item for item in packed.record.pack if item.kind == "recent_messages"]
+    assert sent.included
+    assert sent.tokens <= 500
+    assert not left_out.included
+    assert left_out.reason == "older than the history budget reaches"
+    assert len(turn(past=history, history="caller").body["messages"]) == 2
+
+
+def test_an_output_limit_is_raised_for_the_trailer() -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}
+    assert turn(body=body, snapshot_reserve=50).body["max_tokens"] == 60
+    assert turn(body=body, snapshot_reserve=0).body["max_tokens"] == 10
+    assert turn("readonly", body=body).body["max_tokens"] == 10
+
+
+def test_a_stream_that_stops_early_is_kept_as_far_as_it_was_shown() -> None:
+    stopped = turn()
+    events = CHAT_SPEAKER.events(Answer("One two three."))
+    shown = [out for event in events[:3] for out in stopped.event(event)]
+    messages, (done,) = stopped.closing_records("closed")
+    assert messages[0]["content"] == CHAT_SPEAKER.streamed_text(shown) == "One two"
+    assert (messages[0]["ctx"]["status"], messages[0]["ctx"]["reason"]) == ("aborted", "closed")
+    assert (done["status"], done["reason"]) == ("cancelled", "closed")
+
+
+def test_a_stream_that_stops_before_it_says_anything_is_no_message() -> None:
+    messages, (done,) = turn().closing_records("provider_error: TimeoutError")
+    assert messages == []
+    assert done["status"] == "error"
+
+
+@pytest.mark.parametrize("event", [{"choices": [{"delta": "no object"}]}, {"choices": 7}])
+def test_what_we_cannot_read_goes_through_and_is_reported(event: Body) -> None:
+    reading = turn()
+    assert reading.event(event) == [event]
+    assert reading.reply(event) == event
+    assert "could not be read" in reading.record.report.error
+
+
+def test_the_hash_is_of_what_was_handed_on() -> None:
+    assert turn().record.report.sha256 == turn().record.report.sha256
+    assert turn().record.report.sha256 != turn("readonly").record.report.sha256
