@@ -1,6 +1,7 @@
 """A turn from start to end, with no client, no store and no clock."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
