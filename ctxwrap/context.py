@@ -1,8 +1,6 @@
 """What a wrapped client is bound to: its store, settings and default names; and whom one call is for."""
 
-import threading
 import warnings
-from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
@@ -38,8 +36,7 @@ class Context:
         self._tenant = check_id("tenant", tenant)
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
-        self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
-        self._guard = threading.Lock()
+        self._sessions: dict[SessionKey, Session] = {}
         self._warned = False
 
     def changed(self, **changes: Any) -> "Context":
@@ -62,13 +59,12 @@ class Context:
         return Target(SessionKey(tenant, agent, check_id("session", name)), chosen_mode)
 
     def session(self, key: SessionKey) -> Session:
-        with self._guard:
-            if key not in self._sessions:
-                self._sessions[key] = Session(key, self.store.open(key))
-            self._sessions.move_to_end(key)
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions.setdefault(key, Session(key, self.store.open(key)))
             while len(self._sessions) > _OPEN_SESSIONS:
-                self._sessions.popitem(last=False)
-            return self._sessions[key]
+                self._sessions.pop(next(iter(self._sessions)), None)
+        return session
 
     def _warn(self) -> None:
         if not self._warned:

@@ -14,7 +14,6 @@ The order of a turn:
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from ctxwrap.memory.operations import compare
@@ -113,7 +112,7 @@ class Turn:
             "wire": self._wire.name,
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
-            "pack": [asdict(item) for item in self._pack],
+            "pack": [item._asdict() for item in self._pack],
             "ctx": {},
         }
         return messages, [start]
@@ -196,7 +195,7 @@ class Turn:
         }
         snapshot = self._applied_snapshot(reply)
         if snapshot is not None and self._status == "complete":
-            event["operations"] = [asdict(operation) for operation in self._operations]
+            event["operations"] = [operation._asdict() for operation in self._operations]
             event |= {name: snapshot[name] for name in ("capabilities", "active_task")}
         return [{**event, "ctx": {}}]
 

@@ -134,8 +134,7 @@ class Reply:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One change of memory and why."""
 
     kind: Literal["add", "update", "drop"]
@@ -145,8 +144,7 @@ class Operation:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PackItem:
+class PackItem(NamedTuple):
     """One thing that could be sent, whether it was, and why."""
 
     kind: str

@@ -5,7 +5,8 @@ from ctxwrap.types import Message
 
 def estimate(text: str) -> int:
     """About one token for four bytes of UTF-8, which errs little for English and upwards for most scripts."""
-    return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return (size + 3) // 4
 
 
 def estimate_message(message: Message) -> int:

@@ -38,32 +38,26 @@ class FileStore:
         return self.root / "home" / safe_name(tenant) / "agent" / safe_name(agent) / "session"
 
 
-# One lock per directory: flock keeps processes apart, but not the threads of one process.
-_thread_locks: dict[str, threading.RLock] = {}
-_thread_locks_guard = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_thread_locks.clear)
-
-
 class FileLog:
     """One session's `messages.jsonl` and `events.jsonl`."""
 
     def __init__(self, directory: Path, key: SessionKey) -> None:
         self.directory = directory
+        self._place = str(directory)
         self._key = key
         self._checked = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with _thread_locks_guard:
-            lock = _thread_locks.setdefault(str(self.directory), threading.RLock())
-        with lock, self._explained("lock"):
+        """Others wait: processes and threads alike, since each takes the lock on a handle of its own."""
+        with self._explained("lock"):
             self._create()
-            handle = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            handle = os.open(f"{self._place}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 yield
             finally:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough while a forked child has the handle, too
                 os.close(handle)
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
@@ -106,13 +100,13 @@ class FileLog:
             return size
         data = os.pread(handle, size, 0)
         good = data.rfind(b"\n") + 1
-        self._path(stream).with_suffix(f".torn-{good}").write_bytes(data[good:])
+        Path(f"{self._path(stream)}.torn-{good}").write_bytes(data[good:])
         os.ftruncate(handle, good)
         logger.warning("%s: a line cut short by a crash was moved aside (%d bytes)", self._path(stream), size - good)
         return good
 
-    def _path(self, stream: str) -> Path:
-        return self.directory / f"{stream}.jsonl"
+    def _path(self, stream: str) -> str:
+        return f"{self._place}/{stream}.jsonl"
 
     def _create(self) -> None:
         """Make the session's directory once, and make sure it is this session's."""

@@ -23,7 +23,7 @@ class MemoryStore:
 class MemoryLog:
     def __init__(self) -> None:
         self._streams: dict[str, list[Record]] = defaultdict(list)
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -158,3 +158,19 @@ def test_without_a_url_the_environment_names_the_place(tmp_path: Path, monkeypat
 def test_an_unknown_store_is_an_error(url: str) -> None:
     with pytest.raises(ctxwrap.SettingsError, match="no store at"):
         ctxwrap.open_store(url)
+
+
+def test_a_child_forked_inside_the_lock_keeps_nobody_out(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    ready, go = os.pipe()
+    with log.locked():
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.read(ready, 1)
+            os._exit(0)
+    with log.locked():
+        log.append({"messages": [record("while the child lives")]})
+    os.close(go)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert contents(log) == ["while the child lives"]
