@@ -26,6 +26,13 @@ def is_stream(response: Any) -> bool:
     return str(response.headers.get("content-type", "")).startswith("text/event-stream")
 
 
+def pass_on_elapsed(response: Any, reader: Any) -> None:
+    """How long the provider took, which a response knows when it is closed; a mocked one never does."""
+    if reader is not None:
+        with suppress(RuntimeError):
+            reader.elapsed = response.elapsed
+
+
 def payload_in(content: bytes) -> Body | None:
     """The JSON object in a reply, or None if it is something else."""
     try:
@@ -61,6 +68,7 @@ class RewrittenBody:
         self._frames: deque[Frame] = deque()
         self._named = False
         self._over = False
+        self.reader: Callable[[], Any] = lambda: None
         weakref.finalize(self, call.abandon)
 
     def __iter__(self) -> "RewrittenBody":
@@ -79,6 +87,7 @@ class RewrittenBody:
 
     def close(self) -> None:
         self._response.close()
+        pass_on_elapsed(self._response, self.reader())
         self._call.stop("closed")
 
     def _next_event(self) -> bytes:
@@ -122,6 +131,7 @@ class AsyncRewrittenBody:
         self._frames: deque[Frame] = deque()
         self._named = False
         self._over = False
+        self.reader: Callable[[], Any] = lambda: None
         weakref.finalize(self, call.abandon)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
@@ -141,6 +151,7 @@ class AsyncRewrittenBody:
     async def aclose(self) -> None:
         try:
             await self._response.aclose()
+            pass_on_elapsed(self._response, self.reader())
         finally:
             await self._call.stop("closed")
 
@@ -187,17 +198,19 @@ class Observation:
 
     def finish(self, interrupted: str = "") -> None:
         """Tell the turn what went by. Blocks for the moment a short write takes."""
-        if self._over:
-            return
+        if not self._over:
+            self.read(self._content(), interrupted)
+
+    def read(self, content: bytes, interrupted: str = "") -> None:
         self._over = True
         turn = self._opened.turn
         if self._streams:
-            for frame in Framer().feed(self._content()):
+            for frame in Framer().feed(content):
                 event = frame.json()
                 if event is not None:
                     turn.event(event)
             turn.close()
-        elif (payload := payload_in(self._content())) is not None:
+        elif (payload := payload_in(content)) is not None:
             turn.reply(payload)
         self._opened.save(interrupted)
 

@@ -5,6 +5,7 @@ is removed from all of them. httpx and httpx2 alike: neither is imported before 
 """
 
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,8 @@ from ctxwrap.clients.bodies import (
     Replay,
     RewrittenBody,
     encoded,
+    is_stream,
+    pass_on_elapsed,
     payload_in,
 )
 from ctxwrap.clients.stored import AsyncStoredCall, StoredCall, is_stored
@@ -98,7 +101,7 @@ class _Facade(_Delegating):
         response.extensions[EXTENSION] = call
         if isinstance(call, BareCall):
             return response
-        if not response.is_closed:
+        if not response.is_closed or is_stream(response):
             return _opened(response, call, RewrittenBody, ObservedBody, "SyncByteStream")
         payload = payload_in(response.content)
         if payload is None:
@@ -117,7 +120,7 @@ class _AsyncFacade(_Delegating):
         response.extensions[EXTENSION] = call
         if isinstance(call, BareCall):
             return response
-        if not response.is_closed:
+        if not response.is_closed or is_stream(response):
             return _opened(response, call, AsyncRewrittenBody, AsyncObservedBody, "AsyncByteStream")
         payload = payload_in(response.content)
         if payload is None:
@@ -137,10 +140,15 @@ def _opened(response: Any, call: Any, rewritten: type, observed: type, base: str
     module = _module_of(response)
     if call.observes:
         observation = Observation(response, call.opened, _joined(Replay, module.SyncByteStream))
+        if response.is_closed:
+            observation.read(response.content)
+            return response
         response.stream = _joined(observed, getattr(module, base))(response.stream, observation)
         return response
     body = _joined(rewritten, getattr(module, base))(response, call)
-    return _copied(response, stream=body)
+    changed = _copied(response, stream=body)
+    body.reader = weakref.ref(changed)
+    return changed
 
 
 def _replaced(response: Any, payload: Body, reply: Body) -> Any:
@@ -148,7 +156,7 @@ def _replaced(response: Any, payload: Body, reply: Body) -> Any:
     if reply is payload:
         return response
     changed = _copied(response, content=encoded(reply))
-    changed.elapsed = response.elapsed
+    pass_on_elapsed(response, changed)
     return changed
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, wraps
+from inspect import iscoroutinefunction
 from typing import Any
 
 from ctxwrap.errors import SettingsError
@@ -64,6 +65,13 @@ def with_keywords(cls: type, path: str = "") -> type:
     return type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **members})
 
 
+def give_keywords(client: Any) -> None:
+    """The same for resources that a client made itself when it was created, as those of the clouds do."""
+    for name in {target.partition(".")[0] for target in _RESOURCES} & vars(client).keys():
+        cls: Any = type(vars(client)[name])
+        setattr(client, name, with_keywords(cls, name)(client))
+
+
 def _member(cls: type, name: str) -> Any:
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
@@ -81,13 +89,21 @@ def _resource(cls: type, name: str, path: str) -> Any:
 
 
 def _taking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """`method`, with our keywords turned into headers. Returns what it returns, so it serves async methods too."""
+    """`method`, with our keywords turned into headers; a coroutine function stays one."""
 
     @wraps(method)
     def taking(self: Any, *args: Any, **keywords: Any) -> Any:
-        headers = taken(keywords)
-        if headers:
-            keywords["extra_headers"] = {**(keywords.get("extra_headers") or {}), **headers}
-        return method(self, *args, **keywords)
+        return method(self, *args, **_as_headers(keywords))
 
-    return taking
+    @wraps(method)
+    async def taking_async(self: Any, *args: Any, **keywords: Any) -> Any:
+        return await method(self, *args, **_as_headers(keywords))
+
+    return taking_async if iscoroutinefunction(method) else taking
+
+
+def _as_headers(keywords: dict[str, Any]) -> dict[str, Any]:
+    headers = taken(keywords)
+    if headers:
+        keywords["extra_headers"] = {**(keywords.get("extra_headers") or {}), **headers}
+    return keywords

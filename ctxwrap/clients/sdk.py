@@ -5,14 +5,14 @@ the body; what comes back is changed where the SDK reads it (`clients.http`).
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, wraps
 from typing import Any
 
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import facade, flying
-from ctxwrap.clients.keywords import split_headers, with_keywords
+from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context
 from ctxwrap.types import Body
@@ -34,6 +34,7 @@ def wrap_client(client: Any, context: Context) -> Any:
     if not hasattr(client, "_ctxwrap"):
         cls: Any = type(client)
         wrapped.__class__ = _wrapped_class(cls)
+    give_keywords(wrapped)
     wrapped._ctxwrap = context
     return wrapped
 
@@ -60,18 +61,21 @@ def _door(base: Any) -> type:
 
         with_options = copy
 
+        @wraps(base.post)
         def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
             asked = _Asked(self, path, body, options)
+            body, options = asked.body, asked.options
             if asked.wire is None:
-                return super().post(path, body=body, options=asked.options, **rest)
-            call = drive.begin(self._ctxwrap, asked.wire, asked.body, asked.target)
+                return super().post(path, body=body, options=options, **rest)
+            call = drive.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target)
             if isinstance(call, BareCall):
                 with flying(call):
-                    return remember(super().post(path, body=body, options=asked.options, **rest), call)
-            body = body if call.observes else call.body
+                    return remember(super().post(path, body=body, options=options, **rest), call)
+            if not call.observes:
+                body, options = call.body, asked.options_of_plain_body
             try:
                 with flying(call):
-                    result = super().post(path, body=body, options=asked.options, **rest)
+                    result = super().post(path, body=body, options=options, **rest)
             except BaseException as error:
                 call.stop(why_stopped(error))
                 raise
@@ -88,18 +92,21 @@ def _async_door(base: Any) -> type:
 
         with_options = copy
 
+        @wraps(base.post)
         async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
             asked = _Asked(self, path, body, options)
+            body, options = asked.body, asked.options
             if asked.wire is None:
-                return await super().post(path, body=body, options=asked.options, **rest)
-            call = await drive_async.begin(self._ctxwrap, asked.wire, asked.body, asked.target)
+                return await super().post(path, body=body, options=options, **rest)
+            call = await drive_async.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target)
             if isinstance(call, BareCall):
                 with flying(call):
-                    return remember(await super().post(path, body=body, options=asked.options, **rest), call)
-            body = body if call.observes else call.body
+                    return remember(await super().post(path, body=body, options=options, **rest), call)
+            if not call.observes:
+                body, options = call.body, asked.options_of_plain_body
             try:
                 with flying(call):
-                    result = await super().post(path, body=body, options=asked.options, **rest)
+                    result = await super().post(path, body=body, options=options, **rest)
             except BaseException as error:
                 await call.stop(why_stopped(error))
                 raise
@@ -111,6 +118,7 @@ def _async_door(base: Any) -> type:
 def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> Any:
     """A copy of a wrapped client, as wrapped as it is."""
     made = copy(**{**changes, "http_client": facade(changes.get("http_client") or client._client)})
+    give_keywords(made)
     made._ctxwrap = client._ctxwrap
     return made
 
@@ -119,19 +127,46 @@ class _Asked:
     """What a call of `post` asks of us: which wire it speaks, for whom, in which mode."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
+        self.body = body
         self.options = dict(options or {})
         headers, session, mode = split_headers(self.options.get("headers"))
-        if "headers" in self.options and (session is not None or mode is not None):
+        if session is not None or mode is not None:
             self.options["headers"] = headers
-        self.wire = wire_for(path) if isinstance(body, dict) else None
-        if self.wire is None or _is_eventstream(client, body):
-            self.wire = None
+        self.wire = wire_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        if self.wire is None:
             return
-        self.body = {name: value for name, value in body.items() if not _is_left_out(value)}
+        self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
         _, default_session, default_mode = split_headers(client._custom_headers)
         self.target = client._ctxwrap.target(
             session if session is not None else default_session, mode if mode is not None else default_mode
         )
+
+    @property
+    def plain_body(self) -> Body:
+        """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""
+        given = {**self.body, **(self.options.get("extra_json") or {})}
+        return {name: plain_json(value) for name, value in given.items() if not _is_left_out(value)}
+
+    @property
+    def options_of_plain_body(self) -> dict[str, Any]:
+        return {name: value for name, value in self.options.items() if name != "extra_json"}
+
+
+def plain_json(value: Any) -> Any:
+    """`value` without the SDK's models in it; a caller may send back what a reply held."""
+    if isinstance(value, (str, int, float, type(None))):
+        return value
+    if isinstance(value, dict):
+        return value if _is_simple(value) else {name: plain_json(item) for name, item in value.items()}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
+        return [plain_json(item) for item in value]
+    return value
+
+
+def _is_simple(message: Body) -> bool:
+    return all(type(value) is str for value in message.values())
 
 
 def _is_left_out(value: Any) -> bool:

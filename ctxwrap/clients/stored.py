@@ -23,8 +23,14 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {name: _cleaned(item) for name, item in value.items()}
+        return {name: _own(name, item) for name, item in value.items()}
     return value
+
+
+def _own(name: str, value: Any) -> Any:
+    """The caller's own value; instructions of ours alone were none of the caller's."""
+    cleaned = _cleaned(value)
+    return None if name == "instructions" and value and not cleaned else cleaned
 
 
 class StoredCall:
@@ -34,10 +40,11 @@ class StoredCall:
     record = None
 
     def __init__(self) -> None:
-        self._rewriter = ResponsesRewriter(ReplyStream, _cleaned)
+        self._rewriter = ResponsesRewriter(ReplyStream, _own)
 
     def reply(self, payload: Body) -> Body:
-        return {name: _cleaned(value) for name, value in payload.items()}
+        cleaned: Body = _cleaned(payload)
+        return cleaned
 
     def event(self, event: Body) -> list[Body]:
         return self._rewriter.event(event)

@@ -28,6 +28,7 @@ class AnthropicMessages:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
+            server_history=bool(body.get("thread")),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -41,8 +42,10 @@ class AnthropicMessages:
             }
         else:
             opening = joined(injection.protocol, injection.block)
-        limits = raised_limits(body, ("max_tokens",), injection.reserve)
-        return {**body, **limits, "system": _opened(body.get("system"), opening), "messages": messages}
+        changed = {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "messages": messages}
+        if not _continues(body):
+            changed["system"] = _opened(body.get("system"), opening)
+        return changed
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "MessagesRewriter":
         return MessagesRewriter(streams)
@@ -55,6 +58,11 @@ def _no_trailer(body: Body) -> str:
     if (body.get("tool_choice") or {}).get("type") in ("any", "tool"):
         return "forced tool choice"
     return ""
+
+
+def _continues(body: Body) -> bool:
+    """A thread that the provider holds already has its system prompt, the protocol in it."""
+    return (body.get("thread") or {}).get("type") == "continue"
 
 
 def _blocks(message: Body) -> list[Body]:

@@ -12,6 +12,9 @@ from ctxwrap.wires.openai_chat import raised_limits
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
 _OUTPUT_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
 _TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
+_ECHOED = frozenset({"instructions", "max_output_tokens"})
+"""What a response repeats of its request, which is not quite what the caller asked."""
+
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -52,8 +55,7 @@ class OpenAIResponses:
         return {**body, **changed, "instructions": instructions}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
-        own = body.get("instructions")
-        return ResponsesRewriter(streams, lambda echoed: own)
+        return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
 
 
 def _no_trailer(body: Body) -> str:
@@ -117,9 +119,9 @@ def _spell(message: Message) -> list[Body]:
 class ResponsesRewriter:
     """Strips the trailer from every view of the text: deltas, done events, parts, items and the final response."""
 
-    def __init__(self, streams: Callable[[], TextStream], own_instructions: Callable[[Any], Any]) -> None:
+    def __init__(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> None:
         self._streams = streams
-        self._own_instructions = own_instructions
+        self._own = own
         self._channels: dict[tuple[int, int], Channel] = {}
         self._calls: dict[int, Body] = {}
         self._refusals: dict[tuple[int, int], str] = {}
@@ -154,7 +156,7 @@ class ResponsesRewriter:
     def reply(self) -> Reply:
         last = max(self._channels, default=None)
         channel = self._channels[last] if last is not None else None
-        finish = str(self._response.get("status") or "")
+        finish = str(self._response.get("status") or "") if self.ended else ""
         return Reply(
             messages=(self._message(),) if self._channels or self._calls or self._refusals else (),
             reading=channel.reading if channel and channel.closed else None,
@@ -222,8 +224,8 @@ class ResponsesRewriter:
 
     def _response_without_trailer(self, response: Body) -> Body:
         self._response = response
-        if "instructions" in response:
-            response = put(response, ("instructions",), self._own_instructions(response["instructions"]))
+        for name in _ECHOED & response.keys():
+            response = put(response, (name,), self._own(name, response[name]))
         output = response.get("output")
         if isinstance(output, list):
             items = [self._item(item, at) if isinstance(item, dict) else item for at, item in enumerate(output)]
