@@ -4,6 +4,7 @@ They are iterators, not generators: one that is never started, or dropped half-w
 """
 
 import json
+import re
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -194,7 +195,17 @@ class Observation:
         self._opened = opened
         self._replay = replay
         self._over = False
-        self.raw: list[bytes] = []
+        self._raw: list[bytes] = []
+
+    def pieces(self, chunk: bytes) -> list[bytes]:
+        """A chunk cut behind each event, so that only what was read counts; compressed bytes stay whole."""
+        if not self._streams or self._headers.get("content-encoding"):
+            return [chunk]
+        return [piece for piece in re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", chunk) if piece]
+
+    def take(self, piece: bytes) -> bytes:
+        self._raw.append(piece)
+        return piece
 
     def finish(self, interrupted: str = "") -> None:
         """Tell the turn what went by. Blocks for the moment a short write takes."""
@@ -216,7 +227,7 @@ class Observation:
 
     def _content(self) -> bytes:
         """The bytes decoded as far as they came, by the HTTP library's own decoders."""
-        response = self._response_type(200, headers=self._headers, stream=self._replay(self.raw))
+        response = self._response_type(200, headers=self._headers, stream=self._replay(self._raw))
         pieces: list[bytes] = []
         with suppress(Exception):  # a cut compressed stream ends in an error, behind all that it holds
             pieces.extend(response.iter_bytes())
@@ -234,11 +245,12 @@ class Replay:
 
 
 class ObservedBody:
-    """The provider's own bytes, which a turn takes note of."""
+    """The provider's own bytes, which a turn takes note of as they are read."""
 
     def __init__(self, stream: Any, observation: Observation) -> None:
         self._stream = stream
         self._chunks: Iterator[bytes] = iter(stream)
+        self._pieces: deque[bytes] = deque()
         self._observation = observation
         weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
 
@@ -247,15 +259,15 @@ class ObservedBody:
 
     def __next__(self) -> bytes:
         try:
-            chunk = next(self._chunks)
+            while not self._pieces:
+                self._pieces.extend(self._observation.pieces(next(self._chunks)))
         except StopIteration:
             self._observation.finish()
             raise
         except BaseException as error:
             self._observation.finish(why_stopped(error))
             raise
-        self._observation.raw.append(chunk)
-        return chunk
+        return self._observation.take(self._pieces.popleft())
 
     def close(self) -> None:
         self._stream.close()
@@ -268,6 +280,7 @@ class AsyncObservedBody:
     def __init__(self, stream: Any, observation: Observation) -> None:
         self._stream = stream
         self._chunks: AsyncIterator[bytes] = aiter(stream)
+        self._pieces: deque[bytes] = deque()
         self._observation = observation
         weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
 
@@ -276,15 +289,15 @@ class AsyncObservedBody:
 
     async def __anext__(self) -> bytes:
         try:
-            chunk = await anext(self._chunks)
+            while not self._pieces:
+                self._pieces.extend(self._observation.pieces(await anext(self._chunks)))
         except StopAsyncIteration:
             await in_thread(self._observation.finish)
             raise
         except BaseException as error:
             await in_thread(self._observation.finish, why_stopped(error))
             raise
-        self._observation.raw.append(chunk)
-        return chunk
+        return self._observation.take(self._pieces.popleft())
 
     async def aclose(self) -> None:
         try:

@@ -1,5 +1,6 @@
 """Callers resend their whole history, a part of it, or only what is new: finding what is new."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,16 @@ class Alignment:
 
 def digest(message: Message) -> Digest:
     content = message.content.strip() if isinstance(message.content, str) else repr(message.content)
-    calls = tuple((call["id"], call["name"], call["arguments"]) for call in message.tool_calls)
+    calls = tuple((call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls)
     return hash((message.role, content, message.tool_call_id, calls))
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments without the white space that a model streams and an SDK does not send back."""
+    try:
+        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def align(known: Sequence[Digest], given: Sequence[Digest], *, has_past: bool) -> Alignment:
