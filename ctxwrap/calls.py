@@ -1,6 +1,7 @@
 """The blocking work of a call: opening a turn in its session, and saving how it ended."""
 
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -55,6 +56,7 @@ class OpenCall:
         self._clock = clock
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
+        self._process = os.getpid()  # a forked child inherits open calls, which remain its parent's
         self._not_saved: tuple[str, ...] = ()
         self._error = ""
 
@@ -92,11 +94,21 @@ class OpenCall:
         return BareCall(self._target, reason, error=str(error), not_saved=("request", "reply"))
 
     def save(self, interrupted: str = "") -> None:
-        """Write how the turn ended, once; a failure is reported, never raised over an answer that was paid for."""
-        if self._saved or self._opened is None:
+        """Write how the turn ended, once; a failure is reported, never raised over an answer that was paid for.
+
+        A stream may be closed because it is collected, at any moment: then the writing waits for a better one.
+        """
+        if self._saved or self._opened is None or os.getpid() != self._process:
             return
         self._saved = True
         session, turn = self._opened
+        when_undisturbed(partial(self._write, session, turn, interrupted))
+
+    def abandon(self) -> None:
+        """Nobody will ever read on."""
+        self.save("abandoned")
+
+    def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
         try:
             records = turn.closing_records(interrupted)
             with undisturbed(), session.locked():
@@ -104,10 +116,6 @@ class OpenCall:
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
-
-    def abandon(self) -> None:
-        """Nobody will ever read on. Called when objects go, where nothing can be awaited."""
-        when_undisturbed(partial(self.save, "abandoned"))
 
     @property
     def record(self) -> TurnRecord:

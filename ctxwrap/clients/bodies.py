@@ -9,14 +9,13 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from ctxwrap.calls import OpenCall, why_stopped
 from ctxwrap.clients.stored import AsyncStoredCall, StoredCall
 from ctxwrap.drive import Call
 from ctxwrap.drive_async import AsyncCall
-from ctxwrap.threads import in_thread, when_undisturbed
+from ctxwrap.threads import in_thread
 from ctxwrap.types import Body
 from ctxwrap.wires.sse import Frame, Framer, framed
 
@@ -252,7 +251,7 @@ class ObservedBody:
         self._chunks: Iterator[bytes] = iter(stream)
         self._pieces: deque[bytes] = deque()
         self._observation = observation
-        weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
+        weakref.finalize(self, observation.finish, "abandoned")
 
     def __iter__(self) -> "ObservedBody":
         return self
@@ -282,7 +281,7 @@ class AsyncObservedBody:
         self._chunks: AsyncIterator[bytes] = aiter(stream)
         self._pieces: deque[bytes] = deque()
         self._observation = observation
-        weakref.finalize(self, when_undisturbed, partial(observation.finish, "abandoned"))
+        weakref.finalize(self, observation.finish, "abandoned")
 
     def __aiter__(self) -> "AsyncObservedBody":
         return self
