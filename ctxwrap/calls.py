@@ -51,7 +51,14 @@ def bare(context: Context, target: Target) -> BareCall | None:
 class OpenCall:
     """A turn in its session. Every method blocks for the moment a short write takes."""
 
-    def __init__(self, context: Context, wire: Wire, body: Body, target: Target, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        wire: Wire,
+        body: Callable[[], Body],
+        target: Target,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._context, self._wire, self._body, self._target = context, wire, body, target
         self._clock = clock
         self._opened: tuple[Session, Turn] | None = None
@@ -68,7 +75,8 @@ class OpenCall:
     def open(self) -> None:
         """Write what the caller said to the log, under the session's lock, and build what is to be sent."""
         assert self._target.key is not None
-        request = self._wire.read(self._body)
+        body = self._body()
+        request = self._wire.read(body)
         session = self._context.session(self._target.key)
         with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
@@ -76,7 +84,7 @@ class OpenCall:
                 new_turn_id(),
                 self._target.key,
                 self._wire,
-                self._body,
+                body,
                 request,
                 self._target.mode,
                 opening,

@@ -1,12 +1,14 @@
 """Drives a turn over blocking I/O; `drive_async` is the same text with awaits, which a test keeps so."""
 
+from collections.abc import Callable
+
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
 from ctxwrap.types import Body, TurnRecord, Wire
 
 
-def begin(context: Context, wire: Wire, body: Body, target: Target) -> "Call | BareCall":
-    """Open a turn; what comes back says what to send and takes what returns."""
+def begin(context: Context, wire: Wire, body: Callable[[], Body], target: Target) -> "Call | BareCall":
+    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns."""
     passed = bare(context, target)
     if passed is not None:
         return passed

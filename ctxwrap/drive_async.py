@@ -1,13 +1,15 @@
 """Drives a turn over async I/O; `drive` is the same text without awaits, which a test keeps so."""
 
+from collections.abc import Callable
+
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
 from ctxwrap.threads import in_thread
 from ctxwrap.types import Body, TurnRecord, Wire
 
 
-async def begin(context: Context, wire: Wire, body: Body, target: Target) -> "AsyncCall | BareCall":
-    """Open a turn; what comes back says what to send and takes what returns."""
+async def begin(context: Context, wire: Wire, body: Callable[[], Body], target: Target) -> "AsyncCall | BareCall":
+    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns."""
     passed = bare(context, target)
     if passed is not None:
         return passed

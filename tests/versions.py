@@ -33,8 +33,8 @@ TESTS = {
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
 }
 
-NEEDED = ("click", "platformdirs", "pytest", "pytest-xdist", "hypothesis", "hatchling")
-"""What the tests need besides the SDK; ctxwrap itself is installed without litellm."""
+NEEDED = ("click", "platformdirs", "pytest", "pytest-xdist", "hypothesis")
+"""What the tests need besides the SDK; ctxwrap itself is on the path, without litellm."""
 
 
 def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
@@ -42,14 +42,13 @@ def run(*command: str | Path, **options: object) -> subprocess.CompletedProcess[
 
 
 def environment(directory: Path, requirement: str) -> Path:
-    """A virtual environment with the SDK and ctxwrap; its Python."""
+    """A virtual environment with the SDK; its Python."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
-    for packages in ((*NEEDED, requirement), ("--no-deps", "--no-build-isolation", "-e", str(ROOT))):
-        done = run(python, "-m", "pip", "install", "-q", *packages)
-        if done.returncode:
-            raise SystemExit(f"could not install {packages}:\n{done.stderr}")
+    done = run(python, "-m", "pip", "install", "-q", *NEEDED, requirement)
+    if done.returncode:
+        raise SystemExit(f"could not install {requirement}:\n{done.stderr}")
     return python
 
 

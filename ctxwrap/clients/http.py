@@ -14,12 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from ctxwrap.calls import BareCall
-from ctxwrap.clients.bodies import (
-    AsyncObservedBody,
+from ctxwrap.clients.observing import AsyncObservedBody, Observation, ObservedBody, Replay
+from ctxwrap.clients.rewriting import (
     AsyncRewrittenBody,
-    Observation,
-    ObservedBody,
-    Replay,
     RewrittenBody,
     encoded,
     is_stream,

@@ -9,7 +9,7 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -116,7 +116,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         target = _target(context, kwargs)
         if target is None:
             return function(*args, **kwargs)
-        turn = drive.begin(context, wire, _body(name, args, kwargs), target)
+        turn = drive.begin(context, wire, partial(_body, name, args, kwargs), target)
         if isinstance(turn, BareCall):
             return remember(function(*args, **kwargs), turn)
         try:
@@ -139,7 +139,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         target = _target(context, kwargs)
         if target is None:
             return await function(*args, **kwargs)
-        turn = await drive_async.begin(context, wire, _body(name, args, kwargs), target)
+        turn = await drive_async.begin(context, wire, partial(_body, name, args, kwargs), target)
         if isinstance(turn, BareCall):
             return remember(await function(*args, **kwargs), turn)
         try:

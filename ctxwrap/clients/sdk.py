@@ -141,7 +141,6 @@ class _Asked:
             session if session is not None else default_session, mode if mode is not None else default_mode
         )
 
-    @property
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""
         given = {**self.body, **(self.options.get("extra_json") or {})}
