@@ -17,6 +17,7 @@ from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import flying, in_flight
 from ctxwrap.clients.keywords import MODE_HEADER, SESSION_HEADER, taken
+from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context, Target
 from ctxwrap.types import Body, Wire
@@ -49,16 +50,18 @@ def is_litellm(target: Any) -> bool:
     module = sys.modules.get("litellm")
     if module is None:
         return False
-    return target is module or isinstance(target, module.Router) or _function_name(target) in _FUNCTIONS
+    known = target is module or isinstance(target, (LitellmModule, module.Router))
+    return known or _function_name(target) in _FUNCTIONS
 
 
 def wrap_litellm(target: Any, context: Context) -> Any:
     if isinstance(target, ModuleType):
-        return LitellmModule(target, context)
-    if callable(target) and _function_name(target) in _FUNCTIONS:
-        return _wrapped_function(target, _function_name(target), context)
+        return LitellmModule(vars(target).get("_module", target), context)
+    if _function_name(target) in _FUNCTIONS:
+        function = target.__wrapped__ if hasattr(target, "_ctxwrap") else target
+        return _wrapped_function(function, _function_name(target), context)
     cls: Any = type(target)
-    router: Any = object.__new__(_router_class(cls))
+    router: Any = object.__new__(cls if hasattr(target, "_ctxwrap") else _router_class(cls))
     router.__dict__ = target.__dict__
     object.__setattr__(router, "_ctxwrap", context)
     return router
@@ -116,7 +119,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         target = _target(context, kwargs)
         if target is None:
             return function(*args, **kwargs)
-        turn = drive.begin(context, wire, partial(_body, name, args, kwargs), target)
+        turn = drive.begin(context, wire, partial(_body, function, name, args, kwargs), target)
         if isinstance(turn, BareCall):
             return remember(function(*args, **kwargs), turn)
         try:
@@ -139,7 +142,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         target = _target(context, kwargs)
         if target is None:
             return await function(*args, **kwargs)
-        turn = await drive_async.begin(context, wire, partial(_body, name, args, kwargs), target)
+        turn = await drive_async.begin(context, wire, partial(_body, function, name, args, kwargs), target)
         if isinstance(turn, BareCall):
             return remember(await function(*args, **kwargs), turn)
         try:
@@ -164,20 +167,17 @@ def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
     return context.target(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
 
 
-def _body(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
+def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
     """The call's arguments by name."""
-    body = {**dict(zip(_parameters(name), args, strict=False)), **kwargs}
-    if "messages" in body:
-        body["messages"] = [_dump(message) for message in body["messages"] or ()]
-    return body
+    body = {**dict(zip(_parameters(function, name) if args else (), args, strict=False)), **kwargs}
+    return body | {name: plain_json(body[name]) for name in ("messages", "input") if name in body}
 
 
-@cache
-def _parameters(name: str) -> tuple[str, ...]:
+def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:
     """The names of a function's positional parameters; an async function without any has its sync twin's."""
-    parameters = inspect.signature(getattr(load_litellm(), name)).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return names or _parameters(name.removeprefix("a"))
+    return names or _parameters(getattr(load_litellm(), name.removeprefix("a")), name)
 
 
 def _dump(value: Any) -> Body:

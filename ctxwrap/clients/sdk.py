@@ -5,7 +5,7 @@ the body; what comes back is changed where the SDK reads it (`clients.http`).
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from typing import Any
 
@@ -13,6 +13,7 @@ from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import facade, flying
 from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
+from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context
 from ctxwrap.types import Body
@@ -149,23 +150,6 @@ class _Asked:
     @property
     def options_of_plain_body(self) -> dict[str, Any]:
         return {name: value for name, value in self.options.items() if name != "extra_json"}
-
-
-def plain_json(value: Any) -> Any:
-    """`value` without the SDK's models in it; a caller may send back what a reply held."""
-    if isinstance(value, (str, int, float, type(None))):
-        return value
-    if isinstance(value, dict):
-        return value if _is_simple(value) else {name: plain_json(item) for name, item in value.items()}
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
-        return [plain_json(item) for item in value]
-    return value
-
-
-def _is_simple(message: Body) -> bool:
-    return all(type(value) is str for value in message.values())
 
 
 def _is_left_out(value: Any) -> bool:

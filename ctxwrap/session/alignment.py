@@ -34,15 +34,15 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-def align(known: Sequence[Digest], given: Sequence[Digest], *, has_past: bool) -> Alignment:
+def align(known: Sequence[Digest], given: Sequence[Digest], *, has_answers: bool) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `has_past` says that the list holds an earlier round, so it is a history and not only what is new.
+    `has_answers` says that the list holds something a model said, so that we should know a part of it.
     """
     overlap = _overlap(known, given)
     if overlap:
         return Alignment(len(known), overlap, covered=overlap)
-    if known and has_past:
+    if known and has_answers:
         return _branch(known, given)
     return Alignment(len(known), 0)
 

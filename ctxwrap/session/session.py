@@ -52,17 +52,18 @@ class Session:
         system = tuple(message for message in request.messages if message.role == "system")
         spoken = tuple(message for message in request.messages if message.role != "system")
         has_past = _has_past(spoken)
-        alignment = self._align(spoken, has_past)
+        alignment = self._align(spoken)
         new = spoken[alignment.new :]
         branches = alignment.keep < len(self._branch)
         rounds = self._rounds(new)
         number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
         earlier = list(self._recent)
+        unsaid = len(self._branch) - (alignment.keep - alignment.covered)
         return Opening(
             runtime=self._next_runtime(number, now),
             state=self.state,
             new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
-            history=() if has_past else tuple(earlier[: len(earlier) - alignment.covered]),
+            history=() if has_past else tuple(earlier[: max(0, len(earlier) - unsaid)]),
             parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
         )
 
@@ -80,9 +81,9 @@ class Session:
             for seq, record in enumerate(records, first)
         ]
 
-    def _align(self, spoken: Sequence[Message], has_past: bool) -> Alignment:
-        given = [digest(message) for message in spoken]
-        return align(self._branch, given, has_past=has_past)
+    def _align(self, spoken: Sequence[Message]) -> Alignment:
+        has_answers = any(message.role == "assistant" for message in spoken)
+        return align(self._branch, [digest(message) for message in spoken], has_answers=has_answers)
 
     def _rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each new message: one begins with what a user says, and a tool's result stays in it."""

@@ -53,7 +53,7 @@ def raised_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
 
 def _no_trailer(body: Body) -> str:
     wanted = body.get("response_format")
-    if isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema"):
+    if isinstance(wanted, type) or (isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")):
         return "structured output"
     if "audio" in (body.get("modalities") or ()):
         return "audio output"

@@ -19,6 +19,7 @@ class OpenAICompletions:
             messages=messages,
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
+            no_trailer="a stream of several texts" if body.get("stream") and (body.get("n") or 1) > 1 else "",
             no_context=_no_context(body),
         )
 

@@ -61,7 +61,7 @@ class OpenAIResponses:
 def _no_trailer(body: Body) -> str:
     wanted = body.get("text") or {}
     kind = (wanted.get("format") or {}).get("type") if isinstance(wanted, dict) else ""
-    if kind in ("json_object", "json_schema"):
+    if body.get("text_format") or kind in ("json_object", "json_schema"):
         return "structured output"
     choice = body.get("tool_choice")
     if choice == "required" or (isinstance(choice, dict) and choice.get("type") != "allowed_tools"):
@@ -140,10 +140,12 @@ class ResponsesRewriter:
             return self._delta(event)
         if kind == "response.output_text.done":
             return [*self._released(_place(event)), self._cut(event, (), _place(event))]
-        if kind in ("response.content_part.added", "response.content_part.done"):
-            return [*self._finished_part(event, kind), self._part_event(event)]
-        if kind in ("response.output_item.added", "response.output_item.done"):
+        if kind == "response.content_part.done":
+            return [*self._released(_place(event)), self._part_event(event)]
+        if kind == "response.output_item.done":
             return [self._item_event(event)]
+        if kind in ("response.content_part.added", "response.output_item.added"):
+            return [_previewed(event, self._streams)]
         if isinstance(event.get("response"), dict):
             self.ended = self.ended or kind in _ENDS
             return [*(self.close() if kind in _ENDS else ()), self._with_response(event)]
@@ -204,9 +206,6 @@ class ResponsesRewriter:
             piece["logprobs"] = tokens
         return [piece]
 
-    def _finished_part(self, event: Body, kind: str) -> list[Body]:
-        return self._released(_place(event)) if kind.endswith("done") else []
-
     def _part_event(self, event: Body) -> Body:
         part = event.get("part")
         if not isinstance(part, dict) or part.get("type") != "output_text":
@@ -261,6 +260,12 @@ class ResponsesRewriter:
         if isinstance(tokens, list) and tokens and visible != text:
             value = put(value, (*path, "logprobs"), _tokens_of(visible, tokens))
         return value if visible == text else put(value, (*path, "text"), visible)
+
+
+def _previewed(event: Body, streams: Callable[[], TextStream]) -> Body:
+    """An event that opens a part or an item; some senders put the text into it that the deltas bring once more."""
+    preview = ResponsesRewriter(streams, lambda name, echoed: echoed)
+    return preview._part_event(event) if "part" in event else preview._item_event(event)
 
 
 def _place(event: Body) -> tuple[int, int]:

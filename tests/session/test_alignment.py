@@ -138,6 +138,17 @@ def test_an_answer_made_again_becomes_a_branch() -> None:
     assert [message.content for message in chat.ask(user("x")).history] == ["one", "1", "two", "2, better"]
 
 
+def test_an_answer_made_again_after_a_tool_becomes_a_branch() -> None:
+    chat = Chat()
+    chat.ask(user("hello"), answer="hi")
+    chat.ask(user("use the tool"), answer=CALL)
+    first = chat.ask(user("use the tool"), CALL, RESULT, answer="it says 42")
+    again = chat.ask(user("use the tool"), CALL, RESULT, answer="forty-two")
+    assert again.new == ()
+    assert again.history == first.history == (user("hello"), assistant("hi"))
+    assert chat.said == ["hello", "hi", "use the tool", "", "42", "it says 42", "forty-two"]
+
+
 def test_a_strange_beginning_before_a_known_end_is_passed_over() -> None:
     chat = Chat()
     chat.ask(user("one"), answer="1")
