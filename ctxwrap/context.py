@@ -1,5 +1,6 @@
 """What a wrapped client is bound to: its store, settings and default names; and whom one call is for."""
 
+import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey, Store
 
+_NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
+
 _OPEN_SESSIONS = 1024
 """How many sessions are kept at hand; others are read from their log again."""
 
@@ -19,6 +22,16 @@ class Target(NamedTuple):
 
     key: SessionKey | None
     mode: Mode
+
+
+class Names(NamedTuple):
+    """The session and mode that somebody named, if so."""
+
+    session: str | None = None
+    mode: str | None = None
+
+
+NO_NAMES = Names()
 
 
 class Context:
@@ -45,18 +58,18 @@ class Context:
         names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
         return Context(**{**own, **names, **changes})
 
-    def target(self, session: str | None = None, mode: str | None = None) -> Target:
-        """The call's own words come first, then `using(...)`, then what the client was wrapped with."""
+    def target(self, call: Names = NO_NAMES, client: Names = NO_NAMES) -> Target:
+        """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
         here = scope.current()
-        chosen_mode = check_mode(mode) if mode is not None else here.context_mode or self.settings.context_mode
-        name = session if session is not None else here.session if here.session is not None else self._session
-        if name is None:
-            if chosen_mode != "disabled":
+        mode = _first(call.mode, here.context_mode, client.mode, self.settings.context_mode)
+        session = _first(call.session, here.session, client.session, self._session)
+        if session is None:
+            if check_mode(mode) != "disabled":
                 self._warn()
-            return Target(None, chosen_mode)
-        tenant = self._tenant if here.tenant is None else check_id("tenant", here.tenant)
-        agent = self._agent if here.agent is None else check_id("agent", here.agent)
-        return Target(SessionKey(tenant, agent, check_id("session", name)), chosen_mode)
+            return Target(None, check_mode(mode))
+        tenant = check_id("tenant", _first(here.tenant, self._tenant))
+        agent = check_id("agent", _first(here.agent, self._agent))
+        return Target(SessionKey(tenant, agent, check_id("session", session)), check_mode(mode))
 
     def session(self, key: SessionKey) -> Session:
         session = self._sessions.get(key)
@@ -73,5 +86,17 @@ class Context:
                 "this call names no session, so it runs without memory; name one with session=..., "
                 "with ctxwrap.using(session=...), or in wrap(client, session=...)",
                 NoSessionWarning,
-                stacklevel=6,
+                stacklevel=_depth_of_caller(),
             )
+
+
+def _first(*values: str | None) -> str | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _depth_of_caller() -> int:
+    """How far up the stack the code stands that is neither ours nor an SDK's."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
+        frame, depth = frame.f_back, depth + 1
+    return depth

@@ -27,12 +27,24 @@ def as_record(message: Message, **control: Any) -> Record:
 
 
 def message_in(record: Record) -> Message:
-    """The message a record holds; the inverse of `as_record`."""
+    """The message a record holds; the inverse of `as_record`. A ValueError if it holds none."""
+    content, calls = record.get("content") or "", record.get("tool_calls") or ()
+    if not isinstance(content, str) and not _all_objects(content):
+        raise ValueError("content is neither text nor parts")
+    if not _all_objects(calls) or not all(call.keys() >= _CALL for call in calls):
+        raise ValueError("tool_calls are no calls")
     return Message(
         role=record.get("role", "user"),
-        content=record.get("content") or "",
+        content=content,
         name=record.get("name") or "",
-        tool_calls=tuple(record.get("tool_calls") or ()),
+        tool_calls=tuple(calls),
         tool_call_id=record.get("tool_call_id") or "",
         extra=record.get("extra") or {},
     )
+
+
+_CALL = {"id", "name", "arguments"}
+
+
+def _all_objects(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value)

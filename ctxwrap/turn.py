@@ -74,7 +74,8 @@ class Turn:
 
     @property
     def ended(self) -> bool:
-        return self._rewriter.ended
+        """The provider has said its last word, or that it cannot."""
+        return self._rewriter.ended or bool(self._broken)
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""

@@ -5,6 +5,7 @@ from functools import cache, cached_property, wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
+from ctxwrap.context import Names
 from ctxwrap.errors import SettingsError
 from ctxwrap.settings import check_mode
 
@@ -42,14 +43,17 @@ def taken(keywords: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None, str | None]:
-    """A call's headers without ours, and the session and mode that ours named."""
+def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], Names]:
+    """Headers without ours, and what ours named."""
     rest: dict[str, Any] = {}
     ours: dict[str, Any] = {}
     for name, value in (headers or {}).items():
         (ours if name.lower() in (SESSION_HEADER, MODE_HEADER) else rest)[name] = value
-    found = {name.lower(): value for name, value in ours.items()}
-    return rest, found.get(SESSION_HEADER), found.get(MODE_HEADER)
+    return rest, names_in({name.lower(): value for name, value in ours.items()})
+
+
+def names_in(headers: Mapping[str, Any]) -> Names:
+    return Names(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import flying, in_flight
-from ctxwrap.clients.keywords import MODE_HEADER, SESSION_HEADER, taken
+from ctxwrap.clients.keywords import names_in, taken
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context, Target
@@ -127,7 +127,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
                 result = function(*args, **kwargs) if turn.observes else function(**turn.body)
             if _is_stream(result):
                 return _flowing(result, turn)
-            _overlay(result, dumped := _dump(result), turn.reply(dumped))
+            _show(result, dumped := _dump(result), turn.reply(dumped))
         except BaseException as error:
             turn.stop(why_stopped(error))
             raise
@@ -150,7 +150,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
                 result = await (function(*args, **kwargs) if turn.observes else function(**turn.body))
             if _is_stream(result):
                 return _flowing(result, turn)
-            _overlay(result, dumped := _dump(result), await turn.reply(dumped))
+            _show(result, dumped := _dump(result), await turn.reply(dumped))
         except BaseException as error:
             await turn.stop(why_stopped(error))
             raise
@@ -164,7 +164,7 @@ def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
     headers = taken(kwargs)
     if in_flight.get() is not None:
         return None
-    return context.target(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
+    return context.target(names_in(headers))
 
 
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
@@ -187,6 +187,16 @@ def _dump(value: Any) -> Body:
 
 def _is_stream(result: Any) -> bool:
     return hasattr(result, "__next__") or hasattr(result, "__anext__")
+
+
+def _show(result: Any, dumped: Body, reply: Body) -> None:
+    """Make `result`, which was dumped as `dumped`, say what `reply` says."""
+    if reply is dumped:
+        return
+    _overlay(result, dumped, reply)
+    hidden = getattr(result, "_hidden_params", None)
+    if _get(hidden, "original_response"):  # the provider's own text, as it came
+        _set(hidden, "original_response", None)
 
 
 def _overlay(target: Any, before: Any, after: Any) -> None:
@@ -218,7 +228,9 @@ def _originals(target: Any, old: Any, new: Any) -> Any:
 
 
 def _get(target: Any, key: Any) -> Any:
-    return target[key] if isinstance(target, (dict, list)) else getattr(target, str(key), None)
+    if isinstance(target, dict):
+        return target.get(key)
+    return target[key] if isinstance(target, list) else getattr(target, str(key), None)
 
 
 def _set(target: Any, key: Any, value: Any) -> None:

@@ -130,17 +130,14 @@ class _Asked:
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
         self.body = body
         self.options = dict(options or {})
-        headers, session, mode = split_headers(self.options.get("headers"))
-        if session is not None or mode is not None:
+        headers, named = split_headers(self.options.get("headers"))
+        if any(named):
             self.options["headers"] = headers
         self.wire = wire_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
         if self.wire is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
-        _, default_session, default_mode = split_headers(client._custom_headers)
-        self.target = client._ctxwrap.target(
-            session if session is not None else default_session, mode if mode is not None else default_mode
-        )
+        self.target = client._ctxwrap.target(named, split_headers(client._custom_headers)[1])
 
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""

@@ -1,5 +1,6 @@
 """One session: its log as far as it was read, and how a turn is added to it."""
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
 from ctxwrap.types import Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
+
+logger = logging.getLogger("ctxwrap")
 
 _STREAMS = ("messages", "events")
 _RECENT = 400
@@ -109,12 +112,15 @@ class Session:
     def _take(self, stream: str, records: Sequence[Record], position: int) -> None:
         for record in records:
             self._sequence[stream] += 1
-            self._take_message(record) if stream == "messages" else self._take_event(record)
+            try:
+                self._take_message(record) if stream == "messages" else self._take_event(record)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                logger.exception("session %r holds a record that makes no sense; it is passed over", self.key.session)
         self._positions[stream] = position
 
     def _take_message(self, record: Record) -> None:
-        message = message_in(record)
-        control = record.get("ctx") or {}
+        message, control = message_in(record), dict(record.get("ctx") or {})
+        said, number = digest(message), int(control.get("round") or 0)
         if message.role == "system":
             self._take_system(message, str(control.get("turn")))
             return
@@ -125,10 +131,10 @@ class Session:
                 if self._recent:
                     self._recent.pop()
             del self._branch[keep:], self._ids[keep:]
-        self._branch.append(digest(message))
+        self._branch.append(said)
         self._ids.append(str(control.get("id") or len(self._ids)))
         self._recent.append(message)
-        self._round = max(self._round, int(control.get("round") or 0))
+        self._round = max(self._round, number)
         self._answered = message.role == "assistant"
 
     def _take_system(self, message: Message, turn: str) -> None:
@@ -138,8 +144,9 @@ class Session:
 
     def _take_event(self, event: Record) -> None:
         if event.get("type") == "start":
-            self._runtime = Runtime(**event["runtime"])
-            self._round = max(self._round, self._runtime.round)
+            runtime = Runtime(**event["runtime"])
+            self._round = max(self._round, runtime.round)
+            self._runtime = runtime
         elif event.get("type") == "snapshot" and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
             changed: dict[str, Any] = {name: event[name] for name in ("capabilities", "active_task") if name in event}

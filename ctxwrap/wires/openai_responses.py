@@ -144,12 +144,10 @@ class ResponsesRewriter:
             return [*self._released(_place(event)), self._part_event(event)]
         if kind == "response.output_item.done":
             return [self._item_event(event)]
-        if kind in ("response.content_part.added", "response.output_item.added"):
-            return [_previewed(event, self._streams)]
-        if isinstance(event.get("response"), dict):
-            self.ended = self.ended or kind in _ENDS
-            return [*(self.close() if kind in _ENDS else ()), self._with_response(event)]
-        return [event]
+        if kind in _ENDS:
+            self.ended = True
+            return [*self.close(), self._with_response(event)]
+        return [self._previewed(event)]
 
     def close(self) -> list[Body]:
         return [piece for place in list(self._channels) for piece in self._released(place)]
@@ -206,6 +204,14 @@ class ResponsesRewriter:
             piece["logprobs"] = tokens
         return [piece]
 
+    def _previewed(self, event: Body) -> Body:
+        """An event that opens something; some senders put the text into it that the deltas bring once more."""
+        preview = ResponsesRewriter(self._streams, self._own)
+        if isinstance(event.get("response"), dict):
+            self._response = event["response"]
+            return preview._with_response(event)
+        return preview._part_event(event) if "part" in event else preview._item_event(event)
+
     def _part_event(self, event: Body) -> Body:
         part = event.get("part")
         if not isinstance(part, dict) or part.get("type") != "output_text":
@@ -260,12 +266,6 @@ class ResponsesRewriter:
         if isinstance(tokens, list) and tokens and visible != text:
             value = put(value, (*path, "logprobs"), _tokens_of(visible, tokens))
         return value if visible == text else put(value, (*path, "text"), visible)
-
-
-def _previewed(event: Body, streams: Callable[[], TextStream]) -> Body:
-    """An event that opens a part or an item; some senders put the text into it that the deltas bring once more."""
-    preview = ResponsesRewriter(streams, lambda name, echoed: echoed)
-    return preview._part_event(event) if "part" in event else preview._item_event(event)
 
 
 def _place(event: Body) -> tuple[int, int]:
