@@ -19,10 +19,9 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     from functools import partial
 
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+        future = asyncio.get_running_loop().run_in_executor(None, partial(work, *args, **kwargs))
+    except RuntimeError:  # no loop, or an interpreter that starts no more threads since it is about to end
         return work(*args, **kwargs)
-    future = loop.run_in_executor(None, partial(work, *args, **kwargs))
     cancelled: BaseException | None = None
     while not future.done():
         try:

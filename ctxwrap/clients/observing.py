@@ -97,8 +97,10 @@ class ObservedBody:
         return self._observation.take(self._pieces.popleft())
 
     def close(self) -> None:
-        self._stream.close()
-        self._observation.finish("closed")
+        try:
+            self._stream.close()
+        finally:
+            self._observation.finish("closed")
 
 
 class AsyncObservedBody:

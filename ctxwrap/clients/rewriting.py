@@ -84,9 +84,11 @@ class RewrittenBody:
         raise StopIteration
 
     def close(self) -> None:
-        self._response.close()
-        pass_on_elapsed(self._response, self.reader())
-        self._call.stop("closed")
+        try:
+            self._response.close()
+            pass_on_elapsed(self._response, self.reader())
+        finally:
+            self._call.stop("closed")
 
     def _next_event(self) -> bytes:
         if not self._frames:

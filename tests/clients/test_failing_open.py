@@ -164,7 +164,7 @@ async def test_a_directory_that_cannot_be_is_an_error_when_strict(desk: Desk, st
     place.parent.write_text("this is a file")
     with pytest.raises(ctxwrap.StoreUnavailable, match="file"):
         await answered(desk.side(store=place, strict=True), stream=stream)
-    assert desk.wrapped.provider.seen == []
+    assert desk.provider.seen == []
 
 
 @on(*KINDS)
@@ -215,6 +215,20 @@ async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str)
     turn = ctxwrap.turn_of(result)
     assert turn is not None
     assert (turn.report.not_saved, turn.report.error) == ((), "")
+
+
+@on("openai", "anthropic-async", "litellm")
+@at_its_desk
+async def test_who_sends_the_whole_history_brings_a_lost_answer_back(desk: Desk) -> None:
+    fault = Fault("end", ERRORS["unavailable"])
+    side = desk.side(store=FaultyStore(desk.home, fault))
+    await answered(side, stream=False)
+    fault.mended = True
+    side.answers("Welcome back.")
+    turns = [("user", SAID), ("assistant", TEXT), ("user", "Are you there?")]
+    await side.send([{"role": role, "content": content} for role, content in turns])
+    assert desk.said() == [*turns, ("assistant", "Welcome back.")]
+    assert [entry["ctx"]["round"] for entry in desk.messages()] == [1, 1, 2, 2]
 
 
 # --- a disk that is full --------------------------------------------------------------------------------
