@@ -7,7 +7,7 @@ from ctxwrap.protocol.repair import Unreadable, read_object
 from ctxwrap.protocol.separator import SPACE, find_trailer, last_trailer, safe_length
 from ctxwrap.protocol.snapshot import normalise
 from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.types import Reading
+from ctxwrap.types import Reading, Status
 
 MAX_TRAILER = 256 * 1024
 
@@ -29,10 +29,12 @@ def read_reply(
         data, repairs = read_object(trailer.removeprefix(SEPARATOR))
     except Unreadable as error:
         return Reading(visible, violations=(f"unreadable: {error}",), status="rejected", trailer=trailer)
-    snapshot, violations = normalise(data, dict(runtime or data.get("runtime") or {}))
-    if snapshot is None:
-        return Reading(visible, violations=violations, status="rejected", trailer=trailer)
-    return Reading(visible, snapshot, repairs, violations, "repaired" if repairs else "clean", trailer)
+    given = data.get("runtime")
+    read = normalise(data, dict(runtime or (given if isinstance(given, dict) else {})), previous or {})
+    if read is None:
+        return Reading(visible, violations=("the trailer has no memory object",), status="rejected", trailer=trailer)
+    status: Status = "partial" if not read.whole else "repaired" if repairs else "clean"
+    return Reading(visible, read.snapshot, repairs, read.violations, status, trailer)
 
 
 class ReplyStream:
@@ -50,6 +52,7 @@ class ReplyStream:
         self._context = (runtime, previous, request_texts)
         self._text: list[str] = []
         self._held = ""
+        self._blank: list[str] = []
         self._fresh_line = True
         self._in_trailer = False
         self._shown = 0
@@ -59,7 +62,11 @@ class ReplyStream:
         self._text.append(chunk)
         if self._in_trailer:
             return ""
-        self._held += chunk
+        if not chunk.strip(SPACE):  # held in any case, so there is nothing to look at
+            self._blank.append(chunk)
+            return ""
+        self._held += "".join(self._blank) + chunk
+        self._blank.clear()
         at = find_trailer(self._held, fresh_line=self._fresh_line)
         if at < 0:
             return self._show(safe_length(self._held, self._fresh_line))

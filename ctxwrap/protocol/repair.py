@@ -1,9 +1,11 @@
 """From the trailer's text to a JSON object, mending what can be mended without guessing."""
 
 import json
+import re
 from typing import Any
 
 MAX_DEPTH = 32
+_PAIR = re.compile(r"""["'”]\s*[:=]""")
 
 
 class Unreadable(ValueError):
@@ -29,8 +31,10 @@ def read_object(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         body = mended
         value, end = _strict(body)
         repairs.append("trailing-comma")
-    rest = body[end:].strip()
-    if rest.strip("`") and "trailing-text" not in repairs:
+    rest = body[end:].strip().strip("`").strip()
+    if _PAIR.search(rest):
+        raise Unreadable("there is more of it behind its end")
+    if rest:
         repairs.append("trailing-text")
     return value, tuple(repairs)
 

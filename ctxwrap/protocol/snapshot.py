@@ -1,7 +1,8 @@
 """The state the model returns, in canonical form: versions, tiers, items, and what breaks their rules."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ctxwrap.protocol.text import VERSION
 from ctxwrap.types import Runtime
@@ -21,24 +22,36 @@ def with_runtime(state: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
     return {"version": VERSION, "runtime": runtime.as_json(), **state}
 
 
-def normalise(data: dict[str, Any], runtime: dict[str, Any]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """`data` in canonical form with `runtime` restored, and every rule it broke; None if it is no state."""
+class Normalised(NamedTuple):
+    """A state in canonical form, every rule it broke, and whether all of it could be taken."""
+
+    snapshot: dict[str, Any]
+    violations: tuple[str, ...]
+    whole: bool
+
+
+def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: Mapping[str, Any]) -> Normalised | None:
+    """`data` in canonical form with `runtime` restored; None if it is no state.
+
+    What is missing or invalid stays as it was in `previous`, the state that the model was shown: leaving something
+    out is how a model forgets, a mistake is not.
+    """
     memory = data.get("memory")
     if not isinstance(memory, dict):
-        return None, ("the trailer has no memory object",)
-    violations = _runtime_violations(data.get("runtime"), runtime)
+        return None
+    before = previous.get("memory") or {}
+    faults: list[str] = []
     seen: set[str] = set()
-    tiers = {tier: _tier(tier, memory.get(tier, []), seen, violations) for tier in TIERS}
-    violations += [f"unknown tier {tier!r} dropped" for tier in memory if tier not in TIERS]
-    task = data.get("active_task")
-    capabilities = data.get("capabilities")
-    return {
-        "version": VERSION,
-        "runtime": dict(runtime),
-        "memory": tiers,
-        "capabilities": capabilities if isinstance(capabilities, list) else [],
-        "active_task": task if isinstance(task, str) else "",
-    }, tuple(violations)
+    tiers = {tier: _tier(tier, memory.get(tier), before.get(tier) or [], seen, faults) for tier in TIERS}
+    faults += [f"unknown tier {tier!r} dropped" for tier in memory if tier not in TIERS]
+    rest = {"capabilities": list, "active_task": str}
+    faults += [f"{name} is missing" for name, kind in rest.items() if not isinstance(data.get(name), kind)]
+    kept = {
+        name: data[name] if isinstance(data.get(name), kind) else previous.get(name, kind())
+        for name, kind in rest.items()
+    }
+    snapshot = {"version": VERSION, "runtime": dict(runtime), "memory": tiers, **kept}
+    return Normalised(snapshot, (*_runtime_violations(data.get("runtime"), runtime), *faults), not faults)
 
 
 def _runtime_violations(returned: Any, injected: dict[str, Any]) -> list[str]:
@@ -51,20 +64,22 @@ def _runtime_violations(returned: Any, injected: dict[str, Any]) -> list[str]:
     ]
 
 
-def _tier(tier: str, items: Any, seen: set[str], violations: list[str]) -> list[dict[str, Any]]:
+def _tier(tier: str, items: Any, before: list[Any], seen: set[str], faults: list[str]) -> list[dict[str, Any]]:
     if not isinstance(items, list):
-        violations.append(f"{tier} is no list")
-        return []
+        faults.append(f"{tier} is no list, so it stays as it was")
+        return list(before)
+    known = {item["id"]: item for item in before}
     kept = []
     for item in items[:MAX_ITEMS]:
         fault = _fault(item, seen)
         if fault:
-            violations.append(f"{tier} item dropped: {fault}")
-        else:
+            faults.append(f"{tier} item dropped: {fault}")
+            item = known.get(item.get("id")) if isinstance(item, dict) and isinstance(item.get("id"), str) else None
+        if item is not None and item["id"] not in seen:
             seen.add(item["id"])
             kept.append(item)
     if len(items) > MAX_ITEMS:
-        violations.append(f"{tier} has {len(items)} items, more than {MAX_ITEMS}")
+        faults.append(f"{tier} has {len(items)} items, more than {MAX_ITEMS}")
     return kept
 
 

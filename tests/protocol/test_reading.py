@@ -58,7 +58,7 @@ def test_the_last_trailer_wins() -> None:
 
 def test_a_separator_inside_a_memory_is_content() -> None:
     content = f"the mark is {SEPARATOR}"
-    reading = read_reply(reply(memory={"core": [{**ITEM, "content": content}]}), RUNTIME)
+    reading = read_reply(reply(memory={"core": [{**ITEM, "content": content}], "working": []}), RUNTIME)
     assert reading.visible == "Hello."
     assert reading.snapshot is not None
     assert reading.snapshot["memory"]["core"][0]["content"] == content
@@ -120,11 +120,31 @@ def test_a_trailer_that_cannot_be_read_is_rejected_and_never_shown(tail: str) ->
 )
 def test_a_bad_item_is_dropped_and_the_good_ones_stay(change: dict[str, Any], reason: str) -> None:
     bad = {**ITEM, "id": "core-2", **change}
-    reading = read_reply(reply(memory={"core": [ITEM, bad, "no object"], "attic": []}), RUNTIME)
+    memory = {"core": [ITEM, bad, "no object"], "working": [], "ephemeral": [], "attic": []}
+    reading = read_reply(reply(memory=memory), RUNTIME)
     assert reading.snapshot is not None
     assert reading.snapshot["memory"]["core"] == [ITEM]
+    assert reading.status == "partial"
     assert reason in reading.violations[0]
     assert reading.violations[1:] == ("core item dropped: it is no object", "unknown tier 'attic' dropped")
+
+
+def test_a_mistake_forgets_nothing() -> None:
+    known = {**ITEM, "id": "known", "content": "The grass is green."}
+    previous = state(memory={"core": [ITEM, known], "working": [{**ITEM, "id": "w"}], "ephemeral": []}, active_task="x")
+    memory = {"core": [{**known, "decay": "often"}], "working": "nothing", "ephemeral": []}
+    given = state(memory=memory)
+    del given["active_task"]
+    reading = read_reply(f"Hello.\n{SEPARATOR}\n{json.dumps(given)}", RUNTIME, previous)
+    assert reading.snapshot is not None
+    assert reading.snapshot["memory"] == {**previous["memory"], "core": [known]}
+    assert reading.snapshot["active_task"] == "x"
+    assert reading.status == "partial"
+
+
+def test_what_goes_on_behind_its_end_is_not_taken_for_whole() -> None:
+    broken = json.dumps(state()).replace('"working"', '}, "working"', 1)
+    assert read_reply(f"Hello.\n{SEPARATOR}\n{broken}", RUNTIME).status == "rejected"
 
 
 PIECES = st.sampled_from(
