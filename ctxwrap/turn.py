@@ -101,9 +101,10 @@ class Turn:
 
     def opening_records(self) -> tuple[list[Record], list[Record]]:
         """The caller's new messages, and the event that starts the turn."""
+        parents = iter([self._opening.parent])
         messages = [
-            as_record(message, round=number, parent=self._opening.parent if at == 0 else "")
-            for at, (message, number) in enumerate(self._opening.new)
+            as_record(message, round=number, parent="" if message.role == "system" else next(parents, ""))
+            for message, number in self._opening.new
         ]
         start = {
             "type": "start",
@@ -128,7 +129,7 @@ class Turn:
             as_record(
                 message,
                 round=self._opening.runtime.round,
-                parent="" if self._opening.new else self._opening.parent,
+                parent="" if self._says_something_new() else self._opening.parent,
                 status=self._status,
                 reason=reason,
             )
@@ -136,6 +137,10 @@ class Turn:
             if message.content or message.tool_calls or not reason
         ]
         return messages, [*self._snapshot_events(reply), *self._other_choices(reply), *self._end_events(reply, reason)]
+
+    def _says_something_new(self) -> bool:
+        """Whether a message of the caller's continues the conversation in the log; the answer follows it then."""
+        return any(message.role != "system" for message, _ in self._opening.new)
 
     @property
     def record(self) -> TurnRecord:

@@ -61,6 +61,20 @@ def test_the_reply_becomes_operations_against_what_was_shown() -> None:
     assert (done["type"], done["status"], done["reason"]) == ("done", "ok", "stop")
 
 
+@pytest.mark.parametrize(
+    "new", [(Message("system", "be kind"), Message("user", "hi")), (Message("system", "be kind"),), ()]
+)
+def test_a_branch_begins_with_the_first_that_is_said(new: tuple[Message, ...]) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    opening = Opening(RUNTIME, SHOWN, tuple((message, 4) for message in new), (), "t0-2")
+    branching = Turn("turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
+    branching.reply(reply(KNOWN))
+    records = [*branching.opening_records()[0], *branching.closing_records()[0]]
+    spoken = [record for record in records if record["role"] != "system"]
+    assert [record["ctx"].get("parent") for record in spoken] == ["t0-2", *[None] * (len(spoken) - 1)]
+    assert all("parent" not in record["ctx"] for record in records if record["role"] == "system")
+
+
 def test_an_unchanged_memory_gives_no_operations() -> None:
     unchanged = turn()
     unchanged.reply(reply(KNOWN))
