@@ -28,7 +28,7 @@ class Settings:
     """How much history from the log may be added to a call, in estimated tokens."""
 
     snapshot_reserve: int = 1024
-    """Tokens added to an output limit the caller set, so that the trailer does not eat the answer; 0 is off."""
+    """Tokens added to a small output limit of the caller's, so that the trailer does not eat the answer; 0 is off."""
 
     def __post_init__(self) -> None:
         for name in ("context_mode", "history"):

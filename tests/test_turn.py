@@ -144,6 +144,8 @@ def test_an_output_limit_is_raised_for_the_trailer() -> None:
     assert turn(body=body, snapshot_reserve=50).body["max_tokens"] == 60
     assert turn(body=body, snapshot_reserve=0).body["max_tokens"] == 10
     assert turn("readonly", body=body).body["max_tokens"] == 10
+    for large, sent in ((4000, 4096), (4096, 4096), (100_000, 100_000)):
+        assert turn(body={**body, "max_tokens": large}).body["max_tokens"] == sent
 
 
 def test_a_stream_that_stops_early_is_kept_as_far_as_it_was_shown() -> None:

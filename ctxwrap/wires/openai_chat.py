@@ -46,9 +46,14 @@ class OpenAIChat:
         return ChatRewriter(streams)
 
 
+_ROOMY = 4096
+"""An output limit from which on there is room for a trailer; some models allow no higher one."""
+
+
 def raised_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
-    """The output limits the caller set, with room for the trailer."""
-    return {name: body[name] + reserve for name in names if isinstance(body.get(name), int)}
+    """The output limits the caller set, with room for the trailer, but never beyond what any model allows."""
+    limits = {name: body[name] for name in names if isinstance(body.get(name), int) and body[name] < _ROOMY}
+    return {name: min(limit + reserve, _ROOMY) for name, limit in limits.items()}
 
 
 def _no_trailer(body: Body) -> str:
