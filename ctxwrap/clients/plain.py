@@ -6,10 +6,10 @@ from typing import Any
 
 def plain_json(value: Any) -> Any:
     """`value` as the JSON that an SDK would make of it."""
-    if isinstance(value, (str, int, float, type(None))):
-        return value
     if isinstance(value, dict):
         return value if _is_simple(value) else {name: plain_json(item) for name, item in value.items()}
+    if isinstance(value, (str, int, float, type(None))):
+        return value
     if hasattr(value, "model_dump") and not isinstance(value, type):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, type)):
@@ -19,4 +19,4 @@ def plain_json(value: Any) -> Any:
 
 def _is_simple(message: dict[str, Any]) -> bool:
     """Whether there is nothing but text in it, as in most messages."""
-    return all(type(value) is str for value in message.values())
+    return set(map(type, message.values())) == {str}

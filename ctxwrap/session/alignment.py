@@ -22,8 +22,8 @@ class Alignment:
 
 def digest(message: Message) -> Digest:
     content = message.content.strip() if isinstance(message.content, str) else repr(message.content)
-    calls = tuple((call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls)
-    return hash((message.role, content, message.tool_call_id, calls))
+    calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
+    return hash((message.role, content, message.tool_call_id, *calls))
 
 
 def _canonical(arguments: str) -> str:

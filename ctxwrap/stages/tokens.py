@@ -11,4 +11,7 @@ def estimate(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """A message's text and calls, and the few tokens that frame it."""
-    return 4 + estimate(message.text) + sum(estimate(call["name"] + call["arguments"]) for call in message.tool_calls)
+    tokens = 4 + estimate(message.text)
+    for call in message.tool_calls:
+        tokens += estimate(call["name"] + call["arguments"])
+    return tokens
