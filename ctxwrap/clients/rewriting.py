@@ -55,19 +55,28 @@ def _framed(events: list[Body], *, named: bool) -> bytes:
     return b"".join(framed(str(event.get("type", "")) if named else "", event) for event in events)
 
 
-class RewrittenBody:
-    """What the SDK reads instead of the provider's bytes, one event at a time."""
+class _Body:
+    """What a body knows, whether it is read with or without awaits."""
 
-    def __init__(self, response: Any, call: Call | StoredCall) -> None:
+    def __init__(self, response: Any, call: Any) -> None:
         self._response = response
-        self._call = call
-        self._chunks: Iterator[bytes] = response.iter_bytes()
         self._framer = Framer() if is_stream(response) else None
         self._frames: deque[Frame] = deque()
         self._named = False
+        """Whether the provider gives its events names, as ours must have then."""
         self._over = False
         self.reader: Callable[[], Any] = lambda: None
+        """The response that is read instead of the provider's, while somebody has it."""
         weakref.finalize(self, call.abandon)
+
+
+class RewrittenBody(_Body):
+    """What the SDK reads instead of the provider's bytes, one event at a time."""
+
+    def __init__(self, response: Any, call: Call | StoredCall) -> None:
+        super().__init__(response, call)
+        self._call = call
+        self._chunks: Iterator[bytes] = response.iter_bytes()
 
     def __iter__(self) -> "RewrittenBody":
         return self
@@ -120,19 +129,13 @@ class RewrittenBody:
         return content if reply is payload else encoded(reply)
 
 
-class AsyncRewrittenBody:
+class AsyncRewrittenBody(_Body):
     """The same over async I/O."""
 
     def __init__(self, response: Any, call: AsyncCall | AsyncStoredCall) -> None:
-        self._response = response
+        super().__init__(response, call)
         self._call = call
         self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
-        self._framer = Framer() if is_stream(response) else None
-        self._frames: deque[Frame] = deque()
-        self._named = False
-        self._over = False
-        self.reader: Callable[[], Any] = lambda: None
-        weakref.finalize(self, call.abandon)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
         return self

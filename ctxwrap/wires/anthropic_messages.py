@@ -7,8 +7,8 @@ from typing import Any
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.limits import raised_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
-from ctxwrap.wires.openai_chat import raised_limits
 
 _PARTS = ("image", "document", "search_result", "container_upload")
 _NATURAL = frozenset({"end_turn", "stop_sequence"})

@@ -5,7 +5,9 @@ from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
 from ctxwrap.wires.channel import Channel
+from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.limits import raised_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
@@ -44,16 +46,6 @@ class OpenAIChat:
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
         return ChatRewriter(streams)
-
-
-_ROOMY = 4096
-"""An output limit from which on there is room for a trailer; some models allow no higher one."""
-
-
-def raised_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
-    """The output limits the caller set, with room for the trailer, but never beyond what any model allows."""
-    limits = {name: body[name] for name in names if isinstance(body.get(name), int) and body[name] < _ROOMY}
-    return {name: min(limit + reserve, _ROOMY) for name, limit in limits.items()}
 
 
 def _no_trailer(body: Body) -> str:
@@ -149,15 +141,13 @@ class _Choice:
         return Message("assistant", content, tool_calls=tuple(self.calls[at] for at in sorted(self.calls)))
 
 
-class ChatRewriter:
+class ChatRewriter(Choices):
     """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
 
     def __init__(self, streams: Callable[[], TextStream]) -> None:
+        super().__init__()
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
-        self._newest: Body = {}
-        self._usage: Body = {}
-        self.ended = False
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
@@ -208,8 +198,8 @@ class ChatRewriter:
             finish=first.finish if first else "",
             natural=first is not None and first.finish == "stop",
             usage=self._usage,
-            response_id=str(self._newest.get("id") or ""),
-            model=str(self._newest.get("model") or ""),
+            response_id=self._response_id,
+            model=self._model,
         )
 
     def _choice(self, index: int) -> _Choice:
@@ -226,18 +216,7 @@ class ChatRewriter:
         piece: Body = {"index": index, "delta": {"content": rest}, "finish_reason": None}
         if tokens:
             piece["logprobs"] = {"content": tokens}
-        return [chunk_like(self._newest, piece)]
-
-    def _note(self, payload: Body) -> None:
-        if payload.get("choices"):
-            self._newest = payload
-        if isinstance(payload.get("usage"), dict):
-            self._usage = payload["usage"]
-
-
-def chunk_like(newest: Body, choice: Body) -> Body:
-    """A chunk of the same stream that holds only `choice`."""
-    return {**{name: value for name, value in newest.items() if name != "usage"}, "choices": [choice]}
+        return [self._chunk(piece)]
 
 
 def _says_nothing(chunk: Body) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.channel import Channel
+from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.limits import raised_limits
 from ctxwrap.wires.messages import joined
-from ctxwrap.wires.openai_chat import chunk_like, raised_limits
 
 
 class OpenAICompletions:
@@ -40,16 +41,14 @@ def _no_context(body: Body) -> str:
     return "a suffix leaves no room for a trailer" if body.get("suffix") else ""
 
 
-class CompletionsRewriter:
+class CompletionsRewriter(Choices):
     """Strips every choice's text; a chunk is never dropped."""
 
     def __init__(self, streams: Callable[[], TextStream]) -> None:
+        super().__init__()
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}
-        self._newest: Body = {}
-        self._usage: Body = {}
-        self.ended = False
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
@@ -85,8 +84,8 @@ class CompletionsRewriter:
             finish=self._finish.get(0, ""),
             natural=self._finish.get(0) == "stop",
             usage=self._usage,
-            response_id=str(self._newest.get("id") or ""),
-            model=str(self._newest.get("model") or ""),
+            response_id=self._response_id,
+            model=self._model,
         )
 
     def _channel(self, index: int) -> Channel:
@@ -112,13 +111,7 @@ class CompletionsRewriter:
         piece: Body = {"index": index, "text": rest, "finish_reason": None, "logprobs": None}
         if rows:
             piece["logprobs"] = _columns({}, rows)
-        return [chunk_like(self._newest, piece)]
-
-    def _note(self, payload: Body) -> None:
-        if payload.get("choices"):
-            self._newest = payload
-        if isinstance(payload.get("usage"), dict):
-            self._usage = payload["usage"]
+        return [self._chunk(piece)]
 
 
 def _rows(logprobs: Body) -> list[Body]:

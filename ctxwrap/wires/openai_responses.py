@@ -6,8 +6,8 @@ from typing import Any
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.channel import Channel, PlainStream
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.limits import raised_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
-from ctxwrap.wires.openai_chat import raised_limits
 
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
 _OUTPUT_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}

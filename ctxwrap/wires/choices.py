@@ -1,0 +1,30 @@
+"""Replies that come as numbered choices: what their chunks have in common."""
+
+from ctxwrap.types import Body
+
+
+class Choices:
+    """The newest chunk of a reply and what was said about the whole."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._newest: Body = {}
+        self._usage: Body = {}
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._newest = payload
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+    def _chunk(self, choice: Body) -> Body:
+        """A chunk of the same reply that holds only `choice`."""
+        return {**{name: value for name, value in self._newest.items() if name != "usage"}, "choices": [choice]}
+
+    @property
+    def _response_id(self) -> str:
+        return str(self._newest.get("id") or "")
+
+    @property
+    def _model(self) -> str:
+        return str(self._newest.get("model") or "")
