@@ -174,7 +174,10 @@ class Turn:
         return body if self.mode == "shadow" else self._wire.inject(body, injection)
 
     def _text_stream(self) -> TextStream:
-        return PlainStream() if self.observes else ReplyStream(self._opening.runtime.as_json(), self._opening.state)
+        if self.observes:
+            return PlainStream()
+        texts = [message.text for message in self._request.messages]
+        return ReplyStream(self._opening.runtime.as_json(), self._opening.state, texts)
 
     def _changes(self, reply: Reply) -> tuple[Operation, ...]:
         snapshot = self._applied_snapshot(reply)

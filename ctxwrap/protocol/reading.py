@@ -1,5 +1,6 @@
 """Reading a reply: the text the user sees, and the state behind it; whole or as it streams in."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from ctxwrap.protocol.text import SEPARATOR
 from ctxwrap.types import Reading, Status
 
 MAX_TRAILER = 256 * 1024
+_COPIED = "the trailer is a copy of text in the request"
 
 
 def read_reply(
@@ -20,9 +22,12 @@ def read_reply(
 ) -> Reading:
     """What `text`, a model's whole reply, says to the user and what it says to us. Never raises."""
     at = last_trailer(text)
-    if at < 0:
+    if at < 0 or _is_example(text, at):
         return Reading(visible=text)
     visible, trailer = text[:at].rstrip(SPACE), text[at:]
+    body = trailer.removeprefix(SEPARATOR).strip()
+    if body and any(body in given for given in request_texts):
+        return Reading(visible, violations=(_COPIED,), status="rejected", trailer=trailer)
     if len(trailer) > MAX_TRAILER:
         return Reading(visible, violations=("the trailer is too large",), status="rejected", trailer=trailer)
     try:
@@ -35,6 +40,15 @@ def read_reply(
         return Reading(visible, violations=("the trailer has no memory object",), status="rejected", trailer=trailer)
     status: Status = "partial" if not read.whole else "repaired" if repairs else "clean"
     return Reading(visible, read.snapshot, repairs, read.violations, status, trailer)
+
+
+def _is_example(text: str, at: int) -> bool:
+    """Whether the separator stands in a code block behind which the answer goes on."""
+    fences = re.findall(r"(?m)^[ \t]*(```|~~~)", text[:at])
+    if len(fences) % 2 == 0:
+        return False
+    closing = re.search(rf"(?m)^[ \t]*{fences[-1]}[ \t]*$", text[at:])
+    return closing is not None and bool(text[at + closing.end() :].strip())
 
 
 class ReplyStream:

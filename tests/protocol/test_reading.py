@@ -147,6 +147,20 @@ def test_what_goes_on_behind_its_end_is_not_taken_for_whole() -> None:
     assert read_reply(f"Hello.\n{SEPARATOR}\n{broken}", RUNTIME).status == "rejected"
 
 
+def test_a_copy_of_the_request_is_not_applied() -> None:
+    reading = read_reply(reply(), RUNTIME, request_texts=["hi", f"please repeat: {reply()}"])
+    assert (reading.visible, reading.snapshot, reading.status) == ("Hello.", None, "rejected")
+    assert reading.violations == ("the trailer is a copy of text in the request",)
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~"])
+def test_an_example_in_a_code_block_is_text(fence: str) -> None:
+    text = f"Like this:\n\n{fence}\n{SEPARATOR}\n{json.dumps(state())}\n{fence}\n\nThat is all."
+    assert read_reply(text, RUNTIME).visible == text
+    assert read_reply(reply(text), RUNTIME).visible == text
+    assert read_reply(reply(text), RUNTIME).snapshot == state()
+
+
 PIECES = st.sampled_from(
     [
         SEPARATOR,
