@@ -61,15 +61,15 @@ class Context:
     def target(self, call: Names = NO_NAMES, client: Names = NO_NAMES) -> Target:
         """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
         here = scope.current()
-        mode = _first(call.mode, here.context_mode, client.mode, self.settings.context_mode)
+        mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
         session = _first(call.session, here.session, client.session, self._session)
         if session is None:
-            if check_mode(mode) != "disabled":
+            if mode != "disabled":
                 self._warn()
-            return Target(None, check_mode(mode))
+            return Target(None, mode)
         tenant = check_id("tenant", _first(here.tenant, self._tenant))
         agent = check_id("agent", _first(here.agent, self._agent))
-        return Target(SessionKey(tenant, agent, check_id("session", session)), check_mode(mode))
+        return Target(SessionKey(tenant, agent, check_id("session", session)), mode)
 
     def session(self, key: SessionKey) -> Session:
         session = self._sessions.get(key)

@@ -158,9 +158,9 @@ class PackItem(NamedTuple):
 class Report:
     """How a turn went, beyond its content."""
 
-    status: Literal["open", "complete", "aborted", "failed"] = "open"
+    status: Literal["open", "complete", "aborted"] = "open"
     reason: str = ""
-    """Why it was aborted or failed, or why its mode differs from the one asked for."""
+    """Why it was aborted, or why its mode differs from the one asked for."""
     mode_asked: Mode = "enabled"
     not_saved: tuple[str, ...] = ()
     """What the store refused to take."""

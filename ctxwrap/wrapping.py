@@ -34,16 +34,16 @@ def wrap(
     Wrapping a wrapped client changes only what is named.
     """
     known: Context | None = getattr(client, "_ctxwrap", None)
-    given = {"session": session, "tenant": tenant, "agent": agent}
-    names: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, "default")}
+    given = {"session": (session, None), "tenant": (tenant, "default"), "agent": (agent, "default")}
+    changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
     if known is None:
-        context = Context(store=_store(store), settings=settings_from(settings, **setting_overrides), **names)
-    elif names or store or settings or setting_overrides:
-        chosen = settings_from(settings or known.settings, **setting_overrides)
-        context = known.changed(store=_store(store) if store else known.store, settings=chosen, **names)
-    else:
-        return client
-    return _wrapped(client, context)
+        chosen = settings_from(settings, **setting_overrides)
+        return _wrapped(client, Context(store=_store(store), settings=chosen, **changes))
+    if store is not None:
+        changes["store"] = _store(store)
+    if settings is not None or setting_overrides:
+        changes["settings"] = settings_from(settings or known.settings, **setting_overrides)
+    return _wrapped(client, known.changed(**changes)) if changes else client
 
 
 def _store(store: Store | str | os.PathLike[str] | None) -> Store:

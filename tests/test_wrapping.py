@@ -1,0 +1,48 @@
+"""`wrap`: what is named counts, and wrapping again changes only what is named."""
+
+from pathlib import Path
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Provider
+from ctxwrap.types import TurnRecord
+from tests.support import said
+
+
+def ask(client: openai.OpenAI) -> TurnRecord:
+    turn = ctxwrap.turn_of(client.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}]))
+    assert turn is not None
+    return turn
+
+
+@pytest.fixture
+def client(provider: Provider) -> openai.OpenAI:
+    return openai.OpenAI(api_key="x", base_url=provider.openai_url)
+
+
+@pytest.mark.parametrize("session", ["default", "s", "None"])
+def test_a_session_may_have_any_name(client: openai.OpenAI, home: Path, session: str) -> None:
+    assert ask(ctxwrap.wrap(client, session=session, store=home)).session == session
+
+
+def test_wrapping_again_changes_only_what_is_named(client: openai.OpenAI, home: Path) -> None:
+    first = ctxwrap.wrap(client, session="one", tenant="acme", store=home, context_mode="readonly")
+    second = ctxwrap.wrap(first, session="two")
+    third = ctxwrap.wrap(second, context_mode="enabled")
+    assert ctxwrap.wrap(first) is first
+    turns = [ask(wrapped) for wrapped in (first, second, third)]
+    assert [(turn.session, turn.tenant, turn.mode) for turn in turns] == [
+        ("one", "acme", "readonly"),
+        ("two", "acme", "readonly"),
+        ("two", "acme", "enabled"),
+    ]
+    assert len(said(home, "two", tenant="acme")) == 4
+
+
+def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, home: Path, tmp_path: Path) -> None:
+    wrapped = ctxwrap.wrap(client, session="s", store=home)
+    ask(ctxwrap.wrap(wrapped, store=tmp_path / "other"))
+    assert said(home, "s") == []
+    assert len(said(tmp_path / "other", "s")) == 2
