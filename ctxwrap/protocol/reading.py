@@ -4,13 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ctxwrap.protocol.repair import Unreadable, read_object
-from ctxwrap.protocol.separator import SPACE, find_trailer, last_trailer, safe_length
-from ctxwrap.protocol.snapshot import normalise
+from ctxwrap.protocol.holding import HoldBack
+from ctxwrap.protocol.ladder import Climb, climb
+from ctxwrap.protocol.separator import SPACE, Place, places
 from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.types import Reading, Status
+from ctxwrap.types import Reading
 
-MAX_TRAILER = 256 * 1024
+_MOST_PLACES = 8
+_MOST_TEXT = 512 * 1024
+_AS_ASKED = re.compile(rf"{SEPARATOR}\s{{0,64}}+\{{")
+_ROOT_KEY = re.compile(r"""\b(version|runtime|memory|capabilities|active_task)\\?["'”’]?\s{0,4}[:=：]""")
+_CLOSED = re.compile(r"""[}\]｝］]["\s`~]{0,80}(?:<[^<>\n]{1,60}>{1,3}\s{0,80})?\Z""")
 _COPIED = "the trailer is a copy of text in the request"
 
 
@@ -21,34 +25,91 @@ def read_reply(
     request_texts: Sequence[str] = (),
 ) -> Reading:
     """What `text`, a model's whole reply, says to the user and what it says to us. Never raises."""
-    at = last_trailer(text)
-    if at < 0 or _is_example(text, at):
+    tails = _Tails(text, runtime, previous)
+    trailers = _trailers(text, tails)
+    if not trailers:
         return Reading(visible=text)
-    visible, trailer = text[:at].rstrip(SPACE), text[at:]
-    body = trailer.removeprefix(SEPARATOR).strip()
-    if body and any(body in given for given in request_texts):
+    first, last = trailers[0], trailers[-1]
+    visible, trailer = text[: first.start].rstrip(SPACE), text[first.start :].lstrip(SPACE)
+    if _is_copy(text[last.end :], request_texts):
         return Reading(visible, violations=(_COPIED,), status="rejected", trailer=trailer)
-    if len(trailer) > MAX_TRAILER:
-        return Reading(visible, violations=("the trailer is too large",), status="rejected", trailer=trailer)
-    try:
-        data, repairs = read_object(trailer.removeprefix(SEPARATOR))
-    except Unreadable as error:
-        return Reading(visible, violations=(f"unreadable: {error}",), status="rejected", trailer=trailer)
-    given = data.get("runtime")
-    read = normalise(data, dict(runtime or (given if isinstance(given, dict) else {})), previous or {})
-    if read is None:
-        return Reading(visible, violations=("the trailer has no memory object",), status="rejected", trailer=trailer)
-    status: Status = "partial" if not read.whole else "repaired" if repairs else "clean"
-    return Reading(visible, read.snapshot, repairs, read.violations, status, trailer)
+    read = tails.read(last)
+    return Reading(visible, read.snapshot, read.repairs, read.violations, read.status, trailer)
 
 
-def _is_example(text: str, at: int) -> bool:
-    """Whether the separator stands in a code block behind which the answer goes on."""
-    fences = re.findall(r"(?m)^[ \t]*(```|~~~)", text[:at])
-    if len(fences) % 2 == 0:
-        return False
-    closing = re.search(rf"(?m)^[ \t]*{fences[-1]}[ \t]*$", text[at:])
-    return closing is not None and bool(text[at + closing.end() :].strip())
+class _Tails:
+    """What follows the places in a text, read on demand: each once, and only so much of it."""
+
+    def __init__(self, text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, Any] | None) -> None:
+        self._text = text
+        self._context = runtime, previous
+        self._left = _MOST_TEXT
+        self._known: dict[tuple[int, int], Climb] = {}
+
+    def read(self, place: Place, end: int | None = None) -> Climb:
+        """What stands between a place and `end`, or the end of the text."""
+        tail = self._text[place.end : end]
+        key = place.end, len(tail)
+        if key not in self._known:
+            self._left -= len(tail)
+            too_much = self._left < 0 and self._known
+            self._known[key] = Climb("rejected") if too_much else climb(tail, *self._context)
+        return self._known[key]
+
+    def reads(self, place: Place) -> bool:
+        """Whether it is a snapshot; without a separator, one with nothing behind it."""
+        return self.is_all(place) if place.bare else self.read(place).status in ("clean", "repaired", "partial")
+
+    def is_all(self, place: Place, end: int | None = None) -> bool:
+        """Whether it is a snapshot up to `end`, cut off there or complete with nothing behind it."""
+        status = self.read(place, end).status
+        return status == "partial" or (
+            status in ("clean", "repaired") and bool(_CLOSED.search(self._text[:end][-200:]))
+        )
+
+
+def _trailers(text: str, tails: _Tails) -> list[Place]:
+    """The trailers at the end of `text`: the last one counts, those before it are drafts."""
+    found = _as_asked(text, tails) or _searched(text, tails)
+    trailers = found[-1:]
+    for place in reversed(found[:-1]):
+        if not tails.is_all(place, trailers[0].start):
+            break
+        is_cut = tails.read(place, trailers[0].start).status == "partial"
+        if is_cut and tails.read(trailers[-1]).status != "clean":
+            trailers.clear()  # they stand inside of what begins here
+        trailers.insert(0, place)
+    return trailers
+
+
+def _as_asked(text: str, tails: _Tails) -> list[Place]:
+    """The places up to the last one, if all is as it should be: behind an exact separator, nothing but a snapshot."""
+    for asked in list(_AS_ASKED.finditer(text))[-1:]:
+        found = places(text[: asked.end()])[-_MOST_PLACES:]
+        if found and found[-1].end > asked.start() and tails.read(found[-1]).status == "clean":
+            return found
+    return []
+
+
+def _searched(text: str, tails: _Tails) -> list[Place]:
+    """The places up to the last one that reads as a snapshot; if none does, up to the last that means to be one."""
+    ends_with_separator = text.rstrip(SPACE).endswith(SEPARATOR)
+    found = places(text + "{" if ends_with_separator else text)
+    separated = [place for place in found if not place.bare][-_MOST_PLACES:]
+    upto = [separated[: count + 1] for count in reversed(range(len(separated)))]
+    read = (those for those in (*upto, found[-1:]) if those and tails.reads(those[-1]))
+    meant = (those for those in upto if those[-1].exact or _means_snapshot(text[those[-1].end :]))
+    return next(read, None) or next(meant, [])
+
+
+def _means_snapshot(tail: str) -> bool:
+    return len(set(_ROOT_KEY.findall(tail))) > 1
+
+
+def _is_copy(tail: str, request_texts: Sequence[str]) -> bool:
+    """Whether the object in `tail` stands word for word in what the model was given."""
+    start, end = tail.find("{"), tail.rfind("}") + 1
+    return end - start > 20 and any(tail[start:end] in text for text in request_texts)
 
 
 class ReplyStream:
@@ -64,37 +125,22 @@ class ReplyStream:
         request_texts: Sequence[str] = (),
     ) -> None:
         self._context = (runtime, previous, request_texts)
-        self._text: list[str] = []
-        self._held = ""
-        self._blank: list[str] = []
-        self._fresh_line = True
-        self._in_trailer = False
+        self._chunks: list[str] = []
+        self._hold_back = HoldBack()
         self._shown = 0
         self._reading: Reading | None = None
 
     def feed(self, chunk: str) -> str:
-        self._text.append(chunk)
-        if self._in_trailer:
-            return ""
-        if not chunk.strip(SPACE):  # held in any case, so there is nothing to look at
-            self._blank.append(chunk)
-            return ""
-        self._held += "".join(self._blank) + chunk
-        self._blank.clear()
-        at = find_trailer(self._held, fresh_line=self._fresh_line)
-        if at < 0:
-            return self._show(safe_length(self._held, self._fresh_line))
-        # until something stands behind the separator, it may still turn out to be a mention
-        self._in_trailer = bool(self._held[at + len(SEPARATOR) :].strip(SPACE))
-        return self._show(len(self._held[:at].rstrip(SPACE)))
+        self._chunks.append(chunk)
+        shown = self._hold_back.feed(chunk)
+        self._shown += len(shown)
+        return shown
 
     def close(self) -> str:
         if self._reading is not None:
             return ""
-        self._reading = read_reply("".join(self._text), *self._context)
-        rest = self._reading.visible[self._shown :]
-        self._shown += len(rest)
-        return rest
+        self._reading = read_reply("".join(self._chunks), *self._context)
+        return self._reading.visible[self._shown :]
 
     @property
     def reading(self) -> Reading:
@@ -102,10 +148,3 @@ class ReplyStream:
         self.close()
         assert self._reading is not None
         return self._reading
-
-    def _show(self, length: int) -> str:
-        shown, self._held = self._held[:length], self._held[length:]
-        if shown:
-            self._fresh_line = False
-        self._shown += length
-        return shown

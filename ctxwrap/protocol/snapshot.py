@@ -1,15 +1,26 @@
-"""The state the model returns, in canonical form: versions, tiers, items, and what breaks their rules."""
+"""The state the model returns, in canonical form: what was meant by it, and what breaks its rules."""
 
-import math
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.protocol.coercion import COERCIONS, as_text
+from ctxwrap.protocol.repair.bykeys import Draft
+from ctxwrap.protocol.repair.strict import Unreadable, is_wild
 from ctxwrap.protocol.text import VERSION
+from ctxwrap.protocol.words import (
+    ITEM_KEYS,
+    MAX_CONTENT,
+    MAX_ITEMS,
+    ROOT_KEYS,
+    TIERS,
+    canonical_key,
+    canonical_tier,
+    is_ellipsis,
+)
 from ctxwrap.types import Runtime
 
-TIERS = ("core", "working", "ephemeral")
-MAX_ITEMS = 1000
-MAX_CONTENT = 16_384
+State = Mapping[str, Any]
 
 
 def empty_state() -> dict[str, Any]:
@@ -23,85 +34,276 @@ def with_runtime(state: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
 
 
 class Normalised(NamedTuple):
-    """A state in canonical form, every rule it broke, and whether all of it could be taken."""
+    """A snapshot in canonical form, what was mended to get there, and what broke a rule and why."""
 
     snapshot: dict[str, Any]
+    repairs: tuple[str, ...]
     violations: tuple[str, ...]
     whole: bool
+    """Everything the model wrote could be taken."""
 
 
-def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: Mapping[str, Any]) -> Normalised | None:
-    """`data` in canonical form with `runtime` restored; None if it is no state.
+def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) -> Normalised:
+    """`data` in canonical form with `runtime` restored; Unreadable if it is no state.
 
     What is missing or invalid stays as it was in `previous`, the state that the model was shown: leaving something
-    out is how a model forgets, a mistake is not.
+    out of a list is how a model forgets, a mistake is not.
     """
-    memory = data.get("memory")
-    if not isinstance(memory, dict):
+    if _is_canonical(data):
+        snapshot = {**data, "runtime": runtime}
+        if data["runtime"] == runtime:
+            return Normalised(snapshot, (), (), True)
+        return Normalised(snapshot, (), tuple(_runtime_violations(data["runtime"], runtime)), True)
+    mender = _Mender(runtime, previous)
+    snapshot = mender.snapshot(data)
+    return Normalised(snapshot, tuple(mender.repairs), tuple(mender.violations), mender.whole)
+
+
+def stale_round(returned: Any, injected: State) -> int | None:
+    """The earlier round that `returned`, the runtime in a trailer, belongs to, if it shows nothing of this one."""
+    if not isinstance(returned, dict) or not isinstance(returned.get("round"), int):
         return None
-    before = previous.get("memory") or {}
-    faults: list[str] = []
-    seen: set[str] = set()
-    tiers = {tier: _tier(tier, memory.get(tier), before.get(tier) or [], seen, faults) for tier in TIERS}
-    faults += [f"unknown tier {tier!r} dropped" for tier in memory if tier not in TIERS]
-    rest = {"capabilities": list, "active_task": str}
-    faults += [f"{name} is missing" for name, kind in rest.items() if not isinstance(data.get(name), kind)]
-    kept = {
-        name: data[name] if isinstance(data.get(name), kind) else previous.get(name, kind())
-        for name, kind in rest.items()
-    }
-    snapshot = {"version": VERSION, "runtime": dict(runtime), "memory": tiers, **kept}
-    return Normalised(snapshot, (*_runtime_violations(data.get("runtime"), runtime), *faults), not faults)
+    if returned["round"] >= injected.get("round", 0):
+        return None
+    then, now = returned.get("datetime", ""), injected.get("datetime", "")
+    return returned["round"] if isinstance(then, str) and then < now else None
 
 
-def _runtime_violations(returned: Any, injected: dict[str, Any]) -> list[str]:
+def continued(draft: Draft, previous: State) -> dict[str, Any]:
+    """What `draft` holds, with what it did not reach or left out with an ellipsis as it was before."""
+    data = draft.data
+    if not draft.cut and not draft.elided_tiers:
+        return data
+    memory = dict(data.get("memory") or {})
+    ended = (draft.ended_tiers if draft.cut else memory.keys()) - draft.elided_tiers
+    here = {str(item.get("id")) for items in memory.values() for item in items}
+    for tier, items in _tiers_of(previous).items():
+        if tier not in ended:
+            memory[tier] = [*memory.get(tier, []), *(item for item in items if item["id"] not in here)]
+    return {**{name: previous[name] for name in _KEPT if name in previous}, **data, "memory": memory}
+
+
+_KEPT = ("capabilities", "active_task")
+
+
+def _is_canonical(data: dict[str, Any]) -> bool:
+    from ctxwrap.protocol.models import is_valid
+
+    if not is_valid(data):
+        return False
+    items = [item for tier in TIERS for item in data["memory"][tier]]
+    odd = [item for item in items if len(item) > len(ITEM_KEYS)]
+    return len({item["id"] for item in items}) == len(items) and not is_wild(odd) and not is_wild(data["capabilities"])
+
+
+def _runtime_violations(returned: Any, injected: State) -> list[str]:
     if not isinstance(returned, dict):
         return ["runtime is missing"]
     return [
-        f"runtime.{name} was changed from {value!r} to {returned.get(name)!r}"
+        f"runtime.{name} was changed from {value!r} to {str(returned.get(name))[:40]!r}"
         for name, value in injected.items()
         if returned.get(name) != value
     ]
 
 
-def _tier(tier: str, items: Any, before: list[Any], seen: set[str], faults: list[str]) -> list[dict[str, Any]]:
-    if not isinstance(items, list):
-        faults.append(f"{tier} is no list, so it stays as it was")
-        return list(before)
-    known = {item["id"]: item for item in before}
-    kept = []
-    for item in items[:MAX_ITEMS]:
-        fault = _fault(item, seen)
+def _tiers_of(state: State) -> dict[str, list[dict[str, Any]]]:
+    memory = state.get("memory") or {}
+    return {
+        tier: [item for item in memory.get(tier) or () if isinstance(item, dict) and "id" in item] for tier in TIERS
+    }
+
+
+class _Mender:
+    def __init__(self, runtime: dict[str, Any], previous: State) -> None:
+        self.repairs: list[str] = []
+        self.violations: list[str] = []
+        self.whole = True
+        self._runtime = runtime
+        self._previous = previous
+        self._before = _tiers_of(previous)
+        self._known = {item["id"]: item for items in self._before.values() for item in items}
+        self._seen: dict[str, dict[str, Any]] = {}
+        self._unfinished: set[str] = set()
+
+    def snapshot(self, data: dict[str, Any]) -> dict[str, Any]:
+        root = self._root(data)
+        self.violations += _runtime_violations(root.get("runtime"), self._runtime)
+        memory = self._memory(root["memory"])
+        return {
+            "version": VERSION,
+            "runtime": self._runtime,
+            "memory": memory,
+            "capabilities": self._capabilities(root),
+            "active_task": self._active_task(root),
+        }
+
+    def _mend(self, name: str) -> None:
+        if name not in self.repairs:
+            self.repairs.append(name)
+
+    def _refuse(self, fault: str) -> None:
+        self.violations.append(fault)
+        self.whole = False
+
+    def _root(self, data: dict[str, Any]) -> dict[str, Any]:
+        root = {canonical_key(key): value for key, value in data.items()}
+        if len(data) == 1 and "memory" not in root and isinstance(next(iter(data.values())), dict):
+            self._mend("wrapped")
+            root = {canonical_key(key): value for key, value in next(iter(data.values())).items()}
+        elif list(root) != list(data):
+            self._mend("key-spelling")
+        if not isinstance(root.get("memory"), dict):
+            raise Unreadable("it has no memory object")
+        if root.get("version") != VERSION:
+            self._mend("version")
+        self.violations += [f"unknown field {key[:40]!r} dropped" for key in root if key not in ROOT_KEYS]
+        return root
+
+    def _memory(self, memory: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        tiers: dict[str, list[dict[str, Any]]] = {}
+        for name, value in memory.items():
+            tier = name if name in TIERS else canonical_tier(name)
+            if not tier:
+                self._refuse(f"unknown tier {name[:40]!r} dropped")
+                continue
+            if tier != name:
+                self._mend("tier-spelling")
+            if value is not None:
+                tiers.setdefault(tier, []).extend(self._tier(tier, value))
+        if not tiers:
+            raise Unreadable("its memory names no tier")
+        if len(tiers) < len(TIERS):
+            self._mend("missing-tier")
+            self._unfinished.update(tier for tier in TIERS if tier not in tiers)
+        return {tier: (tiers.get(tier, []) + self._unchanged(tier))[:MAX_ITEMS] for tier in TIERS}
+
+    def _unchanged(self, tier: str) -> list[dict[str, Any]]:
+        """What a tier held before and nobody has spoken of, if it was not told to its end."""
+        items = [item for item in self._before[tier] if item["id"] not in self._seen and tier in self._unfinished]
+        self._seen.update((item["id"], item) for item in items)
+        return items
+
+    def _tier(self, tier: str, value: Any) -> list[dict[str, Any]]:
+        raw = self._as_list(tier, value)
+        if len(raw) > MAX_ITEMS:
+            self._refuse(f"{tier} has {len(raw)} items, more than {MAX_ITEMS}")
+        kept = [item for given in raw[:MAX_ITEMS] if (item := self._item(tier, given)) is not None]
+        if any(map(is_ellipsis, raw)):
+            self._mend("ellipsis")
+            self._unfinished.add(tier)
+        elif raw and not kept:
+            self._unfinished.add(tier)
+        return kept
+
+    def _as_list(self, tier: str, value: Any) -> list[Any]:
+        if isinstance(value, list):
+            return value
+        self._mend("tier-shape")
+        if not isinstance(value, dict):
+            return [value]
+        if "content" in value or "id" in value:
+            return [value]
+        return [{"id": id, **item} if isinstance(item, dict) else item for id, item in value.items()]
+
+    def _item(self, tier: str, given: Any) -> dict[str, Any] | None:
+        if is_ellipsis(given):
+            return None
+        item = (
+            self._completed(self._coerced(self._tamed(tier, self._spelled(given))))
+            if isinstance(given, dict)
+            else given
+        )
+        fault = _fault(item)
         if fault:
-            faults.append(f"{tier} item dropped: {fault}")
-            item = known.get(item.get("id")) if isinstance(item, dict) and isinstance(item.get("id"), str) else None
-        if item is not None and item["id"] not in seen:
-            seen.add(item["id"])
-            kept.append(item)
-    if len(items) > MAX_ITEMS:
-        faults.append(f"{tier} has {len(items)} items, more than {MAX_ITEMS}")
-    return kept
+            self._refuse(f"{tier} item dropped: {fault}")
+            id = item.get("id") if isinstance(item, dict) else None
+            item = self._known.get(id) if isinstance(id, str) and id not in self._seen else None
+        return self._unique(item) if item is not None else None
+
+    def _spelled(self, given: dict[str, Any]) -> dict[str, Any]:
+        if all(key in given for key in ITEM_KEYS):
+            return dict(given)
+        item = {
+            name if (name := canonical_key(key)) in ITEM_KEYS and name not in given else key: value
+            for key, value in given.items()
+        }
+        if item.keys() != given.keys():
+            self._mend("key-spelling")
+        return item
+
+    def _tamed(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
+        """Without the extra fields that cannot be kept."""
+        wild = [key for key, value in item.items() if key not in ITEM_KEYS and is_wild([key, value])]
+        for key in wild:
+            self._refuse(f"{tier} item {item.get('id')!r:.60}: field {key!r:.60} dropped, it cannot be kept")
+        return {key: value for key, value in item.items() if key not in wild}
+
+    def _coerced(self, item: dict[str, Any]) -> dict[str, Any]:
+        for name, coerce in COERCIONS.items():
+            if name in item:
+                value = coerce(item[name])
+                if value != item[name] or type(value) is not type(item[name]):
+                    self._mend(name)
+                    item[name] = value
+        return item
+
+    def _completed(self, item: dict[str, Any]) -> dict[str, Any]:
+        """The fields an item lacks, from what the model was shown of it, else with a value that does no harm."""
+        known = self._known.get(item["id"], {}) if isinstance(item.get("id"), str) else {}
+        harmless = {"type": "fact", "decay": 0.5, "round": self._runtime.get("round", 0), "tags": []}
+        for key in ITEM_KEYS:
+            if item.get(key) is None and (key in known or key in harmless):
+                self._mend("missing-fields")
+                item[key] = known.get(key, harmless.get(key))
+        return item
+
+    def _unique(self, item: dict[str, Any]) -> dict[str, Any] | None:
+        known = self._seen.get(item["id"])
+        if known == item:
+            self._mend("duplicate-items")
+            return None
+        if known is not None:
+            self._mend("duplicate-ids")
+            item = {**item, "id": _free_id(item["id"], self._seen)}
+        self._seen[item["id"]] = item
+        return item
+
+    def _capabilities(self, root: State) -> list[Any]:
+        value = root.get("capabilities")
+        if isinstance(value, (dict, str)) and value:
+            self._mend("capabilities")
+            value = [value]
+        if not isinstance(value, list):
+            self._mend("missing-fields")
+            return list(self._previous.get("capabilities") or ())
+        kept = [entry for entry in value if isinstance(entry, (dict, str)) and not is_wild(entry)]
+        if len(kept) < len(value):
+            self._refuse("capabilities that cannot be kept were dropped")
+        return kept
+
+    def _active_task(self, root: State) -> str:
+        value = root.get("active_task")
+        if not isinstance(value, str) or len(value) > MAX_CONTENT:
+            self._mend("missing-fields")
+            return self._previous.get("active_task") or ""
+        text: str = as_text(value)
+        if text != value:
+            self._mend("active_task")
+        return text
 
 
-def _fault(item: Any, seen: set[str]) -> str:
+def _fault(item: Any) -> str:
     """What is wrong with an item, or nothing."""
-    if not isinstance(item, dict):
-        return "it is no object"
-    for name in ("id", "type", "content"):
-        if not isinstance(item.get(name), str) or not item[name]:
-            return f"{name} is no text"
-    if item["id"] in seen:
-        return f"id {item['id']!r} stands twice"
-    if len(item["content"]) > MAX_CONTENT:
-        return f"content of {item['id']!r} is longer than {MAX_CONTENT} characters"
-    decay = item.get("decay")
-    if isinstance(decay, bool) or not isinstance(decay, (int, float)) or not math.isfinite(decay):
-        return f"decay of {item['id']!r} is no number"
-    if not 0 <= decay <= 1:
-        return f"decay of {item['id']!r} is outside 0 to 1"
-    if isinstance(item.get("round"), bool) or not isinstance(item.get("round"), int):
-        return f"round of {item['id']!r} is no whole number"
-    tags = item.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return f"tags of {item['id']!r} are no list of words"
-    return ""
+    from ctxwrap.protocol.models import fault_of
+
+    fault = fault_of(item)
+    id = item.get("id") if isinstance(item, dict) else None
+    return f"{str(id)[:40]!r}: {fault}" if fault and id else fault
+
+
+def _free_id(id: str, taken: Mapping[str, Any]) -> str:
+    """`id` with the next number that no other id of its kind has."""
+    number = id[len(id.rstrip("0123456789")) :]
+    stem = id.removesuffix(number) if number else f"{id}-"
+    numbers = [int(m[1]) for other in taken if (m := re.fullmatch(re.escape(stem) + r"([0-9]{1,9})", other))]
+    return f"{stem}{max(numbers, default=1) + 1:0{len(number) or 1}d}"

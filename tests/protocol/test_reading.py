@@ -68,83 +68,27 @@ def test_changed_runtime_is_restored_and_reported() -> None:
     reading = read_reply(reply(runtime={**RUNTIME, "round": 99}), RUNTIME)
     assert reading.snapshot is not None
     assert reading.snapshot["runtime"] == RUNTIME
-    assert reading.violations == ("runtime.round was changed from 3 to 99",)
+    assert reading.violations == ("runtime.round was changed from 3 to '99'",)
 
 
 @pytest.mark.parametrize(
-    ("damage", "repair"),
+    "runtime",
     [
-        (lambda text: text.replace("}]", "},]"), "trailing-comma"),
-        (lambda text: text.replace(f"{SEPARATOR}\n", f"{SEPARATOR}\n```json\n") + "\n```", "code-fence"),
-        (lambda text: text + "\nHope that helps!", "trailing-text"),
+        {**RUNTIME, "round": 2, "datetime": "2026-02-20T18:40:00.000000Z"},
+        {"round": 1},
     ],
 )
-def test_simple_damage_is_mended(damage: Any, repair: str) -> None:
-    reading = read_reply(damage(reply()), RUNTIME)
-    assert (reading.status, reading.repairs) == ("repaired", (repair,))
-    assert (reading.visible, reading.snapshot) == ("Hello.", state())
-
-
-@pytest.mark.parametrize(
-    "tail",
-    [
-        "{",
-        '{"memory": {"core": [',
-        '{"memory": []}',
-        '{"memory": {}, "memory": {}}',
-        '{"memory": {"core": [NaN]}}',
-        "{" * 5000,
-        "[" * 100_000,
-        '{"a":' * 40 + "1" + "}" * 40,
-    ],
-)
-def test_a_trailer_that_cannot_be_read_is_rejected_and_never_shown(tail: str) -> None:
-    reading = read_reply(f"Hello.\n{SEPARATOR}\n{{{tail}", RUNTIME)
+def test_a_trailer_of_an_earlier_round_is_not_applied(runtime: dict[str, Any]) -> None:
+    reading = read_reply(reply(runtime=runtime), RUNTIME)
     assert (reading.visible, reading.snapshot, reading.status) == ("Hello.", None, "rejected")
-    assert reading.violations
+    assert "earlier" in reading.violations[0]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"decay": 1.5}, "outside 0 to 1"),
-        ({"decay": True}, "no number"),
-        ({"decay": "0.5"}, "no number"),
-        ({"round": 1.5}, "no whole number"),
-        ({"tags": "a"}, "no list of words"),
-        ({"content": ""}, "no text"),
-        ({"id": 7}, "no text"),
-        ({"id": "core-1"}, "stands twice"),
-        ({"content": "x" * 20_000}, "longer than"),
-    ],
-)
-def test_a_bad_item_is_dropped_and_the_good_ones_stay(change: dict[str, Any], reason: str) -> None:
-    bad = {**ITEM, "id": "core-2", **change}
-    memory = {"core": [ITEM, bad, "no object"], "working": [], "ephemeral": [], "attic": []}
-    reading = read_reply(reply(memory=memory), RUNTIME)
-    assert reading.snapshot is not None
-    assert reading.snapshot["memory"]["core"] == [ITEM]
-    assert reading.status == "partial"
-    assert reason in reading.violations[0]
-    assert reading.violations[1:] == ("core item dropped: it is no object", "unknown tier 'attic' dropped")
-
-
-def test_a_mistake_forgets_nothing() -> None:
-    known = {**ITEM, "id": "known", "content": "The grass is green."}
-    previous = state(memory={"core": [ITEM, known], "working": [{**ITEM, "id": "w"}], "ephemeral": []}, active_task="x")
-    memory = {"core": [{**known, "decay": "often"}], "working": "nothing", "ephemeral": []}
-    given = state(memory=memory)
-    del given["active_task"]
-    reading = read_reply(f"Hello.\n{SEPARATOR}\n{json.dumps(given)}", RUNTIME, previous)
-    assert reading.snapshot is not None
-    assert reading.snapshot["memory"] == {**previous["memory"], "core": [known]}
-    assert reading.snapshot["active_task"] == "x"
-    assert reading.status == "partial"
-
-
-def test_what_goes_on_behind_its_end_is_not_taken_for_whole() -> None:
-    broken = json.dumps(state()).replace('"working"', '}, "working"', 1)
-    assert read_reply(f"Hello.\n{SEPARATOR}\n{broken}", RUNTIME).status == "rejected"
+@pytest.mark.parametrize("change", [{"round": 2}, {"datetime": "2020-01-01T00:00:00Z"}, {"round": "3"}, {"round": 4}])
+def test_a_runtime_that_shows_this_round_is_only_restored(change: dict[str, Any]) -> None:
+    reading = read_reply(reply(runtime={**RUNTIME, **change}), RUNTIME)
+    assert reading.snapshot == state()
+    assert len(reading.violations) == 1
 
 
 def test_a_copy_of_the_request_is_not_applied() -> None:
@@ -207,6 +151,6 @@ def test_text_goes_out_as_soon_as_it_cannot_be_a_trailer() -> None:
     assert stream.feed("<<<CON") == ""
     assert stream.feed("TROL") == "\n<<<CONTROL"
     assert stream.feed(f"\n{SEPARATOR}") == ""
-    assert stream.feed(" is a mark") == f"\n{SEPARATOR} is a mark"
+    assert stream.feed(" is a mark.\nIt") == f"\n{SEPARATOR} is a mark.\nIt"
     assert stream.feed(f"\n{SEPARATOR}\n{{") == ""
     assert stream.close() == ""

@@ -1,0 +1,104 @@
+"""From a trailer's text to a snapshot, rung by rung: strict JSON, unwrapped, with few marks edited, by its keys."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ctxwrap.protocol.repair.bykeys import read_by_keys
+from ctxwrap.protocol.repair.edits import mended
+from ctxwrap.protocol.repair.judgement import doubt, is_part, is_whole
+from ctxwrap.protocol.repair.keys import KNOWN_KEY
+from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, strict_prefix
+from ctxwrap.protocol.repair.unwrap import names_of_rest, unwrapped
+from ctxwrap.protocol.repair.yaml import looks_like_yaml, read_yaml
+from ctxwrap.protocol.snapshot import continued, normalise, stale_round
+from ctxwrap.types import Status
+
+MAX_TRAILER = 256 * 1024
+MAX_DAMAGED = 64 * 1024
+"""How long a trailer may be that is not strict JSON."""
+
+
+class Climb(NamedTuple):
+    """How far a trailer could be read."""
+
+    status: Status
+    snapshot: dict[str, Any] | None = None
+    repairs: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
+
+
+class Found(NamedTuple):
+    """An object, what was mended to get it, and whether the text ended inside it."""
+
+    data: dict[str, Any]
+    repairs: tuple[str, ...] = ()
+    cut: bool = False
+
+
+def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, Any] | None) -> Climb:
+    """The snapshot in `text`, which follows the separator."""
+    if len(text) > MAX_TRAILER:
+        return Climb("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
+    try:
+        found = _found(text.strip(), previous or {})
+        returned = found.data.get("runtime")
+        injected = dict(runtime if runtime is not None else returned if isinstance(returned, dict) else {})
+        read = normalise(found.data, injected, previous or {})
+    except Ambiguous as error:
+        return Climb("ambiguous", violations=(f"ambiguous: {error}",))
+    except (ValueError, RecursionError) as error:
+        return Climb("rejected", violations=(f"unreadable: {error}",))
+    stale = stale_round(returned, injected)
+    if stale is not None:
+        return Climb("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
+    repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
+    status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
+    return Climb(status, read.snapshot, repairs, read.violations)
+
+
+def _found(text: str, previous: Mapping[str, Any]) -> Found:
+    try:
+        data, end = strict_prefix(text)
+        if end == len(text):
+            return Found(data)
+    except ValueError:
+        pass
+    if len(text) > MAX_DAMAGED:
+        raise Unreadable("it is damaged, and too long to be mended")
+    if looks_like_yaml(text):
+        return Found(read_yaml(text), ("yaml",))
+    text, wrappings = unwrapped(text)
+    return _unedited(text, wrappings) or _edited(text, wrappings) or _by_keys(text, wrappings, previous)
+
+
+def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
+    """The object that `text` begins with, unless there is more of it behind its end."""
+    try:
+        data, end = strict_prefix(text, control=True)
+    except ValueError:
+        return None
+    if KNOWN_KEY.search(text, end) and not _is_repeated(data, text[end:]):
+        return None
+    return Found(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))
+
+
+def _is_repeated(data: dict[str, Any], rest: str) -> bool:
+    try:
+        return strict_prefix(rest.lstrip(), control=True)[0] == data
+    except ValueError:
+        return False
+
+
+def _edited(text: str, wrappings: tuple[str, ...]) -> Found | None:
+    data = mended(text, is_part, is_whole)
+    return Found(data, (*wrappings, "marks")) if data is not None else None
+
+
+def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any]) -> Found:
+    draft = read_by_keys(text)
+    if not draft.data.keys() & {"version", "runtime", "memory"}:
+        raise Unreadable("there is nothing of a snapshot in it")
+    objection = doubt(draft)
+    if objection:
+        raise Ambiguous(objection)
+    return Found(continued(draft, previous), (*wrappings, *draft.repairs) or ("punctuation",), draft.cut)

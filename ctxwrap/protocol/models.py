@@ -1,0 +1,81 @@
+"""The snapshot as types that check it and from which its JSON Schema is made."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from ctxwrap.protocol.words import MAX_CONTENT, MAX_ITEMS, MAX_TAGS, MAX_WORD
+
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
+_OPEN = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+
+Word = Annotated[str, Field(min_length=1, max_length=MAX_WORD)]
+
+
+@with_config(_STRICT)
+class Runtime(TypedDict):
+    """What only the system may set."""
+
+    round: Annotated[int, Field(ge=0)]
+    datetime: str
+    startup_at: str
+
+
+@with_config(_OPEN)
+class Item(TypedDict):
+    """One thing remembered."""
+
+    id: Annotated[Word, Field(description="Unique over all tiers, and kept for the same fact.")]
+    type: Annotated[Word, Field(description="Such as identity, preference, fact, task, decision or hint.")]
+    decay: Annotated[float, Field(ge=0, le=1, description="From 0, most important, to 1, least important.")]
+    round: Annotated[int, Field(ge=0, description="The round in which it was last touched.")]
+    tags: Annotated[list[str], Field(max_length=MAX_TAGS)]
+    content: Annotated[str, Field(min_length=1, max_length=MAX_CONTENT, description="One plain statement.")]
+
+
+Tier = Annotated[list[Item], Field(max_length=MAX_ITEMS)]
+
+
+@with_config(_STRICT)
+class Memory(TypedDict):
+    """What is remembered, by how long it matters."""
+
+    core: Tier
+    working: Tier
+    ephemeral: Tier
+
+
+@with_config(_STRICT)
+class Snapshot(TypedDict):
+    """The state behind a reply."""
+
+    version: Literal["2.2"]
+    runtime: Runtime
+    memory: Memory
+    capabilities: list[dict[str, Any] | str]
+    active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
+
+
+_SNAPSHOT = TypeAdapter(Snapshot)
+_ITEM = TypeAdapter(Item)
+
+
+def is_valid(snapshot: Any) -> bool:
+    """Whether `snapshot` keeps every rule that one value can keep by itself."""
+    return _SNAPSHOT.validator.isinstance_python(snapshot)
+
+
+def fault_of(item: Any) -> str:
+    """The first thing that is wrong with an item, or nothing."""
+    try:
+        _ITEM.validator.validate_python(item)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}".removeprefix(": ")
+    return ""
+
+
+def json_schema() -> dict[str, Any]:
+    """The snapshot's JSON Schema, for exports and for other implementations."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_SNAPSHOT.json_schema()}

@@ -1,0 +1,233 @@
+"""Damage of no known kind: the smallest edits that make a valid snapshot of it."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ctxwrap.protocol.repair.strict import Ambiguous, strict_prefix
+
+_MAX_READ = 4_000_000
+"""How many characters may be read in search of the edit for one place."""
+_MAX_PLACES = 8
+_MARKS = '{}[],:"'
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
+_REACH = 14
+"""How many tokens before the place where reading fails an edit may stand, unless it concerns an open bracket."""
+_QUOTE_FITS = re.compile(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
+_BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
+"""What no edit of a mark can mend."""
+_OTHER_MARK = re.compile(r"[{}\[\],:]")
+_SAFE = re.compile(r'\{\s*"id"\s*:|"(?:core|working|ephemeral|capabilities|active_task)"\s*:')
+"""Where a new part of the snapshot begins, so that what stands before can be judged by itself."""
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
+
+Accept = Callable[[dict[str, Any]], bool]
+
+
+class Edit(NamedTuple):
+    """Put `put` in the place of what stands from `start` to `end`."""
+
+    start: int
+    end: int
+    put: str
+
+    def applied(self, text: str) -> str:
+        return text[: self.start] + self.put + text[self.end :]
+
+
+def mended(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any] | None:
+    """What `text` meant, if few marks in it are wrong, missing or too much, each far from the next.
+
+    One edit that makes a whole snapshot of it is enough; else the edit is made that is right for the part where
+    reading fails, and reading goes on behind it. Ambiguous if several edits are equally good.
+    """
+    if _BAD_ESCAPE.search(text):
+        return None
+    for _ in range(_MAX_PLACES):
+        wholes, parts = _Region(text, _reach(text)).candidates(is_part, is_whole)
+        if len(wholes) > 1:
+            raise Ambiguous(f"{len(wholes)} readings are equally good")
+        if wholes:
+            return wholes[0].value
+        if len(parts) != 1:
+            return None
+        text = parts[0].edit.applied(text)
+    return None
+
+
+class _Candidate(NamedTuple):
+    edit: Edit
+    value: dict[str, Any]
+
+    @property
+    def oddity(self) -> tuple[int, bool]:
+        return _odd_strings(self.value), self.edit.put != "\\"
+
+
+def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """The candidates with the fewest oddities, one for each value."""
+    found: list[_Candidate] = []
+    for candidate in candidates:
+        if all(candidate.value != other.value for other in found):
+            found.append(candidate)
+    least = min((candidate.oddity for candidate in found), default=None)
+    return [candidate for candidate in found if candidate.oddity == least]
+
+
+class _Region:
+    """The tokens shortly before a failure; `stub` stands for what precedes them, with the same brackets open."""
+
+    def __init__(self, text: str, failed_at: int) -> None:
+        self.text = text
+        self.failed_at = failed_at
+        tokens = [match.span() for match in _TOKEN.finditer(text, 0, failed_at + 1)]
+        first = max(0, len(tokens) - _REACH)
+        while first and text[tokens[first - 1][0]] not in ",{[":
+            first -= 1
+        self.tokens = tokens[first:]
+        self.start = self.tokens[0][0] if self.tokens else 0
+        open_before = self._walk(tokens[:first], [])
+        self.stub = "".join('{"":' if text[at] == "{" else "[" for at in open_before)
+        if open_before and text[open_before[-1]] == "{":
+            self.stub = self.stub.removesuffix('"":')
+        self.closed = -1
+        self.openers = self._walk(self.tokens, open_before)
+
+    def _walk(self, tokens: list[tuple[int, int]], openers: list[int]) -> list[int]:
+        """The brackets that are open behind `tokens`."""
+        openers = list(openers)
+        for start, _ in tokens:
+            if self.text[start] in "{[":
+                openers.append(start)
+            elif self.text[start] in "}]" and openers:
+                self.closed = openers.pop()
+        return openers
+
+    def candidates(self, is_part: Accept, is_whole: Accept) -> tuple[list[_Candidate], list[_Candidate]]:
+        """The best edits for the whole text, and those for the part around the failure."""
+        wholes, parts = [], []
+        start, frame = self._part_start()
+        safe = _SAFE.search(self.text, self.failed_at + 1)
+        end = safe.start() if safe else -1
+        left = _MAX_READ
+        for edit in dict.fromkeys(self._edits()):
+            reach = self._reach(edit)
+            left -= reach - self.start
+            if left < 0:
+                break
+            if reach > len(self.text):
+                wholes += _read(edit, edit.applied(self.text), is_whole)
+            elif reach >= end >= edit.start >= start:
+                moved = Edit(edit.start - start, edit.end - start, edit.put)
+                parts += _read(edit, _closed(frame + moved.applied(self.text[start:end])), is_part)
+        return _best(wholes), _best(parts)
+
+    def _reach(self, edit: Edit) -> int:
+        """How far into the text strict reading gets after an edit; behind its end if it never fails."""
+        if edit.start < self.start:
+            return _reach(edit.applied(self.text))
+        moved = Edit(edit.start - self.start, edit.end - self.start, edit.put)
+        reach = _reach(self.stub + moved.applied(self.text[self.start :]))
+        return reach - len(self.stub) + self.start - len(edit.put) + edit.end - edit.start
+
+    def _part_start(self) -> tuple[int, str]:
+        """Where the item begins in which reading fails, or the one before, and the frame that it stands in."""
+        openers = self.openers if len(self.openers) > 3 else [*self.openers, self.closed]
+        if len(openers) < 4:
+            return 0, ""
+        tier = re.search(r'"(\w+)"\s*:\s*\Z', self.text[: openers[2]])
+        return openers[3], f'{{"memory":{{"{tier[1] if tier else ""}":['
+
+    def _edits(self) -> Iterator[Edit]:
+        for at in (*self.openers[-2:], self.closed):
+            if 0 <= at < self.start:
+                yield from _of_bracket(self.text, at)
+        following = _TOKEN.search(self.text, self.tokens[-1][1] if self.tokens else 0)
+        for start, end in (*self.tokens, *([following.span()] if following else [])):
+            yield from self._of_token(start, end)
+
+    def _of_token(self, start: int, end: int) -> Iterator[Edit]:
+        """The edits of a token's marks, beside it and in it, after which it fits its neighbours."""
+        text = self.text
+        for at in sorted({start, end - 1}):
+            if text[at] in _MARKS:
+                yield from self._fitting(at, at + 1, ("", *_MARKS))
+        for at in (start, end):
+            yield from self._fitting(at, at, _MARKS)
+        if text[start] == '"':
+            yield Edit(end - 1, end - 1, "\\")
+            yield from (Edit(at.start(), at.start(), '"') for at in _QUOTE_FITS.finditer(text, start + 1, end - 1))
+            yield from (Edit(*at.span(), '"') for at in _OTHER_MARK.finditer(text, start + 1, end - 1))
+
+    def _fitting(self, start: int, end: int, marks: Iterable[str]) -> Iterator[Edit]:
+        before = _kind(self.text[max(0, start - 80) : start].rstrip()[-1:])
+        after = _kind(self.text[end : end + 80].lstrip()[:1])
+        quoted = '"' in self.text[start:end]
+        for mark in marks:
+            if mark == '"' or before + mark + after in _LEGAL or (quoted and not mark):
+                yield Edit(start, end, mark)
+
+
+_FOLLOWS = {"{": '"}', "[": '{["]v', "}": ",}]", "]": ",}]", ",": '"{[v', ":": '"{[v', '"': ":,}]", "v": ",}]"}
+"""What may follow each kind of token; v is a number or a word."""
+
+_PAIRS = {left + right for left, rights in _FOLLOWS.items() for right in rights}
+_LEGAL = frozenset((*_FOLLOWS, *_PAIRS, *(one + other[1] for one in _PAIRS for other in _PAIRS if one[1] == other[0])))
+"""One, two or three kinds of tokens that may stand in a row."""
+
+
+def _kind(char: str) -> str:
+    return char if not char or char in _MARKS else "v"
+
+
+def _of_bracket(text: str, at: int) -> Iterator[Edit]:
+    """The edits of a bracket far before the failure that may be to blame for it."""
+    yield Edit(at, at + 1, "")
+    yield Edit(at, at + 1, "[" if text[at] == "{" else "{")
+    yield from (Edit(place, place, mark) for place in (at, at + 1) for mark in "{[")
+
+
+def _closed(text: str) -> str:
+    """`text` with the brackets closed that are open at its end."""
+    text = text.rstrip().removesuffix(",")
+    openers: list[str] = []
+    for match in _TOKEN.finditer(text):
+        if match[0] in ("{", "["):
+            openers.append(match[0])
+        elif match[0] in ("}", "]") and openers:
+            openers.pop()
+    return text + "".join("}" if opener == "{" else "]" for opener in reversed(openers))
+
+
+def _reach(text: str) -> int:
+    """Where strict reading of `text` fails; behind its end if it does not."""
+    try:
+        _, end = _scan(text, 0)
+    except json.JSONDecodeError as error:
+        return error.pos
+    except StopIteration as stop:
+        return int(stop.value)
+    except RecursionError:
+        return 0
+    return end if ":" in text[end:] else len(text) + 1
+
+
+def _read(edit: Edit, text: str, accept: Accept) -> list[_Candidate]:
+    try:
+        value, _ = strict_prefix(text, control=True)
+    except ValueError:
+        return []
+    return [_Candidate(edit, value)] if accept(value) else []
+
+
+_ODD_EDGE = re.compile(r'\A[\s{}\[\],:"]|[\s{}\[\],:"]\Z')
+
+
+def _odd_strings(value: Any) -> int:
+    """How many strings begin or end like something that belongs around them."""
+    if isinstance(value, str):
+        return _ODD_EDGE.search(value) is not None
+    if isinstance(value, (dict, list)):
+        return sum(map(_odd_strings, value.values() if isinstance(value, dict) else value))
+    return 0

@@ -1,0 +1,129 @@
+"""Keys in damaged JSON: those of the snapshot in any writing, and others where a whole pair shows them."""
+
+import re
+from typing import NamedTuple
+
+from ctxwrap.protocol.repair.marks import BRACES, CLOSERS, COLON, COMMAS, GAP, OPENERS, QUOTE, is_at, skip, skip_commas
+from ctxwrap.protocol.words import KNOWN_KEYS, canonical_tier
+
+_KNOWN = "|".join(sorted((key.replace("_", r"(?:[\s-]|\\?_)?") for key in KNOWN_KEYS), key=len, reverse=True))
+_NAME = r"[A-Za-z_][\w-]{0,39}"
+_LITERAL = r"(?:true|false|null|none|nil|undefined|nan|[+-]?infinity|void 0)\b"
+
+KNOWN_KEY = re.compile(rf"(?:{QUOTE}{GAP})?({_KNOWN}|capability){GAP}{QUOTE}?{GAP}{COLON}", re.IGNORECASE)
+_KNOWN_WITHOUT_COLON = re.compile(rf"{QUOTE}({_KNOWN}){QUOTE}{GAP}(?={QUOTE}|[\d.\[{{+-])", re.IGNORECASE)
+_OTHER = re.compile(rf"(?:{QUOTE}([^{QUOTE[1:-1]}\n{{}}\[\]]{{1,40}}){QUOTE}|({_NAME})){GAP}{COLON}{GAP}")
+_HALF_QUOTED = re.compile(rf"({_NAME}){QUOTE}{GAP}{COLON}{GAP}")
+_WITHOUT_COLON = re.compile(rf'{QUOTE}({_NAME}){QUOTE}{GAP}(?=(?:{_LITERAL}|[\d.+-]+|"[^"\n]*"){GAP}[,}}\]])')
+_BEFORE_OBJECT = re.compile(rf"{QUOTE}([\w.-]{{1,40}}){QUOTE}{GAP}(?=[{BRACES}])")
+_CUT = re.compile(rf"{QUOTE}?[\w -]{{0,30}}{QUOTE}?{GAP}:?{GAP}\Z")
+_SIMPLE_VALUE = re.compile(
+    rf'"(?:[^"\\\n]|\\.)*+"|-?\d[\d.eE+-]*|\[[^\[\]{{}}]*\]|{_LITERAL}|{QUOTE}[^{QUOTE[1:-1]}\n]*{QUOTE}', re.IGNORECASE
+)
+
+
+class Key(NamedTuple):
+    """A key as it is written, and where its value begins."""
+
+    name: str
+    value_at: int
+
+
+def key_at(text: str, at: int) -> Key | None:
+    """The key that stands at `at`, if any does."""
+    for pattern in (KNOWN_KEY, _KNOWN_WITHOUT_COLON, _OTHER, _HALF_QUOTED, _WITHOUT_COLON, _BEFORE_OBJECT):
+        match = pattern.match(text, at)
+        if match:
+            name = next(group for group in match.groups() if group is not None)
+            return Key(name.replace("\\", ""), skip(text, match.end()))
+    return None
+
+
+def is_cut_key(text: str, at: int) -> bool:
+    """Whether the text ends in what stands here, and it may be the beginning of a key."""
+    return _CUT.match(text, at) is not None
+
+
+def starts_pair(text: str, at: int, *, after_comma: bool = False) -> bool:
+    """Whether a key of the snapshot stands here, or a pair of another key that reads to its end."""
+    if any(pattern.match(text, at) for pattern in (KNOWN_KEY, _KNOWN_WITHOUT_COLON, _WITHOUT_COLON)):
+        return True
+    if after_comma and is_cut_key(text, at):
+        return True
+    other = _OTHER.match(text, at) or (_HALF_QUOTED.match(text, at) if after_comma else None)
+    if other is None:
+        return False
+    at = skip(text, other.end())
+    if is_at(text, at, OPENERS) and canonical_tier(next(filter(None, other.groups()))):
+        return True
+    if is_at(text, at, BRACES):
+        return KNOWN_KEY.match(text, skip(text, at + 1)) is not None
+    value = _SIMPLE_VALUE.match(text, at)
+    return value is not None and _ends_pair(text, skip(text, value.end()))
+
+
+def _ends_pair(text: str, at: int) -> bool:
+    if is_at(text, at, COMMAS):
+        at = skip_commas(text, at)
+        return at >= len(text) or text[at] in CLOSERS or bool(KNOWN_KEY.match(text, at) or _OTHER.match(text, at))
+    return at >= len(text) or ends_object(text, at)
+
+
+def ends_object(text: str, at: int) -> bool:
+    """Whether a closing brace stands here that something legal follows."""
+    return is_at(text, at, "}｝") and closes(text, at)
+
+
+def closes(text: str, at: int) -> bool:
+    """Whether the brackets at `at` close something: a list or an object goes on behind them, or nothing does."""
+    end = at
+    while is_at(text, at, CLOSERS):
+        end = at + 1
+        at = skip(text, end)
+    if at >= len(text) or text[at] in BRACES or text.startswith(("...", "…"), at):
+        return True
+    if text[at] in COMMAS:
+        return goes_on(text, skip_commas(text, at), OPENERS[:2] + CLOSERS)
+    return text[at] in "`~<" or "\n" in text[end:at] or starts_pair(text, at)
+
+
+def goes_on(text: str, at: int, marks: str) -> bool:
+    """Whether behind a comma stands one of `marks`, a pair, an ellipsis, or nothing any more."""
+    return (
+        at >= len(text)
+        or text[at] in marks
+        or text.startswith(("...", "…"), at)
+        or starts_pair(text, at, after_comma=True)
+    )
+
+
+def ends_value(text: str, at: int) -> bool:
+    """Whether a value of an object may end before `at`."""
+    at = skip(text, at)
+    if at >= len(text) or ends_object(text, at):
+        return True
+    if text[at] in COMMAS:
+        at = skip_commas(text, at)
+        if is_at(text, at, BRACES):
+            return KNOWN_KEY.match(text, skip(text, at + 1)) is not None
+        return goes_on(text, at, CLOSERS)
+    if text[at] in "]］":
+        return closes(text, at)
+    if text[at] == "+":
+        return re.compile(rf"\+\s*{QUOTE}").match(text, at) is not None
+    return starts_pair(text, at)
+
+
+def ends_element(text: str, at: int) -> bool:
+    """Whether a string of a list may end before `at`."""
+    at = skip(text, at)
+    if at >= len(text):
+        return True
+    if text[at] in "]］":
+        return closes(text, at)
+    if text[at] in COMMAS:
+        at = skip_commas(text, at)
+        return (
+            bool(re.compile(QUOTE).match(text, at)) or is_at(text, at, "]］") or starts_pair(text, at, after_comma=True)
+        )
+    return ends_object(text, at) or bool(re.compile(QUOTE).match(text, at)) or starts_pair(text, at)

@@ -1,0 +1,101 @@
+"""Strings in damaged JSON: where they end, and what they say."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ctxwrap.protocol.repair.marks import CLOSING, COLON, COMMAS, GAP, QUOTE
+
+_scan_string: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
+_TRIPLES = ('"""', "'''", "```")
+
+
+class Text(NamedTuple):
+    """A string's value, where it ends, and what was mended in it."""
+
+    value: str
+    end: int
+    repair: str = ""
+
+
+def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Text | None:
+    """The string that opens at `at` and ends where something legal follows, or None if the text ends before."""
+    triple = next((triple for triple in _TRIPLES if text.startswith(triple, at)), "")
+    if triple:
+        return _read_triple(text, at, triple, ends)
+    if text[at] == '"':
+        strict = _read_strictly(text, at)
+        if strict is not None and ends(text, strict.end):
+            return _without_swallowed(text, at, strict.end - 1) or strict
+    for close in re.compile(f"[{re.escape(CLOSING[text[at]])}]").finditer(text, at + 1):
+        end = close.start()
+        if not _is_escaped(text, end) and ends(text, end + 1):
+            value, fault = decoded(text[at + 1 : end])
+            name = "inner-quotes" if text[at] == '"' else "quotes"
+            return _without_swallowed(text, at, end) or Text(value, end + 1, fault or name)
+    return None
+
+
+def _read_strictly(text: str, at: int) -> Text | None:
+    try:
+        return Text(*_scan_string(text, at + 1, True))
+    except ValueError:
+        return None
+
+
+def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], bool]) -> Text | None:
+    end = text.find(triple, at + 3)
+    while end >= 0:
+        if ends(text, end + 3):
+            return Text(decoded(text[at + 3 : end])[0], end + 3, "triple-quotes")
+        end = text.find(triple, end + 1)
+    return None
+
+
+_REST_OF_KEY = re.compile(rf"\w[\w-]*{QUOTE}{GAP}{COLON}")
+_LAST_COMMA = re.compile(rf"[{COMMAS}]{GAP}\Z")
+
+
+def _without_swallowed(text: str, at: int, end: int) -> Text | None:
+    """The string without the comma that it swallowed for want of its closing quote, if a key then shows that it did."""
+    inside = text[at + 1 : end]
+    comma = _LAST_COMMA.search(inside)
+    if comma is None or not _REST_OF_KEY.match(text, end + 1):
+        return None
+    return Text(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
+
+
+def _is_escaped(text: str, at: int) -> bool:
+    start = at
+    while start > 0 and text[start - 1] == "\\":
+        start -= 1
+    return (at - start) % 2 == 1
+
+
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_MEANINGS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'", "`": "`"}
+_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+
+
+def decoded(raw: str) -> tuple[str, str]:
+    """What the inside of a string says, and what was mended in its escapes.
+
+    A string with an escape that JSON does not have was written without escaping: its backslashes are backslashes.
+    """
+    if "\\" not in raw:
+        return raw, ""
+    escapes = [match[1] for match in _ESCAPE.finditer(raw)]
+    if any(len(escape) == 1 and escape not in _MEANINGS for escape in escapes):
+        return re.sub(r'\\(["\\])', r"\1", raw), "backslashes"
+    fault = "escapes" if any(escape[0] in "x'`" or escape.startswith("u{") for escape in escapes) else ""
+    try:
+        plain = _ESCAPE.sub(_meaning, raw)
+    except ValueError:
+        return raw, "backslashes"
+    return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), plain), fault
+
+
+def _meaning(match: re.Match[str]) -> str:
+    escape = match[1]
+    return chr(int(escape[1:].strip("{}"), 16)) if len(escape) > 1 else _MEANINGS[escape]

@@ -1,0 +1,181 @@
+"""Streams: in every cut they show what the whole shows, hold back no more than they must, and stay fast."""
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxwrap.protocol import ReplyStream, read_reply
+from ctxwrap.protocol.text import SEPARATOR
+from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
+from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OPENINGS, RUNTIME, SPELLINGS
+
+FRAGMENTS = [
+    *(
+        "<",
+        ">",
+        "`",
+        "```",
+        "~~~",
+        "\n",
+        "\n\n",
+        " ",
+        "{",
+        "}",
+        "[",
+        "-",
+        "---",
+        "***",
+        "#",
+        "_",
+        ":",
+        "&",
+        "&lt;",
+        "\\",
+    ),
+    *(
+        "CONTEXT",
+        "context",
+        "CON",
+        "TEXT",
+        SEPARATOR,
+        SEPARATOR[:5],
+        SEPARATOR[5:],
+        "<<CONTEXT>>",
+        "json",
+        "version: 2",
+    ),
+    *("a", "é", "😀", "\u200b", "\ufeff", "\0", "\ud800", "\r\n", " " * 9, "\n" * 65, "a" * 161, "</s>", '{"version"'),
+    *(JSON, DRAFT, JSON[:40], JSON[1:], '"memory": 1, "runtime": 2', "\n```json\n", "\n```\n", "\n---\n"),
+]
+TEXTS = st.lists(st.sampled_from([*FRAGMENTS, *SPELLINGS, *OPENINGS, *PARAGRAPHS]) | st.text(max_size=3), max_size=14)
+
+
+def shown(text: str, cuts: list[int]) -> tuple[str, ReplyStream]:
+    stream = ReplyStream(RUNTIME)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return "".join([stream.feed(text[start:end]) for start, end in pairwise(edges)]) + stream.close(), stream
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=20))
+def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: list[int]) -> None:
+    whole = read_reply(text, RUNTIME)
+    visible, stream = shown(text, cuts)
+    assert visible == whole.visible
+    assert stream.reading == whole
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXTS.map("".join))
+def test_character_by_character_nothing_changes(text: str) -> None:
+    assert shown(text, list(range(len(text))))[0] == read_reply(text, RUNTIME).visible
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_corpus_streams_as_it_reads(name: str) -> None:
+    rng = random.Random(name)
+    for case in of_class(name, 13, 2):
+        cuts = sorted(rng.sample(range(len(case.reply)), len(case.reply) // rng.randint(1, 9)))
+        stream = ReplyStream(case.runtime, case.previous)
+        edges = [0, *cuts, len(case.reply)]
+        pieces = [stream.feed(case.reply[start:end]) for start, end in pairwise(edges)]
+        assert "".join([*pieces, stream.close()]) == case.visible
+        assert stream.reading == read_reply(case.reply, case.runtime, case.previous)
+
+
+def test_nothing_of_a_trailer_is_given_out_early() -> None:
+    for case in cases(14, 120):
+        stream = ReplyStream(case.runtime, case.previous)
+        assert case.visible.startswith("".join(stream.feed(char) for char in case.reply)), case.name
+
+
+SYMBOLS = ("<", ">", "CONTEXT", SEPARATOR, "\n", "{", "a", "`", "```", " ")
+CONTINUATIONS = (
+    "",
+    *("a", "\na", "\n```\na", "\n```\n\na"),
+    *(
+        f"{missing}{gap}{JSON}"
+        for gap in ("\n", "")
+        for missing in ("", ">>", "CONTEXT>>", SEPARATOR, f"\n{SEPARATOR}")
+    ),
+    *(f"{SEPARATOR[-end:]}\n{JSON}" for end in range(1, len(SEPARATOR))),
+    *(f"\n\n{SEPARATOR}\n{{", f"`{SEPARATOR}`\n{{", f"``\n{SEPARATOR}\n{{", f"`\n{SEPARATOR}\n{{", JSON[1:]),
+    *(f":\n{JSON}", f"a:\n{JSON}", f"a>\n{JSON}", '"version": 1, "memory": 2', '\n<"version": 1, "memory": 2>'),
+    *('"version": 1, "memory": 2>', f"`{JSON}", f"{{=html}}\n{JSON}"),
+    *(f"{missing}}}}}\n{JSON}" for missing in ("", "CONTEXT", "{CONTEXT")),
+)
+
+
+@cache
+def visible(text: str) -> str:
+    return read_reply(text, RUNTIME).visible
+
+
+def strings() -> Iterator[str]:
+    """All short strings, and some longer ones."""
+    for length in range(4):
+        yield from map("".join, product(SYMBOLS, repeat=length))
+    rng = random.Random(15)
+    yield from ("".join(rng.choices(SYMBOLS, k=rng.randint(4, 7))) for _ in range(1500))
+
+
+def test_what_is_given_out_stays_and_what_is_held_back_may_belong_to_a_trailer() -> None:
+    for text in strings():
+        stream = ReplyStream(RUNTIME)
+        given_out = "".join(stream.feed(char) for char in text)
+        for more in CONTINUATIONS:
+            assert visible(text + more).startswith(given_out), (text, more)
+        if given_out != text and text.count("{") < 2:  # of several trailers, what can be read decides which one counts
+            held = text[: len(given_out) + 1]
+            assert any(not visible(text + more).startswith(held) for more in CONTINUATIONS), (text, given_out)
+
+
+def test_text_goes_out_as_soon_as_it_cannot_be_a_trailer() -> None:
+    stream = ReplyStream(RUNTIME)
+    for chunk, out in (
+        ("Hello", "Hello"),
+        (", world.\n", ", world."),
+        ("<<<CON", ""),
+        ("TROL", "\n<<<CONTROL"),
+        (f"\n{SEPARATOR}", ""),
+        (" is a mark.", ""),
+        ("\n\n", f"\n{SEPARATOR} is a mark."),
+        ("- an item", "\n\n- an item"),
+        (" <b", " <b"),
+        ("\n---", ""),
+        ("\n\n", ""),
+        ("Text", "\n---\n\nText"),
+        ("\n```js", ""),
+        ("\n", ""),
+        ("x = 1\n```", "\n```js\nx = 1\n```"),
+        ("\n```\nBye\n", "\n```\nBye"),
+        (f"{SEPARATOR}\n{JSON}\n", ""),
+        ("```\n\n", ""),
+        ("So", f"\n{SEPARATOR}\n{JSON}\n```\n\nSo"),
+        (f" it is.\n{SEPARATOR}\n{{", " it is."),
+        ("and so on", ""),
+    ):
+        assert stream.feed(chunk) == out, chunk
+    assert stream.close() == ""
+
+
+@pytest.mark.parametrize(
+    "piece", [*HOSTILE, "a", "word ", "\n\n\n \n", json.dumps("x" * 50), f"\n{SEPARATOR}\n{{\n```\n"]
+)
+@pytest.mark.parametrize("size", [1, 64])
+def test_hostile_streams_take_linear_time(piece: str, size: int) -> None:
+    length = 40_000 if size == 1 else 200_000
+    for before in ("", f"```\n{SEPARATOR}\n{{", f"{SEPARATOR}\n"):
+        text = before + piece * (length // len(piece))
+        stream = ReplyStream()
+        begin = time.process_time()
+        for at in range(0, len(text), size):
+            stream.feed(text[at : at + size])
+        assert time.process_time() - begin < 2
