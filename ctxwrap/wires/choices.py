@@ -6,8 +6,10 @@ from ctxwrap.types import Body
 class Choices:
     """The newest chunk of a reply and what was said about the whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, body: Body) -> None:
         self.ended = False
+        self._awaited = int(body.get("n") or 1)
+        """How many choices were asked for."""
         self._newest: Body = {}
         self._usage: Body = {}
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
@@ -45,7 +46,19 @@ class OpenAIChat:
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
-        return ChatRewriter(streams)
+        return ChatRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        messages, said = list(body.get("messages") or ()), as_it_came(reply)
+        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+            said = _message(messages.pop()).text + said
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+        changed = {**one_short_answer(body), **roomy_limits(body, _LIMITS, reserve), "messages": messages}
+        if body.get("functions"):
+            changed["function_call"] = "none"
+        if body.get("store"):  # which metadata depends on
+            changed = {name: value for name, value in changed.items() if name not in ("store", "metadata")}
+        return changed
 
 
 def _no_trailer(body: Body) -> str:
@@ -144,8 +157,8 @@ class _Choice:
 class ChatRewriter(Choices):
     """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
 
-    def __init__(self, streams: Callable[[], TextStream]) -> None:
-        super().__init__()
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
 
@@ -184,6 +197,10 @@ class ChatRewriter(Choices):
                 known.finish = choice["finish_reason"]
                 held += self._released(choice.get("index", at), known)
         return held if event is not given and _says_nothing(event) else [*held, event]
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(bool(choice.finish) for choice in self._choices.values()) >= self._awaited
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped without saying that it does."""

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined
 
 
@@ -30,7 +31,11 @@ class OpenAICompletions:
         return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
-        return CompletionsRewriter(streams)
+        return CompletionsRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        prompt = joined(body["prompt"] + as_it_came(reply), question)
+        return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
 
 
 def _no_context(body: Body) -> str:
@@ -44,8 +49,8 @@ def _no_context(body: Body) -> str:
 class CompletionsRewriter(Choices):
     """Strips every choice's text; a chunk is never dropped."""
 
-    def __init__(self, streams: Callable[[], TextStream]) -> None:
-        super().__init__()
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}
@@ -71,6 +76,10 @@ class CompletionsRewriter(Choices):
                 self._finish[index] = choice["finish_reason"]
                 held += self._released(index)
         return [*held, event]
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(map(bool, self._finish.values())) >= self._awaited
 
     def close(self) -> list[Body]:
         return [piece for index in list(self._channels) for piece in self._released(index)]

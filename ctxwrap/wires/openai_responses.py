@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel, PlainStream
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
 
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
@@ -56,6 +57,17 @@ class OpenAIResponses:
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
         return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        """Stored nowhere. A response may go on from a stored one without changing it, but a conversation would grow."""
+        asked = [{"role": "assistant", "content": as_it_came(reply)}, {"role": "user", "content": question}]
+        changed = {
+            **one_short_answer(body),
+            **roomy_limits(body, ("max_output_tokens",), reserve),
+            "input": [*_as_items(body.get("input")), *asked],
+            "store": False,
+        }
+        return {name: value for name, value in changed.items() if name != "conversation"}
 
 
 def _no_trailer(body: Body) -> str:
@@ -128,6 +140,10 @@ class ResponsesRewriter:
         self._response: Body = {}
         self._last: dict[tuple[int, int], Body] = {}
         self.ended = False
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended
 
     def whole(self, payload: Body) -> Body:
         self.ended = True
