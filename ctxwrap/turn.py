@@ -20,6 +20,7 @@ from typing import Any
 
 from ctxwrap.memory.operations import compare
 from ctxwrap.protocol.reading import ReplyStream, read_reply
+from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.settings import Mode, Settings
@@ -63,7 +64,7 @@ class Turn:
         self._opening = opening
         self._pack: tuple[PackItem, ...] = ()
         self.body = self._assembled(body, settings)
-        self._texts = [message.text for message in request.messages]
+        self._texts = _shown_texts(request)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
         self._reasking = Reasking(wire, self.body, settings, self._read_again)
@@ -267,6 +268,12 @@ class Turn:
             "usage": dict(reply.usage),
         }
         return [{**done, "ctx": {}}]
+
+
+def _shown_texts(request: Request) -> list[str]:
+    """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
+    texts = [message.text for message in request.messages]
+    return texts + [shown for text in texts if (shown := neutral(text)) is not text]
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

@@ -1,6 +1,7 @@
 """What the model is told: the protocol as constant bytes, and the frame around what changes."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,6 +77,22 @@ def frame(state: dict[str, Any]) -> str:
 
 def _escaped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+_POSING = re.compile(
+    r"<{2,}[ \t\u200b-\u200d\u2060\ufeff]{0,3}con(?=text[ \t\u200b-\u200d\u2060\ufeff]{0,3}>{2,})"
+    r"|<[ \t]?/?[ \t]?(?=ctxwrap-)",
+    re.IGNORECASE,
+)
+
+
+def neutral(text: str) -> str:
+    """`text` with nothing in it that poses as the separator or a frame; what is neutral stays as it is.
+
+    A zero-width joiner goes into the mark: it looks and reads as before, so one can talk about it, and it is no mark
+    any more even to a reader that forgives other spellings, since these have no break inside the word.
+    """
+    return _POSING.sub("\\g<0>\u200d", text) if "<" in text else text
 
 
 def unframe(text: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.neutral import neutral_message
 
 _PARTS = ("image", "document", "search_result", "container_upload")
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
@@ -34,6 +35,7 @@ class AnthropicMessages:
 
     def inject(self, body: Body, injection: Injection) -> Body:
         messages = [*(_merged(injection.history)), *(body.get("messages") or ())]
+        messages = [neutral_message(message) for message in messages]
         at = last_index(messages, _is_spoken)
         opening = injection.protocol
         if at >= 0:

@@ -10,6 +10,7 @@ from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
+from ctxwrap.wires.neutral import neutral_message
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
@@ -32,6 +33,7 @@ class OpenAIChat:
         messages = list(body.get("messages") or ())
         own = next((at for at, message in enumerate(messages) if not _is_system(message)), len(messages))
         messages[own:own] = [_spell(message) for message in injection.history]
+        messages = [neutral_message(message) for message in messages]
         at = last_index(messages, lambda message: message.get("role") == "user")
         if at >= 0:
             content = extended(messages[at].get("content"), injection.block, "text")
@@ -195,7 +197,11 @@ class ChatRewriter(Choices):
             event = _put_tokens(event, at, known.channel)
             if choice.get("finish_reason"):
                 known.finish = choice["finish_reason"]
-                held += self._released(choice.get("index", at), known)
+                rest = self._released(choice.get("index", at), known)
+                if rest and (event["choices"][at].get("delta") or {}).get("content"):
+                    said, event = self._parted(event, at, {"delta": {}})
+                    rest.insert(0, said)
+                held += rest
         return held if event is not given and _says_nothing(event) else [*held, event]
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ctxwrap.protocol.text import neutral
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
@@ -27,7 +28,7 @@ class OpenAICompletions:
 
     def inject(self, body: Body, injection: Injection) -> Body:
         history = "\n".join(f"{message.role}: {message.text}" for message in injection.history)
-        prompt = joined(injection.protocol, injection.block, history, body["prompt"])
+        prompt = joined(injection.protocol, injection.block, neutral(history), neutral(body["prompt"]))
         return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
@@ -74,7 +75,11 @@ class CompletionsRewriter(Choices):
             event = self._put(event, at, channel.feed(choice.get("text") or ""), choice, channel)
             if choice.get("finish_reason"):
                 self._finish[index] = choice["finish_reason"]
-                held += self._released(index)
+                rest = self._released(index)
+                if rest and event["choices"][at].get("text"):
+                    said, event = self._parted(event, at, {"text": ""})
+                    rest.insert(0, said)
+                held += rest
         return [*held, event]
 
     @property
