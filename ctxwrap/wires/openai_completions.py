@@ -35,7 +35,7 @@ class OpenAICompletions:
         return CompletionsRewriter(body, streams)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        prompt = joined(body["prompt"] + as_it_came(reply), question)
+        prompt = joined(body["prompt"], as_it_came(reply), question)
         return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
 
 
