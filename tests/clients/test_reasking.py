@@ -216,7 +216,7 @@ class Desk:
         """From now on `model` answers a client that is wrapped with these settings."""
         self.provider.answer = model
         bare = self.door.make(self.provider, self.door.is_async, **(http or {}))
-        if bare is not load_litellm():
+        if self.door.make is not _litellm:
             self._made.append(bare)
         self.client = ctxwrap.wrap(bare, store=self.home, session="s", **settings)
 
@@ -316,7 +316,7 @@ async def test_an_unusable_snapshot_is_asked_for_again(desk: Desk, stream: bool)
     (question,) = model.questions
     assert not question.stream
     assert "no memory" in question.last_user
-    assert UNUSABLE.strip() in json.dumps(question.body).encode().decode("unicode_escape")
+    assert any(UNUSABLE.strip() in text for _, text in question.messages)
     await desk.hear("And again.", stream=False)
     assert [entry["id"] for entry in state_shown(model.calls[1])["memory"]["working"]] == ["w-2"]
 
@@ -330,7 +330,7 @@ async def test_what_it_costs_is_recorded_and_the_reply_keeps_its_own_usage(desk:
     reasks = desk.events("reask")
     assert [(event["attempt"], event["status"], event["error"]) for event in reasks] == [
         (1, "rejected", ""),
-        (2, "repaired" if reasks[1]["status"] == "repaired" else "clean", ""),
+        (2, "clean", ""),
     ]
     assert turn.report.reasks == 2
     for name, total in turn.report.reask_usage.items():
