@@ -675,16 +675,30 @@ def test_a_reply_that_breaks_off_behind_its_end_does_so_as_before(home: Path) ->
 # --- the practice model ---------------------------------------------------------------------------------
 
 
-@on("chat", "completions", "responses", "anthropic", "litellm")
+PRACTICED = on("chat", "completions", "responses", "anthropic", "litellm")
+
+
+@PRACTICED
 @STREAM
-@pytest.mark.parametrize("fault", ["damaged", "missing"])
 @at_its_desk
-async def test_the_practice_model_mends_its_own_faults(desk: Desk, stream: bool, fault: str) -> None:
-    desk.opens(PracticeModel(**{fault: 1.0}), on_missing="reask")
+async def test_the_practice_model_says_what_it_left_out(desk: Desk, stream: bool) -> None:
+    desk.opens(PracticeModel(missing=1.0), on_missing="reask")
     for text in ("My name is Ada.", "I like tea.", "I need to buy milk."):
         turn = await desk.hear(text, stream=stream)
-        assert turn.report.reading in ("clean", "repaired", "partial")
+        assert (turn.report.reading, turn.report.reasks) == ("repaired", 1)
         assert SEPARATOR not in desk.text
     state = memory_of(ctxwrap.open_store(desk.home), KEY)
     contents = [entry["content"] for tier in state["memory"].values() for entry in tier]
     assert contents == ["The user's name is Ada.", "The user likes tea.", "The user needs to buy milk."]
+
+
+@PRACTICED
+@STREAM
+@at_its_desk
+async def test_the_practice_model_mends_what_it_broke(desk: Desk, stream: bool) -> None:
+    desk.opens(PracticeModel(damaged=1.0))
+    for number in range(6):
+        turn = await desk.hear(f"I like tea number {number}.", stream=stream)
+        assert turn.report.reading in ("repaired", "partial")
+        assert SEPARATOR not in desk.text
+    assert {event["status"] for event in desk.events("reask")} <= {"clean"}
