@@ -4,11 +4,21 @@ from collections.abc import Callable
 
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
-from ctxwrap.types import Body, TurnRecord, Wire
+from ctxwrap.reasking import tenacious
+from ctxwrap.types import Body, Send, TurnRecord, Wire
 
 
-def begin(context: Context, wire: Wire, body: Callable[[], Body], target: Target) -> "Call | BareCall":
-    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns."""
+def begin(
+    context: Context,
+    wire: Wire,
+    body: Callable[[], Body],
+    target: Target,
+    send: Send,
+) -> "Call | BareCall":
+    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
+
+    `send` is for requests of our own.
+    """
     passed = bare(context, target)
     if passed is not None:
         return passed
@@ -20,14 +30,15 @@ def begin(context: Context, wire: Wire, body: Callable[[], Body], target: Target
     except BaseException:
         opened.save("cancelled")
         raise
-    return Call(opened)
+    return Call(opened, send)
 
 
 class Call:
     """One call in flight. The first of its endings is saved; the others are no-ops."""
 
-    def __init__(self, opened: OpenCall) -> None:
+    def __init__(self, opened: OpenCall, send: Send) -> None:
         self.opened = opened
+        self._send = send
         self._turn = opened.turn
 
     @property
@@ -39,25 +50,38 @@ class Call:
         return self._turn.observes
 
     @property
+    def unsettled(self) -> bool:
+        """Whether the last of the events that `event` gave must wait for `settle`."""
+        return self._turn.asks_again
+
+    @property
     def record(self) -> TurnRecord:
         return self.opened.record
 
     def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
         payload = self._turn.reply(payload)
+        self._ask_again()
         self.opened.save()
         return payload
 
     def event(self, event: Body) -> list[Body]:
         """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
         events = self._turn.event(event)
-        if self._turn.ended:
+        if self._turn.ended and not self.unsettled:
             self.opened.save()
         return events
+
+    def settle(self) -> None:
+        """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""
+        self._ask_again()
+        if self._turn.ended:
+            self.opened.save()
 
     def end(self) -> list[Body]:
         """The stream is over: what was held back."""
         events = self._turn.close()
+        self._ask_again()
         self.opened.save()
         return events
 
@@ -68,3 +92,20 @@ class Call:
     def abandon(self) -> None:
         """Nobody will ever read on."""
         self.opened.abandon()
+
+    def _ask_again(self) -> None:
+        if self._turn.asks_again:
+            from tenacity import Retrying
+
+            Retrying(**tenacious(self._turn.max_reasks))(self._question)
+
+    def _question(self) -> bool | None:
+        """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
+        try:
+            return self._turn.answered(self._send(self._turn.question()))
+        except BaseException as error:
+            self._turn.unanswered(error)
+            if isinstance(error, Exception):
+                return None
+            self.opened.save("cancelled")
+            raise

@@ -4,12 +4,22 @@ from collections.abc import Callable
 
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
+from ctxwrap.reasking import tenacious
 from ctxwrap.threads import in_thread
-from ctxwrap.types import Body, TurnRecord, Wire
+from ctxwrap.types import Body, SendAsync, TurnRecord, Wire
 
 
-async def begin(context: Context, wire: Wire, body: Callable[[], Body], target: Target) -> "AsyncCall | BareCall":
-    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns."""
+async def begin(
+    context: Context,
+    wire: Wire,
+    body: Callable[[], Body],
+    target: Target,
+    send: SendAsync,
+) -> "AsyncCall | BareCall":
+    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
+
+    `send` is for requests of our own.
+    """
     passed = bare(context, target)
     if passed is not None:
         return passed
@@ -21,14 +31,15 @@ async def begin(context: Context, wire: Wire, body: Callable[[], Body], target: 
     except BaseException:
         await in_thread(opened.save, "cancelled")
         raise
-    return AsyncCall(opened)
+    return AsyncCall(opened, send)
 
 
 class AsyncCall:
     """One call in flight. The first of its endings is saved; the others are no-ops."""
 
-    def __init__(self, opened: OpenCall) -> None:
+    def __init__(self, opened: OpenCall, send: SendAsync) -> None:
         self.opened = opened
+        self._send = send
         self._turn = opened.turn
 
     @property
@@ -40,25 +51,38 @@ class AsyncCall:
         return self._turn.observes
 
     @property
+    def unsettled(self) -> bool:
+        """Whether the last of the events that `event` gave must wait for `settle`."""
+        return self._turn.asks_again
+
+    @property
     def record(self) -> TurnRecord:
         return self.opened.record
 
     async def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
         payload = self._turn.reply(payload)
+        await self._ask_again()
         await in_thread(self.opened.save)
         return payload
 
     async def event(self, event: Body) -> list[Body]:
         """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
         events = self._turn.event(event)
-        if self._turn.ended:
+        if self._turn.ended and not self.unsettled:
             await in_thread(self.opened.save)
         return events
+
+    async def settle(self) -> None:
+        """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""
+        await self._ask_again()
+        if self._turn.ended:
+            await in_thread(self.opened.save)
 
     async def end(self) -> list[Body]:
         """The stream is over: what was held back."""
         events = self._turn.close()
+        await self._ask_again()
         await in_thread(self.opened.save)
         return events
 
@@ -69,3 +93,20 @@ class AsyncCall:
     def abandon(self) -> None:
         """Nobody will ever read on."""
         self.opened.abandon()
+
+    async def _ask_again(self) -> None:
+        if self._turn.asks_again:
+            from tenacity import AsyncRetrying
+
+            await AsyncRetrying(**tenacious(self._turn.max_reasks))(self._question)
+
+    async def _question(self) -> bool | None:
+        """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
+        try:
+            return self._turn.answered(await self._send(self._turn.question()))
+        except BaseException as error:
+            self._turn.unanswered(error)
+            if isinstance(error, Exception):
+                return None
+            await in_thread(self.opened.save, "cancelled")
+            raise

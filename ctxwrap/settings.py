@@ -30,13 +30,19 @@ class Settings:
     snapshot_reserve: int = 1024
     """Tokens added to a small output limit of the caller's, so that the trailer does not eat the answer; 0 is off."""
 
+    max_reasks: int = 1
+    """How often the model is asked again for a snapshot that could not be used, in calls of their own; 0 is never."""
+
+    on_missing: Literal["keep", "reask"] = "keep"
+    """What a reply without any snapshot does: `keep` leaves memory as it was, `reask` asks for one."""
+
     def __post_init__(self) -> None:
-        for name in ("context_mode", "history"):
+        for name in ("context_mode", "history", "on_missing"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
         for name in ("record", "strict"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        for name in ("history_tokens", "snapshot_reserve"):
+        for name in ("history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
 
 

@@ -7,17 +7,21 @@ The order of a turn:
  3. assembly chooses what is added, the wire puts it into the body: `body` is what to send;
  4. `opening_records` are written before anything is sent;
  5. the answer comes back whole (`reply`) or piece by piece (`event`, then `close`), and leaves without its trailer;
- 6. the trailer's state is compared with what was shown, which gives operations;
- 7. `closing_records` are written before the caller sees the end.
+ 6. if the trailer's state cannot be used, the model may be asked for it again (`asks_again`, `question`, `answered`);
+ 7. the state is compared with what was shown, which gives operations;
+ 8. `closing_records` are written before the caller sees the end.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ctxwrap.memory.operations import compare
-from ctxwrap.protocol.reading import ReplyStream
+from ctxwrap.protocol.reading import ReplyStream, read_reply
+from ctxwrap.protocol.text import neutral
+from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages.assembly import assemble
@@ -26,6 +30,7 @@ from ctxwrap.types import (
     Opening,
     Operation,
     PackItem,
+    Reading,
     Record,
     Reply,
     Report,
@@ -36,8 +41,6 @@ from ctxwrap.types import (
     Wire,
 )
 from ctxwrap.wires.channel import PlainStream
-
-_APPLIED = ("clean", "repaired", "partial")
 
 
 class Turn:
@@ -61,7 +64,11 @@ class Turn:
         self._opening = opening
         self._pack: tuple[PackItem, ...] = ()
         self.body = self._assembled(body, settings)
+        self._texts = _shown_texts(request)
         self._rewriter = wire.rewriter(body, self._text_stream)
+        self.max_reasks = settings.max_reasks
+        self._reasking = Reasking(wire, self.body, settings, self._read_again)
+        self._closed = False
         self._broken = ""
         self._error = ""
         self._status = ""
@@ -97,7 +104,29 @@ class Turn:
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped."""
+        self._closed = True
         return self._rewriter.close()
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether all has been said, but no snapshot that can be used, and the model is to be asked for it."""
+        if self.mode != "enabled" or self._status or self._broken or self._error:
+            return False
+        return (self._closed or self._rewriter.spoken) and self._reasking.wants(self._rewriter.reply)
+
+    def question(self) -> Body:
+        """What to send to ask for the snapshot alone; `answered` or `unanswered` follows."""
+        return self._reasking.question(self._rewriter.reply)
+
+    def answered(self, payload: Body) -> bool:
+        """The whole reply to a question; whether its snapshot can be used, or none is needed any more."""
+        reading = self._rewriter.reply.reading
+        assert reading is not None, "only a reply that was read is asked about"
+        return bool(self._status) or self._reasking.answered(payload, reading)
+
+    def unanswered(self, error: BaseException) -> None:
+        """A question came to nothing; the reply stays as it is."""
+        self._reasking.failed(error)
 
     def opening_records(self) -> tuple[list[Record], list[Record]]:
         """The caller's new messages, and the event that starts the turn."""
@@ -121,7 +150,7 @@ class Turn:
 
     def closing_records(self, interrupted: str = "") -> tuple[list[Record], list[Record]]:
         """The answer as far as it came and what it did to memory; `interrupted` says why it did not come to its end."""
-        reply = self._rewriter.reply
+        reply = self._reply
         reason = "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
         self._operations = () if reason else self._changes(reply)
@@ -136,7 +165,8 @@ class Turn:
             for message in reply.messages[:1]
             if message.content or message.tool_calls or not reason
         ]
-        return messages, [*self._snapshot_events(reply), *self._other_choices(reply), *self._end_events(reply, reason)]
+        read = [*self._reasking.events(self.id), *self._snapshot_events(reply)]
+        return messages, [*read, *self._other_choices(reply), *self._end_events(reply, reason)]
 
     def _says_something_new(self) -> bool:
         """Whether a message of the caller's continues the conversation in the log; the answer follows it then."""
@@ -144,7 +174,7 @@ class Turn:
 
     @property
     def record(self) -> TurnRecord:
-        reading = self._rewriter.reply.reading
+        reading = self._reply.reading
         return TurnRecord(
             id=self.id,
             mode=self.mode,
@@ -164,6 +194,9 @@ class Turn:
                 error=self._error,
                 sha256=body_hash(self.body),
                 reading=reading.status if reading else "missing",
+                reasks=len(self._reasking.attempts),
+                reask_usage=self._reasking.usage,
+                reask_error=self._reasking.error,
             ),
         )
 
@@ -176,8 +209,16 @@ class Turn:
     def _text_stream(self) -> TextStream:
         if self.observes:
             return PlainStream()
-        texts = [message.text for message in self._request.messages]
-        return ReplyStream(self._opening.runtime.as_json(), self._opening.state, texts)
+        return ReplyStream(self._opening.runtime.as_json(), self._opening.state, self._texts)
+
+    def _read_again(self, text: str) -> Reading:
+        return read_reply(text, self._opening.runtime.as_json(), self._opening.state, self._texts)
+
+    @property
+    def _reply(self) -> Reply:
+        """The reply as far as it came, with the snapshot that was asked for, if so."""
+        reply, mended = self._rewriter.reply, self._reasking.reading
+        return reply if mended is None else replace(reply, reading=mended)
 
     def _changes(self, reply: Reply) -> tuple[Operation, ...]:
         snapshot = self._applied_snapshot(reply)
@@ -186,7 +227,7 @@ class Turn:
     def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
         """The state in the reply, if the model came to its own end and was asked for one."""
         reading = reply.reading
-        if self.mode != "enabled" or not reply.natural or reading is None or reading.status not in _APPLIED:
+        if self.mode != "enabled" or not reply.natural or reading is None or reading.status not in USABLE:
             return None
         return reading.snapshot
 
@@ -227,6 +268,12 @@ class Turn:
             "usage": dict(reply.usage),
         }
         return [{**done, "ctx": {}}]
+
+
+def _shown_texts(request: Request) -> list[str]:
+    """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
+    texts = [message.text for message in request.messages]
+    return texts + [shown for text in texts if (shown := neutral(text)) is not text]
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

@@ -1,6 +1,6 @@
 """The words of the project as frozen values, and the protocols of its plug points."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -10,6 +10,12 @@ from ctxwrap.settings import Mode
 
 Body = dict[str, Any]
 """A request, a reply or a stream event, as JSON on the wire."""
+
+Send = Callable[[Body], Body]
+"""Sends a request of our own the way the caller's was sent, and gives the whole reply."""
+
+SendAsync = Callable[[Body], Awaitable[Body]]
+"""The same over async I/O."""
 
 Content = str | list[Body]
 """A message's text, or its parts when it holds more than text."""
@@ -170,6 +176,12 @@ class Report:
     """Hash of the JSON body that ctxwrap handed to the SDK."""
     reading: str = "missing"
     """The status of the trailer."""
+    reasks: int = 0
+    """How often the model was asked again for its snapshot."""
+    reask_usage: Mapping[str, int] = field(default_factory=dict)
+    """What these questions cost, in the provider's own words and summed up."""
+    reask_error: str = ""
+    """Why a question got no answer, if so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +218,10 @@ class Rewriter(Protocol):
     ended: bool
     """The provider has said that nothing more follows."""
 
+    @property
+    def spoken(self) -> bool:
+        """All of the reply's text has come, though more may follow."""
+
     def whole(self, payload: Body) -> Body: ...
     def event(self, event: Body) -> list[Body]: ...
     def close(self) -> list[Body]: ...
@@ -221,6 +237,11 @@ class Wire(Protocol):
     def read(self, body: Body) -> Request: ...
     def inject(self, body: Body, injection: Injection) -> Body: ...
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter: ...
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        """`body` continued by its reply and a question, for one short answer that is no part of the conversation.
+
+        `reserve` is how many tokens the answer must have at least.
+        """
 
 
 Record = dict[str, Any]

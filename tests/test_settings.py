@@ -18,6 +18,8 @@ from ctxwrap.settings import settings_from
         ({"history_tokens": -1}, "whole number from 0 up"),
         ({"history_tokens": True}, "whole number from 0 up"),
         ({"snapshot_reserve": 1.5}, "whole number from 0 up"),
+        ({"max_reasks": -1}, "whole number from 0 up"),
+        ({"on_missing": "ask"}, "known are keep, reask"),
         ({"strict": "yes"}, "True or False"),
     ],
 )

@@ -183,6 +183,45 @@ def test_what_we_cannot_read_goes_through_and_is_reported(event: Body) -> None:
     assert "could not be read" in reading.record.report.error
 
 
+UNUSABLE = f"Hello.\n\n{SEPARATOR}\n{{}}"
+
+
+def test_a_stream_asks_again_when_all_is_said_and_not_before() -> None:
+    asking = turn()
+    asked = []
+    for event in CHAT_SPEAKER.events(Answer(UNUSABLE)):
+        asking.event(event)
+        asked.append(asking.asks_again)
+    assert asked == sorted(asked)
+    assert asked[-1]
+    assert not turn(max_reasks=0).asks_again
+
+
+def test_an_answer_stands_in_for_the_unusable_snapshot() -> None:
+    asking = turn()
+    assert asking.reply(CHAT_SPEAKER.whole(Answer(UNUSABLE)))["choices"][0]["message"]["content"] == "Hello."
+    assert asking.asks_again
+    body = asking.question()
+    assert body["messages"][:2] == asking.body["messages"]
+    assert body["messages"][2] == {"role": "assistant", "content": UNUSABLE}
+    assert asking.answered(reply(item("new"), KNOWN))
+    assert not asking.asks_again
+    messages, (reask, snapshot, _) = asking.closing_records()
+    assert messages[0]["content"] == "Hello."
+    assert (reask["type"], reask["run"], reask["attempt"]) == ("reask", "turn-1", 1)
+    assert (snapshot["status"], snapshot["trailer"]) == (asking.record.report.reading, f"{SEPARATOR}\n{{}}")
+    assert [operation["id"] for operation in snapshot["operations"]] == ["new"]
+
+
+def test_an_answer_that_comes_when_the_turn_is_saved_changes_nothing() -> None:
+    late = turn()
+    late.reply(CHAT_SPEAKER.whole(Answer(UNUSABLE)))
+    late.question()
+    late.closing_records("closed")
+    assert late.answered(reply(item("new")))
+    assert (late.record.snapshot, late.record.operations, late.record.report.reasks) == (None, (), 0)
+
+
 def test_the_hash_is_of_what_was_handed_on() -> None:
     assert turn().record.report.sha256 == turn().record.report.sha256
     assert turn().record.report.sha256 != turn("readonly").record.report.sha256

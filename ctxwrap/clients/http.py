@@ -32,6 +32,9 @@ EXTENSION = "ctxwrap"
 in_flight: ContextVar[Any] = ContextVar("ctxwrap_in_flight", default=None)
 """The call whose request the SDK is sending, however often it retries."""
 
+APART: Any = object()
+"""In flight while we send a request of our own: its response is nobody's but ours, and stays as it is."""
+
 
 @contextmanager
 def flying(call: Any) -> Iterator[None]:
@@ -93,7 +96,7 @@ class _Facade(_Delegating):
         _drop_private_headers(request)
         call = in_flight.get() or (StoredCall() if is_stored(request) else None)
         response = self._inner.send(request, **options)
-        if call is None or not response.is_success:
+        if call is None or call is APART or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
         if isinstance(call, BareCall):
@@ -112,7 +115,7 @@ class _AsyncFacade(_Delegating):
         _drop_private_headers(request)
         call = in_flight.get() or (AsyncStoredCall() if is_stored(request) else None)
         response = await self._inner.send(request, **options)
-        if call is None or not response.is_success:
+        if call is None or call is APART or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
         if isinstance(call, BareCall):

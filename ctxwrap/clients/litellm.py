@@ -15,12 +15,12 @@ from typing import Any
 
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
-from ctxwrap.clients.http import flying, in_flight
+from ctxwrap.clients.http import APART, flying, in_flight
 from ctxwrap.clients.keywords import names_in, taken
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context, Target
-from ctxwrap.types import Body, Wire
+from ctxwrap.types import Body, Send, SendAsync, Wire
 from ctxwrap.wires import CHAT, COMPLETIONS, RESPONSES
 
 _FUNCTIONS: dict[str, Wire] = {
@@ -119,7 +119,8 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         target = _target(context, kwargs)
         if target is None:
             return function(*args, **kwargs)
-        turn = drive.begin(context, wire, partial(_body, function, name, args, kwargs), target)
+        body = partial(_body, function, name, args, kwargs)
+        turn = drive.begin(context, wire, body, target, _sender(function))
         if isinstance(turn, BareCall):
             return remember(function(*args, **kwargs), turn)
         try:
@@ -142,7 +143,8 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         target = _target(context, kwargs)
         if target is None:
             return await function(*args, **kwargs)
-        turn = await drive_async.begin(context, wire, partial(_body, function, name, args, kwargs), target)
+        body = partial(_body, function, name, args, kwargs)
+        turn = await drive_async.begin(context, wire, body, target, _async_sender(function))
         if isinstance(turn, BareCall):
             return remember(await function(*args, **kwargs), turn)
         try:
@@ -157,6 +159,24 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         return remember(result, turn)
 
     return call
+
+
+def _sender(function: Callable[..., Any]) -> Send:
+    """Sends bodies of our own through the function that the caller called."""
+
+    def send(body: Body) -> Body:
+        with flying(APART):
+            return _dump(function(**body))
+
+    return send
+
+
+def _async_sender(function: Callable[..., Any]) -> SendAsync:
+    async def send(body: Body) -> Body:
+        with flying(APART):
+            return _dump(await function(**body))
+
+    return send
 
 
 def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
@@ -255,6 +275,17 @@ class _Flow:
             same = event is dumped or (event.get("type") == kind and event is events[-1])
             self.ready.append(self._changed(chunk, dumped, event) if same else self._made(event))
 
+    def next(self) -> Any:
+        """The next chunk. The last one waits until the call is settled, when all before it has been given."""
+        if self.call.unsettled and len(self.ready) == 1:
+            self.call.settle()
+        return self.ready.popleft()
+
+    async def next_async(self) -> Any:
+        if self.call.unsettled and len(self.ready) == 1:
+            await self.call.settle()
+        return self.ready.popleft()
+
     def give(self, events: list[Body]) -> None:
         """Events that no chunk of litellm's stands for."""
         self.ready.extend(self._made(event) for event in events)
@@ -288,7 +319,7 @@ def _flowing_class(cls: Any) -> type:
                 except BaseException as error:
                     flow.call.stop(why_stopped(error))
                     raise
-            return flow.ready.popleft()
+            return flow.next()
 
         async def __anext__(self) -> Any:
             flow = self._ctxwrap_flow
@@ -303,7 +334,7 @@ def _flowing_class(cls: Any) -> type:
                 except BaseException as error:
                     await flow.call.stop(why_stopped(error))
                     raise
-            return flow.ready.popleft()
+            return await flow.next_async()
 
         async def aclose(self) -> None:
             try:

@@ -65,6 +65,10 @@ class _Body:
         self._named = False
         """Whether the provider gives its events names, as ours must have then."""
         self._over = False
+        self._last = b""
+        """The end of the stream, while it waits for the call to be settled."""
+        self._failure: Exception | None = None
+        """What the provider's connection came to behind that end."""
         self.reader: Callable[[], Any] = lambda: None
         """The response that is read instead of the provider's, while somebody has it."""
         weakref.finalize(self, call.abandon)
@@ -100,6 +104,8 @@ class RewrittenBody(_Body):
             self._call.stop("closed")
 
     def _next_event(self) -> bytes:
+        if self._last:
+            return self._settled()
         if not self._frames:
             return self._read_on()
         frame = self._frames.popleft()
@@ -107,10 +113,30 @@ class RewrittenBody(_Body):
             return _framed(self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
         event = frame.json()
-        return frame.raw if event is None else _out(frame, event, self._call.event(event))
+        if event is None:
+            return frame.raw
+        events = self._call.event(event)
+        if not self._call.unsettled:
+            return _out(frame, event, events)
+        self._last = _out(frame, event, events[-1:])
+        return _framed(events[:-1], named=self._named)
+
+    def _settled(self) -> bytes:
+        """The end of the stream. All that the provider sends behind it is read first, to free its connection."""
+        assert self._framer is not None
+        try:
+            for chunk in self._chunks:
+                self._frames.extend(self._framer.feed(chunk))
+        except Exception as error:
+            self._failure = error
+        self._call.settle()
+        last, self._last = self._last, b""
+        return last
 
     def _read_on(self) -> bytes:
         assert self._framer is not None
+        if self._failure is not None:
+            raise self._failure
         chunk = next(self._chunks, None)
         if chunk is not None:
             self._frames.extend(self._framer.feed(chunk))
@@ -159,6 +185,8 @@ class AsyncRewrittenBody(_Body):
             await self._call.stop("closed")
 
     async def _next_event(self) -> bytes:
+        if self._last:
+            return await self._settled()
         if not self._frames:
             return await self._read_on()
         frame = self._frames.popleft()
@@ -166,10 +194,30 @@ class AsyncRewrittenBody(_Body):
             return _framed(await self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
         event = frame.json()
-        return frame.raw if event is None else _out(frame, event, await self._call.event(event))
+        if event is None:
+            return frame.raw
+        events = await self._call.event(event)
+        if not self._call.unsettled:
+            return _out(frame, event, events)
+        self._last = _out(frame, event, events[-1:])
+        return _framed(events[:-1], named=self._named)
+
+    async def _settled(self) -> bytes:
+        """The end of the stream. All that the provider sends behind it is read first, to free its connection."""
+        assert self._framer is not None
+        try:
+            async for chunk in self._chunks:
+                self._frames.extend(self._framer.feed(chunk))
+        except Exception as error:
+            self._failure = error
+        await self._call.settle()
+        last, self._last = self._last, b""
+        return last
 
     async def _read_on(self) -> bytes:
         assert self._framer is not None
+        if self._failure is not None:
+            raise self._failure
         chunk = await anext(self._chunks, None)
         if chunk is not None:
             self._frames.extend(self._framer.feed(chunk))

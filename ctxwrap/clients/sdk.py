@@ -11,12 +11,12 @@ from typing import Any
 
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
-from ctxwrap.clients.http import facade, flying
+from ctxwrap.clients.http import APART, facade, flying
 from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context
-from ctxwrap.types import Body
+from ctxwrap.types import Body, Send, SendAsync
 from ctxwrap.wires import wire_for
 
 _EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
@@ -68,7 +68,8 @@ def _door(base: Any) -> type:
             body, options = asked.body, asked.options
             if asked.wire is None:
                 return super().post(path, body=body, options=options, **rest)
-            call = drive.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target)
+            send = _sender(super().post, path, asked.own_options)
+            call = drive.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target, send)
             if isinstance(call, BareCall):
                 with flying(call):
                     return remember(super().post(path, body=body, options=options, **rest), call)
@@ -99,7 +100,8 @@ def _async_door(base: Any) -> type:
             body, options = asked.body, asked.options
             if asked.wire is None:
                 return await super().post(path, body=body, options=options, **rest)
-            call = await drive_async.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target)
+            send = _async_sender(super().post, path, asked.own_options)
+            call = await drive_async.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target, send)
             if isinstance(call, BareCall):
                 with flying(call):
                     return remember(await super().post(path, body=body, options=options, **rest), call)
@@ -114,6 +116,26 @@ def _async_door(base: Any) -> type:
             return remember(result, call)
 
     return AsyncDoor
+
+
+def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> Send:
+    """Sends bodies of our own as `post` sends the caller's, and gives the JSON that comes back."""
+
+    def send(body: Body) -> Body:
+        with flying(APART):
+            reply: Body = post(path, body=body, options=options(), cast_to=object)
+            return reply
+
+    return send
+
+
+def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> SendAsync:
+    async def send(body: Body) -> Body:
+        with flying(APART):
+            reply: Body = await post(path, body=body, options=options(), cast_to=object)
+            return reply
+
+    return send
 
 
 def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> Any:
@@ -147,6 +169,16 @@ class _Asked:
     @property
     def options_of_plain_body(self) -> dict[str, Any]:
         return {name: value for name, value in self.options.items() if name != "extra_json"}
+
+    def own_options(self) -> dict[str, Any]:
+        """The same for a request of our own, whose reply is not parsed, wrapped or told apart for the caller."""
+        options = {name: value for name, value in self.options.items() if name not in _CALLERS_OPTIONS}
+        headers = options.get("headers") or {}
+        own = {name: value for name, value in headers.items() if not name.lower().startswith("x-stainless-")}
+        return {**options, "headers": own}
+
+
+_CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
 
 
 def _is_left_out(value: Any) -> bool:

@@ -37,6 +37,7 @@ class StoredCall:
     """Stands where a call in flight would: there is no turn to keep, only text to take out."""
 
     observes = False
+    unsettled = False
     record = None
 
     def __init__(self) -> None:
@@ -48,6 +49,9 @@ class StoredCall:
 
     def event(self, event: Body) -> list[Body]:
         return self._rewriter.event(event)
+
+    def settle(self) -> None:
+        """There is no memory to settle."""
 
     def end(self) -> list[Body]:
         return self._rewriter.close()
@@ -63,6 +67,7 @@ class AsyncStoredCall:
     """The same for async clients."""
 
     observes = False
+    unsettled = False
     record = None
 
     def __init__(self) -> None:
@@ -73,6 +78,9 @@ class AsyncStoredCall:
 
     async def event(self, event: Body) -> list[Body]:
         return self._stored.event(event)
+
+    async def settle(self) -> None:
+        """There is no memory to settle."""
 
     async def end(self) -> list[Body]:
         return self._stored.end()

@@ -5,13 +5,20 @@ import re
 
 from ctxwrap.errors import SettingsError
 from ctxwrap.practice.answer import JSON, Answer, ToolCall
-from ctxwrap.practice.ask import Ask, dict_at
+from ctxwrap.practice.ask import Ask, Line, dict_at
 from ctxwrap.practice.conversation import converse
 from ctxwrap.practice.damage import damaged, forged, fraction
 from ctxwrap.practice.notebook import Notebook
 from ctxwrap.practice.structured import structured
 from ctxwrap.practice.words import bare, sentences
-from ctxwrap.protocol.text import READING_TEXT, SEPARATOR, asks_for_trailer, unframe, without_injected
+from ctxwrap.protocol.text import (
+    READING_TEXT,
+    SEPARATOR,
+    asks_for_trailer,
+    before_question,
+    unframe,
+    without_injected,
+)
 
 _USE_TOOL = re.compile(
     r"(?:use|call|run)(?: the)?(?: tool)? ([\w-]+)(?: tool)?\b(?: (?:for|with|in|on|about|to|at))?[:,]? *(.*)",
@@ -36,12 +43,17 @@ class PracticeModel:
             raise SettingsError("damaged, missing and forged are shares of all trailers: together at most 1")
 
     def __call__(self, ask: Ask) -> Answer:
-        spoken = _spoken(ask)
+        earlier = _before_question(ask.messages)
+        if earlier is not None:
+            notebook = Notebook(_given_state(ask.system, earlier))
+            converse(_spoken(earlier), notebook)
+            return Answer(f"{SEPARATOR}\n{_written(notebook.state())}")
+        spoken = _spoken(ask.messages)
         results = _tool_results(ask)
         newest = spoken[-1] if spoken else ""
         if not results and (call := _tool_call(newest, ask)) is not None:
             return Answer(tool_calls=(call,))
-        notebook = Notebook(_given_state(ask))
+        notebook = Notebook(_given_state(ask.system, ask.messages))
         text = converse(spoken, notebook)
         if results:
             text = f"The tool says: {' '.join(results)}"
@@ -72,17 +84,27 @@ def _written(state: JSON) -> str:
     return json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _given_state(ask: Ask) -> JSON | None:
+def _before_question(lines: list[Line]) -> list[Line] | None:
+    """What was said up to the answer whose state is asked for again; None when it is not."""
+    for at, (role, text) in enumerate(lines):
+        before = before_question(text)
+        if before is not None:
+            prompt = before.partition(SEPARATOR)[0]
+            return [*lines[: max(0, at - 1)], *([(role, prompt)] if prompt else [])]
+    return None
+
+
+def _given_state(system: str, lines: list[Line]) -> JSON | None:
     """The state in the request's block; without the protocol a block is only text."""
-    system = ask.system
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None
-    return unframe(ask.last_user) or unframe(system)
+    newest = next((text for role, text in reversed(lines) if role == "user"), "")
+    return unframe(newest) or unframe(system)
 
 
-def _spoken(ask: Ask) -> list[str]:
+def _spoken(lines: list[Line]) -> list[str]:
     """What the user said, message by message, without what was put beside it."""
-    texts = (without_injected(text).strip() for role, text in ask.messages if role == "user")
+    texts = (without_injected(text).strip() for role, text in lines if role == "user")
     return [text for text in texts if text]
 
 

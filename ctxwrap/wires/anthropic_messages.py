@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.neutral import neutral_message
 
 _PARTS = ("image", "document", "search_result", "container_upload")
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
@@ -33,6 +35,7 @@ class AnthropicMessages:
 
     def inject(self, body: Body, injection: Injection) -> Body:
         messages = [*(_merged(injection.history)), *(body.get("messages") or ())]
+        messages = [neutral_message(message) for message in messages]
         at = last_index(messages, _is_spoken)
         opening = injection.protocol
         if at >= 0:
@@ -49,6 +52,18 @@ class AnthropicMessages:
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "MessagesRewriter":
         return MessagesRewriter(streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        messages, said = list(body.get("messages") or ()), [{"type": "text", "text": as_it_came(reply)}]
+        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+            said = [*_blocks(messages.pop()), *said]
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+        changed = {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "messages": messages}
+        if body.get("tools"):
+            changed["tool_choice"] = {"type": "none"}
+        if not _continues(body):
+            changed.pop("thread", None)
+        return changed
 
 
 def _no_trailer(body: Body) -> str:
@@ -149,6 +164,10 @@ class MessagesRewriter:
         self._finish = ""
         self._usage: Body = {}
         self.ended = False
+
+    @property
+    def spoken(self) -> bool:
+        return bool(self._finish)
 
     def whole(self, payload: Body) -> Body:
         self._start(payload)

@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
+from ctxwrap.wires.neutral import neutral_message
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
@@ -31,6 +33,7 @@ class OpenAIChat:
         messages = list(body.get("messages") or ())
         own = next((at for at, message in enumerate(messages) if not _is_system(message)), len(messages))
         messages[own:own] = [_spell(message) for message in injection.history]
+        messages = [neutral_message(message) for message in messages]
         at = last_index(messages, lambda message: message.get("role") == "user")
         if at >= 0:
             content = extended(messages[at].get("content"), injection.block, "text")
@@ -45,7 +48,19 @@ class OpenAIChat:
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
-        return ChatRewriter(streams)
+        return ChatRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        messages, said = list(body.get("messages") or ()), as_it_came(reply)
+        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+            said = _message(messages.pop()).text + said
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+        changed = {**one_short_answer(body), **roomy_limits(body, _LIMITS, reserve), "messages": messages}
+        if body.get("functions"):
+            changed["function_call"] = "none"
+        if body.get("store"):  # which metadata depends on
+            changed = {name: value for name, value in changed.items() if name not in ("store", "metadata")}
+        return changed
 
 
 def _no_trailer(body: Body) -> str:
@@ -144,8 +159,8 @@ class _Choice:
 class ChatRewriter(Choices):
     """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
 
-    def __init__(self, streams: Callable[[], TextStream]) -> None:
-        super().__init__()
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
 
@@ -182,8 +197,16 @@ class ChatRewriter(Choices):
             event = _put_tokens(event, at, known.channel)
             if choice.get("finish_reason"):
                 known.finish = choice["finish_reason"]
-                held += self._released(choice.get("index", at), known)
+                rest = self._released(choice.get("index", at), known)
+                if rest and (event["choices"][at].get("delta") or {}).get("content"):
+                    said, event = self._parted(event, at, {"delta": {}})
+                    rest.insert(0, said)
+                held += rest
         return held if event is not given and _says_nothing(event) else [*held, event]
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(bool(choice.finish) for choice in self._choices.values()) >= self._awaited
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped without saying that it does."""

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from ctxwrap.protocol.text import neutral
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined
 
 
@@ -26,11 +28,15 @@ class OpenAICompletions:
 
     def inject(self, body: Body, injection: Injection) -> Body:
         history = "\n".join(f"{message.role}: {message.text}" for message in injection.history)
-        prompt = joined(injection.protocol, injection.block, history, body["prompt"])
+        prompt = joined(injection.protocol, injection.block, neutral(history), neutral(body["prompt"]))
         return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
-        return CompletionsRewriter(streams)
+        return CompletionsRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        prompt = joined(body["prompt"], as_it_came(reply), question)
+        return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
 
 
 def _no_context(body: Body) -> str:
@@ -44,8 +50,8 @@ def _no_context(body: Body) -> str:
 class CompletionsRewriter(Choices):
     """Strips every choice's text; a chunk is never dropped."""
 
-    def __init__(self, streams: Callable[[], TextStream]) -> None:
-        super().__init__()
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
         self._streams = streams
         self._channels: dict[int, Channel] = {}
         self._finish: dict[int, str] = {}
@@ -69,8 +75,16 @@ class CompletionsRewriter(Choices):
             event = self._put(event, at, channel.feed(choice.get("text") or ""), choice, channel)
             if choice.get("finish_reason"):
                 self._finish[index] = choice["finish_reason"]
-                held += self._released(index)
+                rest = self._released(index)
+                if rest and event["choices"][at].get("text"):
+                    said, event = self._parted(event, at, {"text": ""})
+                    rest.insert(0, said)
+                held += rest
         return [*held, event]
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(map(bool, self._finish.values())) >= self._awaited
 
     def close(self) -> list[Body]:
         return [piece for index in list(self._channels) for piece in self._released(index)]

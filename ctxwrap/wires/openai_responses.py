@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel, PlainStream
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.limits import raised_limits
+from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.neutral import neutral_item, neutral_value
 
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
 _OUTPUT_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -38,9 +40,10 @@ class OpenAIResponses:
         A call that stores nothing has its block on the newest user message, where it does not disturb the
         provider's prompt cache.
         """
-        items = _as_items(body.get("input"))
+        given = _neutral_input(body.get("input"))
+        items = _as_items(given)
         own = next((at for at, item in enumerate(items) if not _is_system(item)), len(items))
-        items[own:own] = [item for message in injection.history for item in _spell(message)]
+        items[own:own] = [neutral_item(item) for message in injection.history for item in _spell(message)]
         at = last_index(items, lambda item: item.get("role") == "user") if body.get("store") is False else -1
         own_text = body.get("instructions") or ""
         if at >= 0:
@@ -50,12 +53,23 @@ class OpenAIResponses:
         else:
             instructions = joined(injection.protocol, own_text, injection.block)
         changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
-        if at >= 0 or injection.history:
-            changed["input"] = items
+        if "input" in body or items:
+            changed["input"] = items if at >= 0 or injection.history else given
         return {**body, **changed, "instructions": instructions}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
         return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        """Stored nowhere. A response may go on from a stored one without changing it, but a conversation would grow."""
+        asked = [{"role": "assistant", "content": as_it_came(reply)}, {"role": "user", "content": question}]
+        changed = {
+            **one_short_answer(body),
+            **roomy_limits(body, ("max_output_tokens",), reserve),
+            "input": [*_as_items(body.get("input")), *asked],
+            "store": False,
+        }
+        return {name: value for name, value in changed.items() if name != "conversation"}
 
 
 def _no_trailer(body: Body) -> str:
@@ -67,6 +81,10 @@ def _no_trailer(body: Body) -> str:
     if choice == "required" or (isinstance(choice, dict) and choice.get("type") != "allowed_tools"):
         return "forced tool choice"
     return ""
+
+
+def _neutral_input(given: Any) -> Any:
+    return [neutral_item(item) for item in given] if isinstance(given, list) else neutral_value(given)
 
 
 def _as_items(given: Any) -> list[Body]:
@@ -128,6 +146,10 @@ class ResponsesRewriter:
         self._response: Body = {}
         self._last: dict[tuple[int, int], Body] = {}
         self.ended = False
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended
 
     def whole(self, payload: Body) -> Body:
         self.ended = True

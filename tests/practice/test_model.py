@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.errors import SettingsError
 from ctxwrap.practice import Answer, Ask, PracticeModel, ToolCall
 from ctxwrap.practice.damage import WAYS
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame
+from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame, question
 
 RUNTIME = {"round": 4, "datetime": "2026-02-20T18:45:12Z", "startup_at": "2026-02-20T18:30:00Z"}
 MODEL = PracticeModel()
@@ -459,6 +459,17 @@ def test_damaged_always():
 def test_every_way_of_damage_is_no_json(way):
     with pytest.raises(ValueError, match=r"line|char"):
         json.loads(way(json.dumps(state(note("a", 'it\'s "so"')), separators=(",", ":"))))
+
+
+@pytest.mark.parametrize("faults", [{}, {"damaged": 1.0}, {"missing": 1.0}, {"forged": 1.0}])
+def test_a_question_for_the_state_is_answered_with_it_alone(faults):
+    asked = remembering(state(), "I like tea")
+    expected = left(MODEL(asked))[1]
+    said = PracticeModel(**faults)(asked).text
+    asked.body["messages"] += [{"role": "assistant", "content": said}, {"role": "user", "content": question(["a"])}]
+    answer = PracticeModel(**faults)(asked).text
+    mark, _, written = answer.partition("\n")
+    assert (mark, json.loads(written)) == (SEPARATOR, expected)
 
 
 def test_missing_always():

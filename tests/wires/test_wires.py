@@ -234,6 +234,21 @@ def test_tool_calls_are_kept_whole_and_streamed(speaker: Speaker) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wire", "said", "text_of"),
+    [
+        (CHAT, {"delta": {"content": "Hello.\n<"}}, lambda choice: choice["delta"].get("content", "")),
+        (COMPLETIONS, {"text": "Hello.\n<"}, lambda choice: choice["text"]),
+    ],
+    ids=["chat", "completions"],
+)
+def test_text_that_comes_with_the_end_keeps_its_order(wire: Wire, said: Body, text_of: Callable[[Body], str]) -> None:
+    choice = {"index": 0, **said, "finish_reason": "stop"}
+    choices = [event["choices"][0] for event in wire.rewriter({}, ReplyStream).event({"choices": [choice]})]
+    assert "".join(map(text_of, choices)) == "Hello.\n<"
+    assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
+
+
+@pytest.mark.parametrize(
     "event",
     [
         {"choices": []},
