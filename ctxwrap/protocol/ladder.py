@@ -17,6 +17,8 @@ MAX_TRAILER = 256 * 1024
 MAX_DAMAGED = 64 * 1024
 """How long a trailer may be that is not strict JSON."""
 
+INTERNAL = "internal error"
+
 
 class Climb(NamedTuple):
     """How far a trailer could be read."""
@@ -46,8 +48,10 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
         read = normalise(found.data, injected, previous or {})
     except Ambiguous as error:
         return Climb("ambiguous", violations=(f"ambiguous: {error}",))
-    except (ValueError, RecursionError) as error:
+    except Unreadable as error:
         return Climb("rejected", violations=(f"unreadable: {error}",))
+    except Exception as error:  # a fault of ours must not cost the user the reply
+        return Climb("rejected", violations=(f"{INTERNAL}: {error!r}",))
     stale = stale_round(returned, injected)
     if stale is not None:
         return Climb("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))

@@ -12,9 +12,10 @@ from ctxwrap.types import Reading
 
 _MOST_PLACES = 8
 _MOST_TEXT = 512 * 1024
-_AS_ASKED = re.compile(rf"{SEPARATOR}\s{{0,64}}+\{{")
 _ROOT_KEY = re.compile(r"""\b(version|runtime|memory|capabilities|active_task)\\?["'”’]?\s{0,4}[:=：]""")
 _CLOSED = re.compile(r"""[}\]｝］]["\s`~]{0,80}(?:<[^<>\n]{1,60}>{1,3}\s{0,80})?\Z""")
+_SUSPICIOUS = re.compile(r"[^\w\s]\s{0,8}context|context\s{0,8}[^\w\s.,;!?]|\{\s{0,64}\W?version")
+_TOO_MUCH = Climb("rejected", violations=("there is too much to read",))
 _COPIED = "the trailer is a copy of text in the request"
 
 
@@ -53,7 +54,7 @@ class _Tails:
         if key not in self._known:
             self._left -= len(tail)
             too_much = self._left < 0 and self._known
-            self._known[key] = Climb("rejected") if too_much else climb(tail, *self._context)
+            self._known[key] = _TOO_MUCH if too_much else climb(tail, *self._context)
         return self._known[key]
 
     def reads(self, place: Place) -> bool:
@@ -84,11 +85,30 @@ def _trailers(text: str, tails: _Tails) -> list[Place]:
 
 def _as_asked(text: str, tails: _Tails) -> list[Place]:
     """The places up to the last one, if all is as it should be: behind an exact separator, nothing but a snapshot."""
-    for asked in list(_AS_ASKED.finditer(text))[-1:]:
-        found = places(text[: asked.end()])[-_MOST_PLACES:]
-        if found and found[-1].end > asked.start() and tails.read(found[-1]).status == "clean":
-            return found
-    return []
+    asked = _last_exact(text)
+    if asked is None:
+        return []
+    found = [asked] if _is_plain(text[: asked.start]) else places(text[: asked.end + 1])
+    is_it = found and found[-1].end == asked.end and tails.read(found[-1]).status == "clean"
+    return found[-_MOST_PLACES:] if is_it else []
+
+
+def _last_exact(text: str) -> Place | None:
+    """The last separator at the start of a line that is spelled as asked for, if a brace follows."""
+    start = text.rfind(f"\n{SEPARATOR}") + 1
+    end = text.find("{", start)
+    if end < 0 or text[start:end].rstrip(SPACE) != SEPARATOR:
+        return None
+    return Place(start, end, exact=True)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether nothing in `text` can be a trailer, and nothing at its end belongs to one that follows."""
+    last_line = text.rstrip()[-80:].rpartition("\n")[2].strip()
+    if not {last_line[:1], last_line[-1:]}.isdisjoint("-*_=`~>"):
+        return False
+    words = text.lower()
+    return ("context" not in words and "version" not in words) or not _SUSPICIOUS.search(words)
 
 
 def _searched(text: str, tails: _Tails) -> list[Place]:

@@ -31,7 +31,7 @@ _SPELLING = either(
     _NAME + times(_MORE, 2, 7),
     chars(r"[\[({=|【「『-]", 2, 7) + _GAP + _NAME + _GAP + chars(r"[\])}=|】」』-]", 2, 7),
 )
-_DECORATED = chars(rf"[\s>#*_`~{_ZERO}]", 0, 16) + _SPELLING + chars(rf"[ \t:*_{_ZERO}]", 0, 8)
+_DECORATED = chars(rf"[ \t>#*_`~{_ZERO}]", 0, 8) + _SPELLING + chars(rf"[:*_\s{_ZERO}]", 0, 64)
 
 _RULE = _INDENT + either(*(chars(sign, 3, 80) for sign in ("-", r"\*", "_", "="))) + _LINE_END
 _FENCE = _INDENT + named("fence", either(chars("`", 3, 16), chars("~", 3, 16)))
@@ -45,28 +45,17 @@ _WRAPPING = (
     + maybe(named("inner", chars("[`~]", 1, 16)) + chars(r"\w", 0, 10) + _SPACE)
     + maybe(char(r"[\[\\]") + _SPACE)
 )
-_YAML = maybe(literal("---") + _LINE_END) + words(*_KEYS) + _GAP
-_SNAPSHOT = _WRAPPING + either(_YAML, maybe(char('"')))
 _QUOTE = maybe(char("""["'“”‘’]"""))
-_VERSION = _QUOTE + word("version") + _QUOTE + _GAP + char(":") + _GAP + _QUOTE + literal("2.") + char(r"\d") + _QUOTE
-_BARE = (
-    _INDENT
-    + named("bare", char(r"\{"))
-    + _SPACE
-    + _VERSION
-    + _GAP
-    + char(",")
-    + _SPACE
-    + _QUOTE
-    + words(*_KEYS)
-    + _QUOTE
-    + _GAP
-)
+_KEY = maybe(literal("---") + _LINE_END) + _QUOTE + words(*_KEYS) + _QUOTE + _GAP
+_SNAPSHOT = _WRAPPING + either(_KEY, maybe(char('"')))
+_NUMBER = _QUOTE + literal("2.") + char(r"\d") + _QUOTE
+_VERSION = _QUOTE + word("version") + _QUOTE + _GAP + char(":") + _GAP + _NUMBER + _GAP + char(",")
+_BARE = _INDENT + named("bare", char(r"\{")) + _SPACE + _VERSION + _SPACE + _QUOTE + words(*_KEYS) + _QUOTE + _GAP
 
 _HEAD = pattern(
     maybe(_RULE + _SPACE),
     maybe(_FENCE + _INFO + char(r"\n") + _SPACE),
-    either(named("separator", times(_DECORATED, 1, 2)) + _SPACE + maybe(_PROSE) + _SNAPSHOT, _BARE),
+    either(named("separator", times(_DECORATED, 1, 2)) + maybe(_PROSE) + _SNAPSHOT, _BARE),
     last="[{｛:]",
 )
 _HEAD_IN_LINE = pattern(named("separator", literal(SEPARATOR)), _SPACE, _SNAPSHOT, last="[{｛:]")
@@ -74,7 +63,9 @@ _BLOCK_BEGINS = pattern(_FENCE, _INFO, last=r"\n")
 _BLOCK_ENDS = pattern(_FENCE, chars(r"[ \t\r]", 0, 8), last=r"\n")
 _GOES_ON = pattern(_SPACE, maybe(chars("<", 1, 3) + chars(r"[^<>\n]", 0, 60) + chars(">", 1, 3)), _SPACE, last=r"[^\0]")
 """More than white space and a closing tag."""
-_SPOT = re.compile(rf"(?m)(?P<line>^[ \t]{{0,8}}+(?:[^\w\s]|[cC_]|\Z))|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)")
+_SPOT = re.compile(
+    rf"(?m)(?P<line>^[ \t]{{0,8}}+(?:(?P<tick>[`~])|[^\w\s]|[cC_]|\Z))|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)"
+)
 """Where it is worth looking: lines that do not begin like prose, and the separator itself."""
 
 
@@ -105,11 +96,10 @@ class Scan:
         With `more` text to come, the first place is enough.
         """
         for spot in _SPOT.finditer(text, self.at):
-            start, line = spot.start(), spot["line"]
+            start = spot.start()
             if start < self.at:
                 continue
-            is_fence = line is not None and line.endswith(("`", "~"))
-            head = None if is_fence and self._fence else (_HEAD_IN_LINE if line is None else _HEAD).match(text, start)
+            head = self._head(text, spot)
             if head is not None and head["last"]:
                 self._add(head, more)
                 if more and not self.places[0].in_block:
@@ -117,7 +107,7 @@ class Scan:
             elif head is not None and more:
                 self.at = start
                 return start
-            elif is_fence and not self._pass_fence(text, start, more):
+            elif spot["tick"] and not self._pass_fence(text, start, more):
                 self.at = start
                 return len(text)
         self.at = len(text)
@@ -127,6 +117,15 @@ class Scan:
         """Go on with a text that lacks its first `count` characters."""
         self.at -= count
         self.places = [place._replace(start=place.start - count, end=place.end - count) for place in self.places]
+
+    def _head(self, text: str, spot: re.Match[str]) -> re.Match[str] | None:
+        """The head at `spot`, complete or not. In a code block, a fence ends the block and wraps nothing."""
+        if spot["line"] is None:
+            return _HEAD_IN_LINE.match(text, spot.start())
+        if self._fence and spot["tick"]:
+            return None
+        head = _HEAD.match(text, spot.start())
+        return None if head is not None and self._fence and head["fence"] else head
 
     def _add(self, head: re.Match[str], more: bool) -> None:
         fence, inner, separator = (head.groupdict().get(name) for name in ("fence", "inner", "separator"))

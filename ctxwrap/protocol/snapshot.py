@@ -91,9 +91,12 @@ def _is_canonical(data: dict[str, Any]) -> bool:
 
     if not is_valid(data):
         return False
-    items = [item for tier in TIERS for item in data["memory"][tier]]
-    odd = [item for item in items if len(item) > len(ITEM_KEYS)]
-    return len({item["id"] for item in items}) == len(items) and not is_wild(odd) and not is_wild(data["capabilities"])
+    memory = data["memory"]
+    items = memory["core"] + memory["working"] + memory["ephemeral"]
+    if len({item["id"] for item in items}) < len(items) or is_wild(data["capabilities"]):
+        return False
+    rich = [item for item in items if len(item) > len(ITEM_KEYS)]
+    return not any(is_wild(key) or is_wild(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
 
 
 def _runtime_violations(returned: Any, injected: State) -> list[str]:
@@ -233,7 +236,7 @@ class _Mender:
 
     def _tamed(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
         """Without the extra fields that cannot be kept."""
-        wild = [key for key, value in item.items() if key not in ITEM_KEYS and is_wild([key, value])]
+        wild = [key for key, value in item.items() if key not in ITEM_KEYS and (is_wild(key) or is_wild(value))]
         for key in wild:
             self._refuse(f"{tier} item {item.get('id')!r:.60}: field {key!r:.60} dropped, it cannot be kept")
         return {key: value for key, value in item.items() if key not in wild}

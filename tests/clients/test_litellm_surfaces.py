@@ -197,15 +197,31 @@ def shown_view(shown: Shown) -> Any:
 
 
 def joined(views: list[Any]) -> list[Any]:
-    """Texts that follow each other as one: where litellm cuts in white space, it may come with the next piece."""
+    """Texts that follow each other as one: what may begin a separator comes with the next piece."""
     together: list[Any] = []
-    for name, fields in views:
-        follows = together and together[-1][0] == name and isinstance(fields.get("delta"), str)
-        if follows:
-            together[-1] = name, {**fields, "delta": together[-1][1]["delta"] + fields["delta"]}
+    for one in views:
+        frame, text = without_text(one)
+        if together and text and together[-1][1] and together[-1][0] == frame:
+            together[-1] = frame, together[-1][1] + text
         else:
-            together.append((name, fields))
+            together.append((frame, text))
     return together
+
+
+def without_text(value: Any) -> tuple[Any, str]:
+    """A view of a chunk without the text in it, and that text."""
+    if isinstance(value, dict):
+        texts = "".join(text for name, text in value.items() if name in CARRIES_TEXT and isinstance(text, str))
+        inner = {name: without_text(item) for name, item in value.items() if not isinstance(item, str)}
+        rest = {name: item for name, item in value.items() if isinstance(item, str) and name not in CARRIES_TEXT}
+        return rest | {name: frame for name, (frame, _) in inner.items()}, texts + "".join(t for _, t in inner.values())
+    if isinstance(value, (list, tuple)):
+        pairs = [without_text(item) for item in value]
+        return [frame for frame, _ in pairs], "".join(text for _, text in pairs)
+    return value, ""
+
+
+CARRIES_TEXT = ("content", "text", "delta")
 
 
 def is_emptied(chunk: Any) -> bool:

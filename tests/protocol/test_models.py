@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
-from ctxwrap.protocol.ladder import climb
+from ctxwrap.protocol.ladder import INTERNAL, climb
 from ctxwrap.protocol.models import is_valid, json_schema
 from ctxwrap.protocol.text import VERSION
 from tests.protocol.corpus import cases, fuzz
@@ -76,6 +76,7 @@ STATES = st.fixed_dictionaries(
 def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], shown: bool) -> None:
     """Reading never raises, keeps the schema, and reading its result again gives the same, clean."""
     read = climb(json.dumps(data), RUNTIME, state() if shown else None)
+    assert not any(INTERNAL in violation for violation in read.violations)
     if read.snapshot is not None:
         CHECK.validate(read.snapshot)
         text = json.dumps(read.snapshot, ensure_ascii=False)
@@ -89,4 +90,5 @@ def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], sho
 def test_whatever_stands_there_reading_does_not_raise(text: str) -> None:
     for tail in (text, '{"memory": {"core": [{"id": ' + text, '{"version": "2.2", ' + text):
         read = climb(tail, RUNTIME, state())
+        assert not any(INTERNAL in violation for violation in read.violations)
         assert (read.snapshot is not None) == (read.status in ("clean", "repaired", "partial"))

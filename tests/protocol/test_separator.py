@@ -97,9 +97,9 @@ def test_a_code_block_at_the_very_end_is_the_trailer(after: str) -> None:
 
 
 def test_the_end_of_a_code_block_before_the_trailer_stays() -> None:
-    code = "Hello.\n```sh\nls\n```"
-    for gap in ("\n", "\n\n", "", " "):
-        assert state_in(f"{code}{gap}{SEPARATOR}\n{JSON}") == (code, STATE)
+    for code in ("Hello.\n```sh\nls\n```", "```py\n>>>\n```", "~~~yaml\na: 1\n---\n~~~", "````\n```\n````"):
+        for gap in ("\n", "\n\n", *(("", " ") if "---" not in code else ())):
+            assert state_in(f"{code}{gap}{SEPARATOR}\n{JSON}") == (code, STATE)
 
 
 def test_in_the_middle_of_a_line_only_the_exact_separator_counts() -> None:

@@ -108,7 +108,7 @@ CONTINUATIONS = (
     *(f"{SEPARATOR[-end:]}\n{JSON}" for end in range(1, len(SEPARATOR))),
     *(f"\n\n{SEPARATOR}\n{{", f"`{SEPARATOR}`\n{{", f"``\n{SEPARATOR}\n{{", f"`\n{SEPARATOR}\n{{", JSON[1:]),
     *(f":\n{JSON}", f"a:\n{JSON}", f"a>\n{JSON}", '"version": 1, "memory": 2', '\n<"version": 1, "memory": 2>'),
-    *('"version": 1, "memory": 2>', f"`{JSON}", f"{{=html}}\n{JSON}"),
+    *('"version": 1, "memory": 2>', f"`{JSON}", f"{{=html}}\n{JSON}", f"=html}}>\n{JSON}"),
     *(f"{missing}}}}}\n{JSON}" for missing in ("", "CONTEXT", "{CONTEXT")),
 )
 

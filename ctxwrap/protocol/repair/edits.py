@@ -14,6 +14,8 @@ _MARKS = '{}[],:"'
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
 _REACH = 14
 """How many tokens before the place where reading fails an edit may stand, unless it concerns an open bracket."""
+_NEAR = 3
+"""How many if two neighbours show where the damage is."""
 _QUOTE_FITS = re.compile(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
 """What no edit of a mark can mend."""
@@ -62,7 +64,7 @@ class _Candidate(NamedTuple):
 
     @property
     def oddity(self) -> tuple[int, bool]:
-        return _odd_strings(self.value), self.edit.put != "\\"
+        return _oddity(self.value), self.edit.put != "\\"
 
 
 def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
@@ -143,9 +145,15 @@ class _Region:
         for at in (*self.openers[-2:], self.closed):
             if 0 <= at < self.start:
                 yield from _of_bracket(self.text, at)
-        following = _TOKEN.search(self.text, self.tokens[-1][1] if self.tokens else 0)
-        for start, end in (*self.tokens, *([following.span()] if following else [])):
+        near = self.tokens[-_NEAR:] if self._clashes() else self.tokens
+        following = _TOKEN.search(self.text, near[-1][1] if near else 0)
+        for start, end in (*near, *([following.span()] if following else [])):
             yield from self._of_token(start, end)
+
+    def _clashes(self) -> bool:
+        """Whether reading fails because of two tokens that can never be neighbours: then one of them is to blame."""
+        kinds = [_kind(self.text[start]) for start, _ in self.tokens[-2:]]
+        return len(kinds) == 2 and "".join(kinds) not in _PAIRS
 
     def _of_token(self, start: int, end: int) -> Iterator[Edit]:
         """The edits of a token's marks, beside it and in it, after which it fits its neighbours."""
@@ -221,13 +229,14 @@ def _read(edit: Edit, text: str, accept: Accept) -> list[_Candidate]:
     return [_Candidate(edit, value)] if accept(value) else []
 
 
-_ODD_EDGE = re.compile(r'\A[\s{}\[\],:"]|[\s{}\[\],:"]\Z')
+_EDGES = {'"': 3, **dict.fromkeys("{}[],:", 2), **dict.fromkeys(" \t\r\n", 1)}
+"""How odd it is that a string begins or ends like that."""
 
 
-def _odd_strings(value: Any) -> int:
-    """How many strings begin or end like something that belongs around them."""
+def _oddity(value: Any) -> int:
+    """How much the strings in `value` look as if they held what belongs around them."""
     if isinstance(value, str):
-        return _ODD_EDGE.search(value) is not None
+        return _EDGES.get(value[:1], 0) + _EDGES.get(value[-1:], 0)
     if isinstance(value, (dict, list)):
-        return sum(map(_odd_strings, value.values() if isinstance(value, dict) else value))
+        return sum(map(_oddity, value.values() if isinstance(value, dict) else value))
     return 0

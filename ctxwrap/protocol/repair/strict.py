@@ -37,32 +37,18 @@ def value_at(text: str, at: int, *, control: bool = False) -> tuple[Any, int]:
         raise Unreadable(f"it is nested deeper than {MAX_DEPTH}") from None
 
 
-def is_wild(value: Any) -> bool:
+def is_wild(value: Any, depth: int = MAX_DEPTH) -> bool:
     """Whether `value` is nested too deeply, or holds a number or a text that no JSON file can hold."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        if any(_is_unwritable(node) for node in level):
+    if isinstance(value, str):
+        return not value.isascii() and _LONE_SURROGATE.search(value) is not None
+    if isinstance(value, (dict, list)):
+        if depth == 0:
             return True
-        level = [child for node in level for child in _children(node)]
-        if not level:
-            return False
-    return True
-
-
-def _is_unwritable(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    return (
-        _LONE_SURROGATE.search(value) is not None
-        if isinstance(value, str)
-        else not isinstance(value, (dict, list, int, type(None)))
-    )
-
-
-def _children(node: Any) -> list[Any]:
-    if isinstance(node, dict):
-        return [*node, *node.values()]
-    return node if isinstance(node, list) else []
+        for child in (*value, *value.values()) if isinstance(value, dict) else value:
+            if is_wild(child, depth - 1):
+                return True
+        return False
+    return not math.isfinite(value) if isinstance(value, float) else not isinstance(value, (int, type(None)))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
