@@ -29,7 +29,7 @@ T = TypeVar("T")
 Use = Callable[[Any], Coroutine[Any, Any, list[Any]]]
 """One way to use a client, sync or async: it returns everything that a caller can see there."""
 
-TEXT = "Grüße, Welt.\n\nAnd a second line: a < b."
+TEXT = "Grüße, Welt.\n\nAnd a second line: a <b> c."
 HELLO: dict[str, Any] = {"model": "practice", "max_tokens": 64, "messages": [{"role": "user", "content": "Hi there"}]}
 WEATHER = ToolCall("toolu_1", "weather", '{"city": "Paris"}')
 TOOLS = [

@@ -149,7 +149,7 @@ async def test_a_compressed_answer_shows_the_same(desk: Desk, surface: Surface) 
 @each_of(named(chat_create, chat_stream, text_stream, response_stream))
 @both
 async def test_text_with_white_space_and_other_scripts_comes_through_whole(desk: Desk, surface: Surface) -> None:
-    desk.answer(Told("  Erste Zeile\n\n\tzweite — 日本語 🙂 <b>\n\n> <<<CONTEX\n\nEnde"))
+    desk.answer(Told("  Erste Zeile\n\n\tzweite — 日本語 🙂 <b>\n\nSchluss\n\nEnde"))
     await assert_alike(desk, surface)
 
 
