@@ -1,4 +1,4 @@
-"""From a trailer's text to a snapshot, rung by rung: strict JSON, unwrapped, with few marks edited, by its keys."""
+"""From a trailer's text to a snapshot, rung by rung: strict, unwrapped, punctuated, with few edits, by its keys."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ from ctxwrap.protocol.repair.bykeys import read_by_keys
 from ctxwrap.protocol.repair.edits import mended
 from ctxwrap.protocol.repair.judgement import doubt, is_part, is_whole
 from ctxwrap.protocol.repair.keys import KNOWN_KEY
+from ctxwrap.protocol.repair.punctuation import punctuated
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, strict_prefix
 from ctxwrap.protocol.repair.unwrap import names_of_rest, unwrapped
 from ctxwrap.protocol.repair.yaml import looks_like_yaml, read_yaml
@@ -72,7 +73,12 @@ def _found(text: str, previous: Mapping[str, Any]) -> Found:
     if looks_like_yaml(text):
         return Found(read_yaml(text), ("yaml",))
     text, wrappings = unwrapped(text)
-    return _unedited(text, wrappings) or _edited(text, wrappings) or _by_keys(text, wrappings, previous)
+    return (
+        _unedited(text, wrappings)
+        or _unedited(*_punctuated(text, wrappings))
+        or _edited(text, wrappings)
+        or _by_keys(text, wrappings, previous)
+    )
 
 
 def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
@@ -84,6 +90,11 @@ def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
     if KNOWN_KEY.search(text, end) and not _is_repeated(data, text[end:]):
         return None
     return Found(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))
+
+
+def _punctuated(text: str, wrappings: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    text, names = punctuated(text)
+    return text, (*wrappings, *names)
 
 
 def _is_repeated(data: dict[str, Any], rest: str) -> bool:

@@ -44,8 +44,8 @@ _TIER_ALIASES = {
 
 
 def spelled(key: str) -> str:
-    """A key in the document's way of writing: lower case, words joined by underscores."""
-    key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip())
+    """A key in the document's way of writing: lower case, words joined by underscores, without marks around it."""
+    key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip(" \t\r\n{}[],:\"'"))
     return re.sub(r"[\s-]+", "_", key).lower()
 
 
@@ -53,7 +53,7 @@ def canonical_key(key: str) -> str:
     """The key that is meant, or the key itself if it is none of ours."""
     if key in KNOWN_KEYS:
         return key
-    name = spelled(key.strip(" \t\r\n{}[],:\"'"))
+    name = spelled(key)
     if name in KNOWN_KEYS:
         return name
     name = _ALIASES.get(name, name)

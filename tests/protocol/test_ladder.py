@@ -26,7 +26,11 @@ def read(tail: str, previous: dict[str, Any] | None = None) -> Reading:
 @pytest.mark.parametrize(
     ("old", "new", "repairs"),
     [
-        ("}]", "},]", ("marks",)),
+        ("}]", "},]", ("commas",)),
+        ("0.1", "+.1f", ("numbers",)),
+        ('"core": [', '"core": [ // as before', ("comments",)),
+        ('"type": ', '"type" => ', ("marks",)),
+        (", ", ",\u00a0", ("spaces",)),
         ('"type"', 'type"', ("marks",)),
         ('"decay": 0.1, "round"', '"decay": 0.1 "round"', ("marks",)),
         ('"The sky is blue."', '"The sky is blue.', ("marks",)),
@@ -36,7 +40,8 @@ def read(tail: str, previous: dict[str, Any] | None = None) -> Reading:
     ],
 )
 def test_marks_are_mended(old: str, new: str, repairs: tuple[str, ...] | None) -> None:
-    reading = read(TEXT.replace(old, new, 1))
+    tail = TEXT.replace(old, new + "\n" * (repairs == ("comments",)), 1)
+    reading = read(tail)
     wanted = STATE if repairs is not None else json.loads(TEXT.replace(old, "The sky\\nis blue.", 1))
     assert reading.snapshot == wanted
     assert reading.repairs == (repairs if repairs is not None else ("control-characters",))

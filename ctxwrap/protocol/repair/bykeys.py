@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ctxwrap.protocol.repair.keys import ends_element, ends_value, is_cut_key, key_at
-from ctxwrap.protocol.repair.marks import BRACES, CLOSERS, COMMAS, ELLIPSES, OPENERS, QUOTES, is_at, skip, skip_commas
+from ctxwrap.protocol.repair.marks import (
+    BRACES,
+    CLOSERS,
+    COMMAS,
+    ELLIPSES,
+    LITERALS,
+    OPENERS,
+    QUOTES,
+    is_at,
+    skip,
+    skip_commas,
+)
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, value_at
 from ctxwrap.protocol.repair.strings import decoded, read_string
 from ctxwrap.protocol.words import (
@@ -32,13 +43,9 @@ _TAG = re.compile(rf"[^,;，；\]］\n{re.escape(QUOTES)}]+")
 _NO_TAG = re.compile(r'[\n\]"]|,\s*$')
 _PAIR_INSIDE = re.compile(r'(?<!\\)"\s*[,;，]\s*"?\w+"?\s*[:：]')
 _OBJECT_INSIDE = re.compile(r"\{[^{}]*\}")
-_LITERALS = {
-    **dict.fromkeys(("null", "none", "nil", "undefined", "nan", "infinity", "-infinity", "+infinity")),
-    **dict.fromkeys(("true", "yes"), True),
-    **dict.fromkeys(("false", "no"), False),
-}
 _PATIENCE = 4000
 """How often the end of a string may be looked for, beside what a long text needs."""
+_ALL_FIELDS = frozenset(ITEM_KEYS)
 _CUT = object()
 """A value that the text ends in."""
 
@@ -128,9 +135,27 @@ class _Reader:
                 self.draft.elided_tiers.add(self._section)
 
     def _open(self) -> None:
+        if self._section in TIERS and not self._is_inside_item() and self._take_intact():
+            return
         self._brace_before = self._is_at(BRACES) and self._section in _LISTS
         self._at += 1
         self._depth += 1
+
+    def _take_intact(self) -> bool:
+        """Take the item that begins here at once, if nothing is wrong with it."""
+        try:
+            item, end = value_at(self.text, self._at)
+        except ValueError:
+            return False
+        if not isinstance(item, dict) or not item.keys() >= _ALL_FIELDS:
+            return False
+        following = skip(self.text, end)
+        if following < len(self.text) and not is_at(self.text, following, COMMAS + CLOSERS):
+            return False
+        self._begin_item()
+        self.draft.data["memory"][self._section][-1] = self._item = item
+        self._item_open, self._at = False, end
+        return True
 
     def _close(self) -> None:
         self._depth -= 1
@@ -271,10 +296,10 @@ class _Reader:
         if number and _BEHIND_NUMBER.match(self.text, number.end()):
             return self._number(number)
         word = _WORD.match(self.text, self._at)
-        if word and word[0].lower() in _LITERALS and ends_value(self.text, word.end()):
+        if word and word[0].lower() in LITERALS and ends_value(self.text, word.end()):
             self._at = word.end()
             self.draft.mend("" if word[0] in ("null", "true", "false") else "literals")
-            return _LITERALS[word[0].lower()]
+            return LITERALS[word[0].lower()]
         return self._unquoted()
 
     def _number(self, number: re.Match[str]) -> Any:

@@ -19,6 +19,9 @@ _NEAR = 3
 _QUOTE_FITS = re.compile(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
 _BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
 """What no edit of a mark can mend."""
+_KEY = re.compile(r'"\s*:')
+_FEW_KEYS = 5
+"""With fewer keys than that, it is not a mark or two that is damaged."""
 _OTHER_MARK = re.compile(r"[{}\[\],:]")
 _SAFE = re.compile(r'\{\s*"id"\s*:|"(?:core|working|ephemeral|capabilities|active_task)"\s*:')
 """Where a new part of the snapshot begins, so that what stands before can be judged by itself."""
@@ -44,7 +47,7 @@ def mended(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any] | Non
     One edit that makes a whole snapshot of it is enough; else the edit is made that is right for the part where
     reading fails, and reading goes on behind it. Ambiguous if several edits are equally good.
     """
-    if _BAD_ESCAPE.search(text):
+    if _BAD_ESCAPE.search(text) or len(_KEY.findall(text)) < _FEW_KEYS:
         return None
     for _ in range(_MAX_PLACES):
         wholes, parts = _Region(text, _reach(text)).candidates(is_part, is_whole)
@@ -145,6 +148,9 @@ class _Region:
         for at in (*self.openers[-2:], self.closed):
             if 0 <= at < self.start:
                 yield from _of_bracket(self.text, at)
+        if self.failed_at >= len(self.text.rstrip()):
+            yield from (Edit(len(self.text), len(self.text), mark) for mark in "}]")
+            return
         near = self.tokens[-_NEAR:] if self._clashes() else self.tokens
         following = _TOKEN.search(self.text, near[-1][1] if near else 0)
         for start, end in (*near, *([following.span()] if following else [])):

@@ -9,6 +9,12 @@ COMMAS = ",;，；、"
 COLON = r"(?:=>|->|[:=：＝])"
 ELLIPSES = ("...", "…")
 
+LITERALS: dict[str, bool | None] = {
+    **dict.fromkeys(("null", "none", "nil", "undefined", "nan", "infinity", "-infinity", "+infinity")),
+    **dict.fromkeys(("true", "yes"), True),
+    **dict.fromkeys(("false", "no"), False),
+}
+
 CLOSING = {
     '"': '"',
     "'": "'",

@@ -1,0 +1,55 @@
+"""JSON with the punctuation of other languages: comments, commas too many, their literals, numbers and white space."""
+
+import re
+
+from ctxwrap.protocol.repair.marks import COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
+
+_TOKEN = re.compile(
+    rf"""
+    (?P<string>   "(?:[^"\\]|\\.)*+" )
+    | (?P<comments> //[^\n]* | \#[^\n]* | /\*.{{0,400}}?\*/ )
+    | (?P<commas>   [{COMMAS}](?:{GAP}[{COMMAS}])* (?P<last>{GAP}(?=[}}\]｝］]))? )
+    | (?P<marks>    => | -> | [=：＝｛｝［］] )
+    | (?P<spaces>   [^\S \t\r\n]+ | [{ZERO_WIDTH}]+ )
+    | (?P<word>     [^\s"{{}}\[\],:;，；、：＝=｛｝［］{ZERO_WIDTH}]++ )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_MARKS = {"｛": "{", "｝": "}", "［": "[", "］": "]"}
+_NUMBER = re.compile(r"(?P<sign>[+-]?)0*(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?")
+_STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
+    """`text` with JSON's own punctuation, and the names of what was mended. Strings stay as they are."""
+    names: dict[str, None] = {}
+
+    def mended(match: re.Match[str]) -> str:
+        kind, token = match.lastgroup, match[0]
+        if kind == "string" or (token == "," and match["last"] is None):
+            return token
+        if kind == "comments":
+            # "and so on" is no comment, and only one who knows what came before can read it
+            names["comments"] = None
+            return token if any(mark in token for mark in ELLIPSES) else " "
+        if kind == "word":
+            return _word(token, names)
+        names[str(kind)] = None
+        if kind == "commas":
+            return "," if match["last"] is None else ""
+        return " " if kind == "spaces" else _MARKS.get(token, ":")
+
+    return _TOKEN.sub(mended, text), tuple(names)
+
+
+def _word(word: str, names: dict[str, None]) -> str:
+    if word in ("null", "true", "false") or _STRICT_NUMBER.fullmatch(word):
+        return word
+    if word.lower() in LITERALS:
+        names["literals"] = None
+        return {None: "null", True: "true", False: "false"}[LITERALS[word.lower()]]
+    number = _NUMBER.fullmatch(word)
+    if number is None or not (number["whole"] or number["rest"].startswith(".")):
+        return word
+    names["numbers"] = None
+    return f"{number['sign'].strip('+')}{number['whole'] or '0'}{number['rest']}"
