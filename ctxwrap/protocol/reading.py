@@ -11,6 +11,7 @@ from ctxwrap.protocol.text import SEPARATOR
 from ctxwrap.types import Reading
 
 _MOST_PLACES = 8
+_MANY = 100
 _MOST_TEXT = 512 * 1024
 _ROOT_KEY = re.compile(r"""\b(version|runtime|memory|capabilities|active_task)\\?["'”’]?\s{0,4}[:=：]""")
 _CLOSED = re.compile(r"""[}\]｝］]["\s`~]{0,80}(?:<[^<>\n]{1,60}>{1,3}\s{0,80})?\Z""")
@@ -86,7 +87,7 @@ def _trailers(text: str, tails: _Tails) -> list[Place]:
 def _as_asked(text: str, tails: _Tails) -> list[Place]:
     """The places up to the last one, if all is as it should be: behind an exact separator, nothing but a snapshot."""
     asked = _last_exact(text)
-    if asked is None:
+    if asked is None or text.count(SEPARATOR) > _MANY:
         return []
     found = [asked] if _is_plain(text[: asked.start]) else places(text[: asked.end + 1])
     is_it = found and found[-1].end == asked.end and tails.read(found[-1]).status == "clean"

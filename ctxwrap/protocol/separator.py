@@ -128,7 +128,8 @@ class Scan:
         return None if head is not None and self._fence and head["fence"] else head
 
     def _add(self, head: re.Match[str], more: bool) -> None:
-        fence, inner, separator = (head.groupdict().get(name) for name in ("fence", "inner", "separator"))
+        groups = head.groupdict()
+        fence, inner, separator = groups.get("fence"), groups.get("inner"), groups.get("separator")
         self._fence = self._fence or fence or ""
         place = Place(
             start=head.start(),
