@@ -1220,7 +1220,7 @@ ask("And then?")
 
 def test_a_dropped_stream_may_be_collected_while_its_session_is_written(provider: Provider, home: Path) -> None:
     provider.answer = Told(TEXT)
-    run_alone(COLLECTS_WHILE_WRITING, home, provider.openai_url, seconds=5)
+    run_alone(COLLECTS_WHILE_WRITING, home, provider.openai_url, seconds=40)
     turns = [("user", SAID), ("assistant", PARTLY), ("user", NEXT), ("assistant", TEXT)]
     assert sorted(said(home, "s")) == sorted(turns)
     assert_in_order(home, "s")
