@@ -1,11 +1,10 @@
 """What the tests of OpenAI's clients share: one text for sync and async, and all that a caller can look at."""
 
-import asyncio
 import gzip
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import ctxwrap
 from ctxwrap.practice import Answer, Failure, Provider, script
 from ctxwrap.practice.ask import Answering, Seen
 from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT
+from tests.clients.running import each, got, opened, run_and_close
 from tests.support import Told
 
 SAID = "Say hello."
@@ -84,56 +84,13 @@ class Desk:
         return client
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        if self.is_async:
-            asyncio.run(self._and_close(work))
-        else:
-            without_waiting(self._and_close(work))
-
-    async def _and_close(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        finally:
-            for client in self._made:
-                await got(client.aclose() if hasattr(client, "aclose") else client.close())
+        run_and_close(work, self._made, is_async=self.is_async)
 
 
 @contextmanager
 def open_desk(kind: str, home: Path, cls: type[Desk] = Desk) -> Iterator[Desk]:
     with ExitStack() as stack:
         yield cls(kind, home, stack)
-
-
-def without_waiting(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never waits, outside of any event loop."""
-    try:
-        work.send(None)
-    except StopIteration:
-        return
-    raise AssertionError("a sync client made its caller wait in an event loop")
-
-
-async def got(value: Any) -> Any:
-    """`value`, or what it gives when it is awaited."""
-    return await value if inspect.isawaitable(value) else value
-
-
-async def each(values: Any) -> AsyncIterator[Any]:
-    if hasattr(values, "__aiter__"):
-        async for value in values:
-            yield value
-    else:
-        for value in values:
-            yield value
-
-
-@asynccontextmanager
-async def opened(manager: Any) -> AsyncIterator[Any]:
-    if hasattr(manager, "__aenter__"):
-        async with manager as value:
-            yield value
-    else:
-        with manager as value:
-            yield value
 
 
 def need(start: Any, path: str) -> Any:

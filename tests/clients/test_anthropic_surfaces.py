@@ -8,8 +8,8 @@ import json
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from urllib.request import Request, urlopen
@@ -21,6 +21,7 @@ import ctxwrap
 from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall
 from ctxwrap.practice.ask import Answering, Seen
 from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
+from tests.clients.running import at_once, each, got, opened
 from tests.support import CANARY, Told, assert_clean, events, messages, said, state_shown, trailer
 
 anthropic = pytest.importorskip("anthropic")
@@ -56,41 +57,8 @@ class Person(BaseModel):
 # --- one text for sync and async --------------------------------------------------------------------------
 
 
-async def got(value: Any) -> Any:
-    """What a sync method returned, or what an async one returns when awaited."""
-    return await value if inspect.isawaitable(value) else value
-
-
-async def each(stream: Any) -> AsyncIterator[Any]:
-    if hasattr(stream, "__aiter__"):
-        async for piece in stream:
-            yield piece
-    else:
-        for piece in stream:
-            yield piece
-
-
 async def all_of(stream: Any) -> list[Any]:
     return [piece async for piece in each(stream)]
-
-
-@asynccontextmanager
-async def opened(manager: Any) -> AsyncIterator[Any]:
-    if hasattr(manager, "__aenter__"):
-        async with manager as inside:
-            yield inside
-    else:
-        with manager as inside:
-            yield inside
-
-
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine over a sync client: nothing in it waits, so it needs no event loop."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("a sync client waited for an event loop")
 
 
 class Twins:

@@ -35,10 +35,9 @@ from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
 from ctxwrap.types import Log, Record, SessionKey
-from tests.clients.openai_cases import got, opened, without_waiting
+from tests.clients.running import PATIENCE, at_once, got, opened, run_and_close
 from tests.support import Told, assert_clean, events, item, messages, said, trailer
 
-PATIENCE = 10.0
 """Seconds until something that must happen counts as never happening."""
 
 OPENING, OPENED = "My name is Ada.", "Nice to meet you, Ada."
@@ -283,17 +282,7 @@ class Desk:
         return client
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        if self.api.is_async:
-            asyncio.run(asyncio.wait_for(self._and_close(work), 2 * PATIENCE))
-        else:
-            without_waiting(self._and_close(work))
-
-    async def _and_close(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        finally:
-            for client in self._made:
-                await got(client.close())
+        run_and_close(work, self._made, is_async=self.api.is_async)
 
     async def first_turn(self) -> dict[str, Any]:
         """The same, and the memory behind it."""
@@ -777,7 +766,7 @@ def behind_a_proxy(proxy: Rechunking, provider: Provider, home: Path, mode: str)
 def test_what_arrived_but_was_not_read_is_not_in_the_log(provider: Provider, home: Path, mode: str) -> None:
     heard = Heard()
     with behind_a_proxy(Rechunking(), provider, home, mode) as side:
-        without_waiting(closed_after_a_break(side, heard))
+        at_once(closed_after_a_break(side, heard))
     assert heard.text == PARTLY
     assert said(home, "s") == [("user", SAID), ("assistant", PARTLY)]
     assert messages(home, "s")[-1]["ctx"]["status"] == "aborted"
@@ -787,7 +776,7 @@ def test_what_arrived_but_was_not_read_is_not_in_the_log(provider: Provider, hom
 def test_a_stream_that_just_stops_is_no_whole_answer(provider: Provider, home: Path, mode: str) -> None:
     heard = Heard()
     with behind_a_proxy(Rechunking(last=b"two"), provider, home, mode) as side:
-        without_waiting(_stream_and_read(side, heard))
+        at_once(_stream_and_read(side, heard))
     assert heard.text == PARTLY
     assert said(home, "s") == [("user", SAID), ("assistant", PARTLY)]
     assert messages(home, "s")[-1]["ctx"]["status"] == "aborted"
@@ -1382,7 +1371,7 @@ async def test_eight_turns_at_once_are_eight_turns(desk: Desk, stream: bool) -> 
         await asyncio.gather(*turns)
     else:
         with ThreadPoolExecutor(len(said)) as pool:
-            list(pool.map(without_waiting, turns))
+            list(pool.map(at_once, turns))
     assert heard == {text: f"You said: {text}" for text in said}
     assert_all_there(desk.home, "s", said)
 

@@ -22,13 +22,12 @@ from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
 from ctxwrap.protocol.text import SEPARATOR, before_question
 from ctxwrap.types import SessionKey, TurnRecord
-from tests.clients.openai_cases import got, opened, without_waiting
+from tests.clients.running import PATIENCE, got, opened, run_and_close
 from tests.support import assert_clean, events, item, said, state_shown, trailer
 from tests.wires.replies import SPEAKERS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of litellm's own making
 
-PATIENCE = 10.0
 """Seconds until something that must happen counts as never happening."""
 
 SAID, TEXT = "Say hello.", "Hello, world."
@@ -263,17 +262,7 @@ class Desk:
         return [event for event in events(self.home, "s") if event["type"] == kind]
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        if self.door.is_async:
-            asyncio.run(asyncio.wait_for(self._and_close(work), 2 * PATIENCE))
-        else:
-            without_waiting(self._and_close(work))
-
-    async def _and_close(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        finally:
-            for client in self._made:
-                await got(client.close())
+        run_and_close(work, self._made, is_async=self.door.is_async)
 
 
 @pytest.fixture
