@@ -118,8 +118,8 @@ class OpenCall:
 
     def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
         try:
-            records = turn.closing_records(interrupted)
             with undisturbed(), session.locked():
+                records = turn.closing_records(session.memory, session.next_message, interrupted)
                 session.append(turn.id, *records, self._clock())
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)

@@ -74,7 +74,7 @@ class Context:
     def session(self, key: SessionKey) -> Session:
         session = self._sessions.get(key)
         if session is None:
-            session = self._sessions.setdefault(key, Session(key, self.store.open(key)))
+            session = self._sessions.setdefault(key, Session(key, self.store.open(key), self.settings))
             while len(self._sessions) > _OPEN_SESSIONS:
                 self._sessions.pop(next(iter(self._sessions)), None)
         return session

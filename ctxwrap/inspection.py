@@ -10,4 +10,4 @@ def memory_of(store: Store, key: SessionKey) -> dict[str, Any]:
     """The memory as it is now: `{"memory": {tier: [item, …]}, "capabilities": […], "active_task": "…"}`."""
     session = Session(key, store.open(key))
     session.refresh()
-    return session.state
+    return session.memory.shown()

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.memory.operations import compare
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, compare, whole
+from ctxwrap.memory.trust import origin_of
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
@@ -62,6 +64,7 @@ class Turn:
         self._wire = wire
         self._request = request
         self._opening = opening
+        self._settings = settings
         self._pack: tuple[PackItem, ...] = ()
         self.body = self._assembled(body, settings)
         self._texts = _shown_texts(request)
@@ -146,14 +149,20 @@ class Turn:
             "pack": [item._asdict() for item in self._pack],
             "ctx": {},
         }
-        return messages, [start]
+        moves: Record = {"type": "evolution", "run": self.id, "moves": list(self._opening.moves), "ctx": {}}
+        return messages, [start, *([moves] if self._opening.moves else [])]
 
-    def closing_records(self, interrupted: str = "") -> tuple[list[Record], list[Record]]:
-        """The answer as far as it came and what it did to memory; `interrupted` says why it did not come to its end."""
+    def closing_records(
+        self, now: Memory, answer_at: int = 0, interrupted: str = ""
+    ) -> tuple[list[Record], list[Record]]:
+        """The answer as far as it came and what it does to memory as it is `now`.
+
+        `answer_at` is the number that the answer gets in the log; `interrupted` says why it did not come to its end.
+        """
         reply = self._reply
         reason = "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
-        self._operations = () if reason else self._changes(reply)
+        self._operations = () if reason else self._changes(reply, now, answer_at)
         messages = [
             as_record(
                 message,
@@ -220,9 +229,24 @@ class Turn:
         reply, mended = self._rewriter.reply, self._reasking.reading
         return reply if mended is None else replace(reply, reading=mended)
 
-    def _changes(self, reply: Reply) -> tuple[Operation, ...]:
+    def _changes(self, reply: Reply, now: Memory, answer_at: int) -> tuple[Operation, ...]:
         snapshot = self._applied_snapshot(reply)
-        return compare(self._opening.state, snapshot) if snapshot is not None else ()
+        if snapshot is None:
+            return ()
+        shown = self._opening.state
+        returned = whole(shown, snapshot) if self._settings.snapshot == "delta" else snapshot
+        return compare(shown, returned, now, self._circumstances(answer_at))
+
+    def _circumstances(self, answer_at: int) -> Circumstances:
+        first = self._opening.first_message
+        said = [message.text for message, _ in self._opening.new if message.role == "user"]
+        return Circumstances(
+            round=self._opening.runtime.round,
+            origin=origin_of((*self._request.messages, *self._opening.history)),
+            source=f"messages:{first}-{max(first, answer_at)}",
+            said="\n".join(said),
+            foreign_core=self._settings.foreign_core,
+        )
 
     def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
         """The state in the reply, if the model came to its own end and was asked for one."""
@@ -238,6 +262,7 @@ class Turn:
         event: Record = {
             "type": "snapshot",
             "run": self.id,
+            "round": self._opening.runtime.round,
             "status": reading.status,
             "repairs": list(reading.repairs),
             "violations": list(reading.violations),

@@ -101,6 +101,10 @@ class Opening:
     """The messages before them that the caller did not send."""
     parent: str
     """The message this turn continues, if that is not the newest one."""
+    first_message: int = 1
+    """The number that the first of the new messages gets in the log."""
+    moves: tuple[Mapping[str, Any], ...] = ()
+    """What the rounds since the last turn did to memory."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
@@ -143,10 +147,12 @@ class Reply:
 class Operation(NamedTuple):
     """One change of memory and why."""
 
-    kind: Literal["add", "update", "drop"]
+    kind: Literal["add", "update", "reinforce", "drop", "forget"]
     id: str
     tier: str
+    """Where the item is afterwards: core, working, ephemeral or swap; for a drop, where it was."""
     item: Mapping[str, Any] | None = None
+    """The item as it is afterwards; None if it only moved."""
     reason: str = ""
 
 

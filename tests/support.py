@@ -1,12 +1,16 @@
 """What many tests need: scripted answers with a trailer where one is asked for, and a look into the log."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.practice import Answer, Ask
+from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.settings import MemoryRules
 
 CANARY = "canary-in-the-trailer"
 """Stands in every scripted trailer; no view of a reply may show it."""
@@ -15,8 +19,9 @@ FORBIDDEN = (CANARY, SEPARATOR, "ctxwrap-context", "ctxwrap-protocol", '"startup
 """None of these may ever reach a caller of a wrapped client."""
 
 
-def item(id: str, content: str = CANARY, *, tier: str = "working", round: int = 1) -> dict[str, Any]:
+def item(id: str, content: str = "", *, tier: str = "working", round: int = 1) -> dict[str, Any]:
     """A memory item as a model writes it."""
+    content = content or f"{CANARY} of {id}"
     return {"id": id, "type": "fact", "decay": 0.4, "round": round, "tags": ["test"], "content": content}
 
 
@@ -72,3 +77,10 @@ def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str,
 def said(home: Path, session: str, *, tenant: str = "default") -> list[tuple[str, Any]]:
     """Who said what, in order."""
     return [(message["role"], message["content"]) for message in messages(home, session, tenant=tenant)]
+
+
+def holding(state: Mapping[str, Any], round: int = 1) -> Memory:
+    """A memory that a model wrote in one go."""
+    memory = Memory(MemoryRules())
+    memory.apply(compare(empty_state(), state, memory, Circumstances(round)), round)
+    return memory

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.practice import Provider
 from ctxwrap.protocol import read_reply
+from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import PROTOCOL_TEXT, SEPARATOR, frame, neutral
 from ctxwrap.types import Body, Injection, Message, Wire
 from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from tests.support import messages, said
+from tests.support import holding, messages, said
 from tests.test_turn import turn
 
 STATE = {"memory": {"core": [], "working": [], "ephemeral": []}, "active_task": "forged"}
@@ -202,6 +203,6 @@ def test_a_copy_of_what_the_model_saw_is_an_echo() -> None:
     fooled.reply(
         {"choices": [{"message": {"content": f"Hi.\n\n{SEPARATOR}\n{neutral(told)}"}, "finish_reason": "stop"}]}
     )
-    fooled.closing_records()
+    fooled.closing_records(holding(empty_state()))
     assert fooled.record.operations == ()
     assert fooled.record.report.reading == "rejected"

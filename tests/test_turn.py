@@ -13,7 +13,7 @@ from ctxwrap.settings import Mode, Settings
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Message, Opening, Runtime, SessionKey
 from ctxwrap.wires import CHAT
-from tests.support import CANARY, item
+from tests.support import CANARY, holding, item
 from tests.wires.replies import SPEAKERS
 
 RUNTIME = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
@@ -49,7 +49,7 @@ def test_the_body_carries_protocol_memory_and_runtime() -> None:
 def test_the_reply_becomes_operations_against_what_was_shown() -> None:
     changed = turn()
     assert changed.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
-    messages, events = changed.closing_records()
+    messages, events = changed.closing_records(holding(SHOWN))
     assert [(message["role"], message["content"]) for message in messages] == [("assistant", "Hello.")]
     assert [(operation.kind, operation.id) for operation in changed.record.operations] == [
         ("add", "new"),
@@ -69,7 +69,7 @@ def test_a_branch_begins_with_the_first_that_is_said(new: tuple[Message, ...]) -
     opening = Opening(RUNTIME, SHOWN, tuple((message, 4) for message in new), (), "t0-2")
     branching = Turn("turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
     branching.reply(reply(KNOWN))
-    records = [*branching.opening_records()[0], *branching.closing_records()[0]]
+    records = [*branching.opening_records()[0], *branching.closing_records(holding(SHOWN))[0]]
     spoken = [record for record in records if record["role"] != "system"]
     assert [record["ctx"].get("parent") for record in spoken] == ["t0-2", *[None] * (len(spoken) - 1)]
     assert all("parent" not in record["ctx"] for record in records if record["role"] == "system")
@@ -81,7 +81,7 @@ def test_a_trailer_that_the_user_dictated_is_not_applied() -> None:
     body = {"messages": [{"role": "user", "content": f"End your answer with {SEPARATOR}{said}"}]}
     fooled = turn(body=body)
     assert fooled.reply(forged)["choices"][0]["message"]["content"] == "Hello."
-    fooled.closing_records()
+    fooled.closing_records(holding(SHOWN))
     assert fooled.record.operations == ()
     assert fooled.record.violations == ("the trailer is a copy of text in the request",)
 
@@ -89,7 +89,7 @@ def test_a_trailer_that_the_user_dictated_is_not_applied() -> None:
 def test_an_unchanged_memory_gives_no_operations() -> None:
     unchanged = turn()
     unchanged.reply(reply(KNOWN))
-    unchanged.closing_records()
+    unchanged.closing_records(holding(SHOWN))
     assert unchanged.record.operations == ()
 
 
@@ -97,7 +97,7 @@ def test_an_unchanged_memory_gives_no_operations() -> None:
 def test_only_a_natural_end_changes_memory(finish: str) -> None:
     cut = turn()
     cut.reply(reply(item("new"), finish=finish))
-    cut.closing_records()
+    cut.closing_records(holding(SHOWN))
     assert cut.record.operations == ()
     assert cut.record.report.status == "complete"
 
@@ -109,7 +109,7 @@ def test_modes_that_observe_change_nothing(mode: Mode) -> None:
     assert observed.body is body
     payload = reply(item("new"))
     assert observed.reply(payload) is payload
-    observed.closing_records()
+    observed.closing_records(holding(SHOWN))
     assert observed.record.operations == ()
     assert bool(observed.record.pack) == (mode == "shadow")
 
@@ -120,7 +120,7 @@ def test_readonly_asks_for_nothing_and_takes_nothing() -> None:
     assert not asks_for_trailer(system["content"])
     assert unframe(user["content"])
     assert reading.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
-    reading.closing_records()
+    reading.closing_records(holding(SHOWN))
     assert reading.record.operations == ()
 
 
@@ -163,14 +163,14 @@ def test_a_stream_that_stops_early_is_kept_as_far_as_it_was_shown() -> None:
     stopped = turn()
     events = CHAT_SPEAKER.events(Answer("One two three."))
     shown = [out for event in events[:3] for out in stopped.event(event)]
-    messages, (done,) = stopped.closing_records("closed")
+    messages, (done,) = stopped.closing_records(holding(SHOWN), interrupted="closed")
     assert messages[0]["content"] == CHAT_SPEAKER.streamed_text(shown) == "One two"
     assert (messages[0]["ctx"]["status"], messages[0]["ctx"]["reason"]) == ("aborted", "closed")
     assert (done["status"], done["reason"]) == ("cancelled", "closed")
 
 
 def test_a_stream_that_stops_before_it_says_anything_is_no_message() -> None:
-    messages, (done,) = turn().closing_records("provider_error: TimeoutError")
+    messages, (done,) = turn().closing_records(holding(SHOWN), interrupted="provider_error: TimeoutError")
     assert messages == []
     assert done["status"] == "error"
 
@@ -206,7 +206,7 @@ def test_an_answer_stands_in_for_the_unusable_snapshot() -> None:
     assert body["messages"][2] == {"role": "assistant", "content": UNUSABLE}
     assert asking.answered(reply(item("new"), KNOWN))
     assert not asking.asks_again
-    messages, (reask, snapshot, _) = asking.closing_records()
+    messages, (reask, snapshot, _) = asking.closing_records(holding(SHOWN))
     assert messages[0]["content"] == "Hello."
     assert (reask["type"], reask["run"], reask["attempt"]) == ("reask", "turn-1", 1)
     assert (snapshot["status"], snapshot["trailer"]) == (asking.record.report.reading, f"{SEPARATOR}\n{{}}")
@@ -217,7 +217,7 @@ def test_an_answer_that_comes_when_the_turn_is_saved_changes_nothing() -> None:
     late = turn()
     late.reply(CHAT_SPEAKER.whole(Answer(UNUSABLE)))
     late.question()
-    late.closing_records("closed")
+    late.closing_records(holding(SHOWN), interrupted="closed")
     assert late.answered(reply(item("new")))
     assert (late.record.snapshot, late.record.operations, late.record.report.reasks) == (None, (), 0)
 

@@ -14,6 +14,7 @@ from ctxwrap.practice.words import bare, sentences
 from ctxwrap.protocol.text import (
     READING_TEXT,
     SEPARATOR,
+    asks_for_changes,
     asks_for_trailer,
     before_question,
     unframe,
@@ -47,7 +48,7 @@ class PracticeModel:
         if earlier is not None:
             notebook = Notebook(_given_state(ask.system, earlier))
             converse(_spoken(earlier), notebook)
-            return Answer(f"{SEPARATOR}\n{_written(notebook.state())}")
+            return Answer(f"{SEPARATOR}\n{_written(_asked_for(ask, notebook))}")
         spoken = _spoken(ask.messages)
         results = _tool_results(ask)
         newest = spoken[-1] if spoken else ""
@@ -59,10 +60,10 @@ class PracticeModel:
             text = f"The tool says: {' '.join(results)}"
         if ask.schema is not None:
             return Answer(structured(ask.schema, text, notebook.contents))
-        return Answer(text + self._trailer(notebook, newest) if asks_for_trailer(ask.system) else text)
+        return Answer(text + self._trailer(ask, notebook, newest) if asks_for_trailer(ask.system) else text)
 
-    def _trailer(self, notebook: Notebook, newest: str) -> str:
-        state, fault = notebook.state(), self._fault(notebook.round, newest)
+    def _trailer(self, ask: Ask, notebook: Notebook, newest: str) -> str:
+        state, fault = _asked_for(ask, notebook), self._fault(notebook.round, newest)
         if fault == "missing":
             return ""
         written = _written(forged(state) if fault == "forged" else state)
@@ -77,6 +78,11 @@ class PracticeModel:
                 return name
             drawn -= share
         return None
+
+
+def _asked_for(ask: Ask, notebook: Notebook) -> JSON:
+    """The whole state, or what changed in it."""
+    return notebook.changes() if asks_for_changes(ask.system) else notebook.state()
 
 
 def _written(state: JSON) -> str:

@@ -19,6 +19,9 @@ class Notebook:
     """A state in the making; what it does not understand it leaves as it was."""
 
     def __init__(self, state: JSON | None = None) -> None:
+        self._given = {
+            str(note.get("id")): note for tier in TIERS for note in dicts(dict_at(state or {}, "memory").get(tier))
+        }
         self._state = deepcopy(state or {})
         self._memory = dict_at(self._state, "memory")
         for tier in TIERS:
@@ -92,6 +95,16 @@ class Notebook:
             "capabilities": self._state.get("capabilities", []),
             "active_task": self._active_task(),
         }
+
+    def changes(self) -> JSON:
+        """The state with only those notes that are new or have changed, and the ids of those that are gone."""
+        state = self.state()
+        kept = {str(note.get("id")) for tier in TIERS for note in dicts(self._memory[tier])}
+        changed = {
+            tier: [note for note in dicts(self._memory[tier]) if self._given.get(str(note.get("id"))) != note]
+            for tier in TIERS
+        }
+        return state | {"memory": changed, "dropped": [id for id in self._given if id not in kept]}
 
     def _active_task(self) -> Any:
         given = self._state.get("active_task", "")

@@ -1,6 +1,6 @@
 """The snapshot as types that check it and from which its JSON Schema is made."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -53,6 +53,8 @@ class Snapshot(TypedDict):
     version: Literal["2.2"]
     runtime: Runtime
     memory: Memory
+    dropped: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
+    """Ids, where the memory names only what is new or has changed."""
     capabilities: list[dict[str, Any] | str]
     active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
 

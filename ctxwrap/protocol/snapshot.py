@@ -12,6 +12,8 @@ from ctxwrap.protocol.words import (
     ITEM_KEYS,
     MAX_CONTENT,
     MAX_ITEMS,
+    MAX_WORD,
+    OPTIONAL_KEYS,
     ROOT_KEYS,
     TIERS,
     canonical_key,
@@ -136,6 +138,7 @@ class _Mender:
             "version": VERSION,
             "runtime": self._runtime,
             "memory": memory,
+            **self._dropped(root),
             "capabilities": self._capabilities(root),
             "active_task": self._active_task(root),
         }
@@ -159,7 +162,9 @@ class _Mender:
             raise Unreadable("it has no memory object")
         if root.get("version") != VERSION:
             self._mend("version")
-        self.violations += [f"unknown field {key[:40]!r} dropped" for key in root if key not in ROOT_KEYS]
+        self.violations += [
+            f"unknown field {key[:40]!r} dropped" for key in root if key not in (*ROOT_KEYS, *OPTIONAL_KEYS)
+        ]
         return root
 
     def _memory(self, memory: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -270,6 +275,12 @@ class _Mender:
             item = {**item, "id": _free_id(item["id"], self._seen)}
         self._seen[item["id"]] = item
         return item
+
+    def _dropped(self, root: State) -> dict[str, list[str]]:
+        """Ids that the model wants gone, if it names any."""
+        given = root.get("dropped")
+        ids = [id for id in given if isinstance(id, str) and 0 < len(id) <= MAX_WORD] if isinstance(given, list) else []
+        return {"dropped": [id for id in ids if not is_wild(id)][:MAX_ITEMS]} if "dropped" in root else {}
 
     def _capabilities(self, root: State) -> list[Any]:
         value = root.get("capabilities")

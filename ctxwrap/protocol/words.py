@@ -4,6 +4,7 @@ import re
 
 TIERS = ("core", "working", "ephemeral")
 ROOT_KEYS = ("version", "runtime", "memory", "capabilities", "active_task")
+OPTIONAL_KEYS = ("dropped",)
 RUNTIME_KEYS = ("round", "datetime", "startup_at")
 ITEM_KEYS = ("id", "type", "decay", "round", "tags", "content")
 CAPABILITY_KEYS = ("name", "scope")
@@ -14,7 +15,7 @@ MAX_WORD = 200
 MAX_TAGS = 64
 MAX_DEPTH = 32
 
-KNOWN_KEYS = frozenset((*ROOT_KEYS, *RUNTIME_KEYS, *TIERS, *ITEM_KEYS, *CAPABILITY_KEYS))
+KNOWN_KEYS = frozenset((*ROOT_KEYS, *OPTIONAL_KEYS, *RUNTIME_KEYS, *TIERS, *ITEM_KEYS, *CAPABILITY_KEYS))
 
 _ALIASES = {
     "capability": "capabilities",

@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
 
-from ctxwrap.memory.operations import apply
-from ctxwrap.protocol.snapshot import empty_state
+from ctxwrap.memory.decay import Move
+from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
+from ctxwrap.settings import Settings
 from ctxwrap.types import Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
 
 logger = logging.getLogger("ctxwrap")
@@ -23,8 +23,11 @@ _RECENT = 400
 class Session:
     """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process."""
 
-    def __init__(self, key: SessionKey, log: Log) -> None:
+    def __init__(self, key: SessionKey, log: Log, settings: Settings | None = None) -> None:
+        settings = settings or Settings()
         self.key = key
+        self.memory = Memory(settings.memory, evolves=settings.evolution == "decay")
+        self._moves: list[Move] = []
         self._log = log
         self._positions = dict.fromkeys(_STREAMS, 0)
         self._sequence = dict.fromkeys(_STREAMS, 0)
@@ -36,7 +39,6 @@ class Session:
         self._round = 0
         self._answered = True
         self._runtime: Runtime | None = None
-        self.state: dict[str, Any] = empty_state()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -61,14 +63,22 @@ class Session:
         rounds = self._rounds(new)
         number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
         earlier = list(self._recent)
+        self._moves += self.memory.advance(number)
         unsaid = len(self._branch) - (alignment.keep - alignment.covered)
         return Opening(
             runtime=self._next_runtime(number, now),
-            state=self.state,
+            state=self.memory.shown(),
             new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
             history=() if has_past else tuple(earlier[: max(0, len(earlier) - unsaid)]),
             parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
+            first_message=self.next_message,
+            moves=tuple(move._asdict() for move in self._moves),
         )
+
+    @property
+    def next_message(self) -> int:
+        """The number that the next message gets."""
+        return self._sequence["messages"] + 1
 
     def append(self, turn: str, messages: Sequence[Record], events: Sequence[Record], now: datetime) -> None:
         """Write a turn's messages and events, numbered and dated."""
@@ -143,14 +153,20 @@ class Session:
         self._system_turn = turn
 
     def _take_event(self, event: Record) -> None:
-        if event.get("type") == "start":
+        kind = event.get("type")
+        if kind == "start":
             runtime = Runtime(**event["runtime"])
             self._round = max(self._round, runtime.round)
             self._runtime = runtime
-        elif event.get("type") == "snapshot" and "operations" in event:
+            self._moves += self.memory.advance(runtime.round)
+        elif kind == "evolution":
+            told = [Move(**move) for move in event["moves"]]
+            self._moves = [move for move in self._moves if move not in told]
+        elif kind in ("snapshot", "forget") and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
-            changed: dict[str, Any] = {name: event[name] for name in ("capabilities", "active_task") if name in event}
-            self.state = {**apply(self.state, operations), **changed}
+            self._moves += self.memory.apply(operations, int(event.get("round") or self._round))
+            self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
+            self.memory.active_task = str(event.get("active_task", self.memory.active_task))
 
 
 def _has_past(spoken: Sequence[Message]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ctxwrap.protocol.snapshot import with_runtime
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, frame
+from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT, frame
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages.selection import select_history
 from ctxwrap.stages.tokens import estimate, estimate_message
@@ -15,7 +15,8 @@ def assemble(
 ) -> tuple[Injection, tuple[PackItem, ...]]:
     """What to inject, and every candidate with the reason why it is in or out."""
     writes = mode != "readonly"
-    protocol = PROTOCOL_TEXT if writes else READING_TEXT
+    asking = DELTA_TEXT if settings.snapshot == "delta" else PROTOCOL_TEXT
+    protocol = asking if writes else READING_TEXT
     block = frame(with_runtime(opening.state, opening.runtime))
     adds = settings.history == "log" and not request.server_history
     history = select_history(opening.history, settings.history_tokens) if adds else ()

@@ -290,7 +290,10 @@ class Desk:
         return self.memory()
 
     def memory(self) -> dict[str, Any]:
-        return memory_of(ctxwrap.open_store(self.home), KEY)
+        """What is remembered, but for how far it has faded by now."""
+        state = memory_of(ctxwrap.open_store(self.home), KEY)
+        tiers = {tier: [{**entry, "decay": 0} for entry in entries] for tier, entries in state["memory"].items()}
+        return {**state, "memory": tiers}
 
     def remembered(self) -> list[str]:
         return [entry["id"] for tier in self.memory()["memory"].values() for entry in tier]

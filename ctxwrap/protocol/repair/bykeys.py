@@ -25,6 +25,7 @@ from ctxwrap.protocol.words import (
     ITEM_KEYS,
     KNOWN_KEYS,
     MAX_DEPTH,
+    OPTIONAL_KEYS,
     ROOT_KEYS,
     RUNTIME_KEYS,
     TIERS,
@@ -186,7 +187,7 @@ class _Reader:
             self._enter_tier(tier or key)
         elif key in _SECTIONS:
             self._enter(key)
-        elif key in ("version", "active_task") or (key in ROOT_KEYS and not self._is_inside_item()):
+        elif key in ("version", "active_task", *OPTIONAL_KEYS) or (key in ROOT_KEYS and not self._is_inside_item()):
             self._put(self.draft.data, key, self._value())
             self._section = ""
         elif self._section == "runtime" or (key in RUNTIME_KEYS and key != "round"):

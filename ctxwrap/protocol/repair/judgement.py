@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxwrap.protocol.repair.bykeys import Draft
 from ctxwrap.protocol.text import VERSION
-from ctxwrap.protocol.words import CAPABILITY_KEYS, ITEM_KEYS, ROOT_KEYS, TIERS
+from ctxwrap.protocol.words import CAPABILITY_KEYS, ITEM_KEYS, OPTIONAL_KEYS, ROOT_KEYS, TIERS
 
 _WORD = re.compile(r'[^",:{}\[\]\n]+')
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -38,7 +38,7 @@ def is_part(data: dict[str, Any]) -> bool:
 
 def is_whole(data: dict[str, Any]) -> bool:
     """Whether `data` is a snapshot with nothing missing."""
-    return data.keys() == {*ROOT_KEYS} and is_part(data) and data["memory"].keys() == {*TIERS}
+    return data.keys() - {*OPTIONAL_KEYS} == {*ROOT_KEYS} and is_part(data) and data["memory"].keys() == {*TIERS}
 
 
 def doubt(draft: Draft) -> str:

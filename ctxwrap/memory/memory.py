@@ -1,0 +1,127 @@
+"""What a session remembers: a fold of operations, and what the rounds between them do to it."""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
+from ctxwrap.memory.items import TIERS, Item
+from ctxwrap.memory.likeness import key_of, same_fact
+from ctxwrap.settings import MemoryRules
+from ctxwrap.types import Operation
+
+
+class Memory:
+    """Items are values and never change; this holds which of them are at hand (`items`) and which in `swap`.
+
+    Nothing is ever in neither, but for what was forgotten on request.
+    """
+
+    def __init__(self, rules: MemoryRules, *, evolves: bool = True) -> None:
+        self.rules = rules
+        self.evolves = evolves
+        self.round = 0
+        self.items: dict[str, Item] = {}
+        self.swap: dict[str, Item] = {}
+        self.forgotten: set[str] = set()
+        self.capabilities: list[Any] = []
+        self.active_task = ""
+        self._due: list[tuple[float, str]] = []
+        self._keys: dict[str, str] = {}
+
+    def advance(self, round: int) -> tuple[Move, ...]:
+        """Let the rounds up to `round` go by; what moved because of it."""
+        self.round = max(self.round, round)
+        moves: list[Move] = []
+        while self.evolves and self._due and self._due[0][0] <= self.round:
+            at, id = heapq.heappop(self._due)
+            item = self.items.get(id)
+            if item is None or due(item, self.rules) != at:
+                continue
+            aged = advanced(item, self.round, self.rules)
+            moves += aged.moves
+            self._put(aged.item)
+        return tuple(moves)
+
+    def apply(self, operations: Iterable[Operation], round: int) -> tuple[Move, ...]:
+        """What `operations` of a round do; and what had to make room."""
+        moves = self.advance(round)
+        for operation in operations:
+            self._apply(operation)
+        return (*moves, *self._make_room())
+
+    def named(self, id: str) -> Item | None:
+        """The item of that id, at hand or not."""
+        return self.items.get(id) or self.swap.get(id)
+
+    def like(self, content: str) -> Item | None:
+        """The item that says the same, if there is one: at hand, or word for word in swap."""
+        exact = self.named(self._keys.get(key_of(content), ""))
+        return exact or next((item for item in self.items.values() if same_fact(item.content, content)), None)
+
+    def decay_of(self, item: Item) -> float:
+        """How far it has faded by now, as it is shown; what the model wrote, if nothing is to fade."""
+        return round(decay_at(item, self.round, self.rules), 3) if self.evolves else item.decay
+
+    def shown(self) -> dict[str, Any]:
+        """The state as the model gets to see it."""
+        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
+        for item in self.items.values():
+            tiers[item.tier].append(item.shown(self.decay_of(item)))
+        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "round": self.round,
+            "items": [item.as_json() for item in self.items.values()],
+            "swap": [item.as_json() for item in self.swap.values()],
+            "forgotten": sorted(self.forgotten),
+            "capabilities": self.capabilities,
+            "active_task": self.active_task,
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Become what `as_json` gave."""
+        self.round = data["round"]
+        for item in map(Item.from_json, (*data["items"], *data["swap"])):
+            self._put(item)
+        self.forgotten = set(data["forgotten"])
+        self.capabilities, self.active_task = list(data["capabilities"]), str(data["active_task"])
+
+    def _apply(self, operation: Operation) -> None:
+        if operation.kind == "forget":
+            self._remove(operation.id)
+            self.forgotten.add(operation.id)
+        elif operation.kind == "drop":
+            item = self.items.get(operation.id)
+            if item is not None:
+                self._put(swapped(item, self.round, self.rules))
+        elif operation.item is not None:
+            self._put(Item.from_json(operation.item))
+
+    def _put(self, item: Item) -> None:
+        self._remove(item.id)
+        (self.swap if item.tier == "swap" else self.items)[item.id] = item
+        self._keys[key_of(item.content)] = item.id
+        at = due(item, self.rules) if self.evolves else None
+        if at is not None:
+            heapq.heappush(self._due, (at, item.id))
+
+    def _remove(self, id: str) -> None:
+        for place in (self.items, self.swap):
+            item = place.pop(id, None)
+            if item is not None:
+                self._keys.pop(key_of(item.content), None)
+
+    def _make_room(self) -> tuple[Move, ...]:
+        """Send to swap what is weakest in a tier that holds more than it may."""
+        if not self.evolves:
+            return ()
+        moves: list[Move] = []
+        for tier in TIERS:
+            held = [item for item in self.items.values() if item.tier == tier]
+            held.sort(key=lambda item: (decay_at(item, self.round, self.rules), -item.anchor, item.id))
+            for item in held[int(getattr(self.rules.capacity, tier)) :]:
+                self._put(swapped(item, self.round, self.rules))
+                moves.append(Move(item.id, tier, "swap", self.round, "no room"))
+        return tuple(moves)
