@@ -1,13 +1,108 @@
 """Every knob of ctxwrap, once, with its default and what it is for."""
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
+from math import isfinite
 from typing import Any, Literal, get_args
 
 from ctxwrap.errors import SettingsError, unknown_name
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class PerTier:
+    """One number for each tier of memory."""
+
+    core: float
+    working: float
+    ephemeral: float
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise unknown_name(name, value, choices)
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise SettingsError(f"{name} must be a number, not {value!r}")
+
+
+def _check_per_tier(name: str, value: object) -> None:
+    if not isinstance(value, PerTier):
+        raise SettingsError(f"{name} must be PerTier(core=..., working=..., ephemeral=...), not {value!r}")
+    for tier, number in asdict(value).items():
+        _check_number(f"{name}.{tier}", number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRules:
+    """How memory ages; time is counted in rounds."""
+
+    half_lives: PerTier = PerTier(core=96, working=24, ephemeral=8)
+    """After how many rounds without a mention an item matters half as much."""
+
+    growth: float = 0.5
+    """The power of its number of touches by which an item's half-life grows; 0 is no growth."""
+
+    longest: float = 4096
+    """The half-life beyond which none grows."""
+
+    thresholds: PerTier = PerTier(core=0.5, working=0.75, ephemeral=0.9)
+    """The decay at which an item falls from its tier to the next one, and from the last one to swap."""
+
+    working_at: float = 3
+    """The touches that lift an item to working."""
+
+    core_at: float = 8
+    """The touches that lift an item to core."""
+
+    capacity: PerTier = PerTier(core=200, working=150, ephemeral=100)
+    """How many items a tier holds; the rest, those with the largest decay, goes to swap."""
+
+    restated: float = 1.0
+    """What a mention by the user is worth, from above 0 to 1."""
+
+    echoed: float = 0.5
+    """What a mention by the assistant is worth, from above 0 to 1."""
+
+    rehydrated: float = 0.5
+    """The largest decay of an item that was just brought back from swap."""
+
+    def __post_init__(self) -> None:
+        for name in ("half_lives", "thresholds", "capacity"):
+            _check_per_tier(name, getattr(self, name))
+        for name in ("growth", "longest", "working_at", "core_at", "restated", "echoed", "rehydrated"):
+            _check_number(name, getattr(self, name))
+        for tier, items in asdict(self.capacity).items():
+            _check_count(f"capacity.{tier}", items)
+        for name, (holds, what) in self._bounds().items():
+            if not holds:
+                raise SettingsError(f"{name} must be {what}, not {getattr(self, name)!r}")
+
+    def _bounds(self) -> dict[str, tuple[bool, str]]:
+        lives, limits = self.half_lives, self.thresholds
+        return {
+            "half_lives": (lives.core >= lives.working >= lives.ephemeral > 0, "above 0, and longest in core"),
+            "growth": (0 <= self.growth <= 1, "from 0 to 1"),
+            "longest": (self.longest >= lives.core, "no shorter than the half-life of core"),
+            "thresholds": (
+                0 < limits.core <= limits.working <= limits.ephemeral < 1,
+                "between 0 and 1, and lowest in core",
+            ),
+            "working_at": (self.working_at > 1, "above 1, the touch that every item has"),
+            "core_at": (self.core_at >= self.working_at, "no less than working_at"),
+            "restated": (0 < self.restated <= 1, "above 0 and up to 1"),
+            "echoed": (0 < self.echoed <= 1, "above 0 and up to 1"),
+            "rehydrated": (0 <= self.rehydrated < limits.ephemeral, "from 0 to below the threshold of ephemeral"),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,27 +131,25 @@ class Settings:
     on_missing: Literal["keep", "reask"] = "keep"
     """What a reply without any snapshot does: `keep` leaves memory as it was, `reask` asks for one."""
 
+    evolution: Literal["decay", "off"] = "decay"
+    """`decay` lets memory fade, move between tiers and be reinforced; `off` keeps exactly what the model wrote."""
+
+    memory: MemoryRules = MemoryRules()
+    """The numbers by which memory ages: half-lives, thresholds, capacities."""
+
     def __post_init__(self) -> None:
-        for name in ("context_mode", "history", "on_missing"):
+        for name in ("context_mode", "history", "on_missing", "evolution"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
         for name in ("record", "strict"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name in ("history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
+        if not isinstance(self.memory, MemoryRules):
+            raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
 
 
 _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise unknown_name(name, value, choices)
-
-
-def _check_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
 
 
 def check_mode(value: object) -> Mode:

@@ -1,0 +1,129 @@
+"""How memory ages: decay in closed form over rounds, and the moves between tiers that follow from it.
+
+    d(r) = 1 - (1 - d0) * 2 ** (-(r - r0) / H)        H = half-life of the tier * touches ** growth
+
+Halving is the one law under which it makes no difference whether rounds pass one by one or all at once. A demotion
+happens at the very point where decay reaches the threshold, not when somebody looks, so looking changes nothing.
+
+An item moves at most one step a round, up or down. One that comes to a tier, or is touched there, with a decay
+beyond the tier's threshold therefore stays for one round and leaves then.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil, log2
+from typing import NamedTuple
+
+from ctxwrap.memory.items import PLACES, Item, Mentions, Place, Tier
+from ctxwrap.settings import MemoryRules
+
+_BELOW: dict[Place, Place] = dict(pairwise(PLACES))
+_ABOVE: dict[Place, Place] = {below: place for place, below in _BELOW.items()}
+_DEPTH: dict[Place, int] = {place: depth for depth, place in enumerate(PLACES)}
+
+
+class Move(NamedTuple):
+    """One item's way from one place to another, and why."""
+
+    id: str
+    from_: Place
+    to: Place
+    round: int
+    """The first round in which it was there."""
+    reason: str
+
+
+def half_life(item: Item, rules: MemoryRules) -> float:
+    """The rounds in which the item comes to matter half as much; in swap it goes on as in ephemeral."""
+    tier = item.tier if item.tier != "swap" else "ephemeral"
+    grown: float = getattr(rules.half_lives, tier) * item.touches**rules.growth
+    return grown if grown < rules.longest else rules.longest
+
+
+def decay_at(item: Item, round: float, rules: MemoryRules) -> float:
+    """The item's decay in a round up to which it is `advanced`."""
+    passed = round - item.anchor
+    if passed <= 0 or (item.extra and item.pinned):
+        return item.decay
+    left: float = 2.0 ** (-passed / half_life(item, rules))
+    return 1.0 - (1.0 - item.decay) * left
+
+
+def due(item: Item, rules: MemoryRules) -> float | None:
+    """The point at which the item falls to the place below if nobody touches it; None for never."""
+    if item.tier == "swap" or (item.extra and item.pinned):
+        return None
+    threshold = getattr(rules.thresholds, item.tier)
+    stay = 0.0 if item.decay >= threshold else half_life(item, rules) * log2((1 - item.decay) / (1 - threshold))
+    return item.anchor + (stay if stay > 1 else 1)
+
+
+def advanced(item: Item, round: int, rules: MemoryRules) -> tuple[Item, tuple[Move, ...]]:
+    """The item after every demotion that was due up to `round`, and these demotions."""
+    moves: tuple[Move, ...] = ()
+    while (point := due(item, rules)) is not None and point <= round:
+        below = _BELOW[item.tier]
+        reason = f"decay passed {getattr(rules.thresholds, item.tier):g}"
+        moves += (Move(item.id, item.tier, below, ceil(point), reason),)
+        item = replace(item, tier=below, decay=decay_at(item, point, rules), anchor=point)
+    return item, moves
+
+
+def mentioned(item: Item, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core") -> Item:
+    """The item, advanced to `round`, after a mention with `evidence` above 0 and up to 1.
+
+    The mentions of one round count as one, as strong as the strongest, in whatever order they come; one that comes
+    late, from a round before the last touch, is counted among those of the last touch. What lies in swap comes back.
+    No mention lifts the item above `ceiling`, and none takes it down from where it is.
+    """
+    known = item.mentions if round <= item.last else None
+    if known is None:
+        anchor = max(round, item.anchor)
+        joined = Mentions(decay_at(item, anchor, rules), anchor, item.touches, item.tier, evidence, ceiling)
+    else:
+        joined = known._replace(evidence=max(known.evidence, evidence), ceiling=_higher(known.ceiling, ceiling))
+    return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
+
+
+def stated(item: Item, round: int, decay: float) -> Item:
+    """The item with a decay that the model chose; mentions of the same round stay counted."""
+    decay, last = min(1.0, max(0.0, decay)), max(round, item.last)
+    anchor = max(last, item.anchor)
+    known = item.mentions if round <= item.last else None
+    mentions = known and known._replace(decay=decay, anchor=anchor)
+    return replace(item, decay=decay, anchor=anchor, last=last, mentions=mentions)
+
+
+def swapped(item: Item, round: int, rules: MemoryRules) -> Item:
+    """The item put into swap for another reason than its decay, such as want of room."""
+    return replace(item, tier="swap", decay=decay_at(item, round, rules), anchor=max(round, item.anchor))
+
+
+def rehydrated(item: Item, round: int, rules: MemoryRules) -> Item:
+    """The item brought back from swap because it was looked up, which is no touch."""
+    decay = min(rules.rehydrated, decay_at(item, round, rules))
+    return replace(item, tier="ephemeral", decay=decay, anchor=max(round, item.anchor), mentions=None)
+
+
+def _with_mentions(item: Item, last: int, mentions: Mentions, rules: MemoryRules) -> Item:
+    touches = mentions.touches + mentions.evidence
+    return replace(
+        item,
+        tier=_promoted(mentions.tier, touches, mentions.ceiling, rules),
+        decay=mentions.decay * (1 - mentions.evidence),
+        anchor=mentions.anchor,
+        touches=touches,
+        last=last,
+        mentions=mentions,
+    )
+
+
+def _higher(one: Tier, other: Tier) -> Tier:
+    return one if _DEPTH[one] <= _DEPTH[other] else other
+
+
+def _promoted(place: Place, touches: float, ceiling: Tier, rules: MemoryRules) -> Place:
+    """One step up, if so many touches earn it."""
+    earned: Tier = "core" if touches >= rules.core_at else "working" if touches >= rules.working_at else "ephemeral"
+    goal = max(_DEPTH[earned], _DEPTH[ceiling])
+    return _ABOVE[place] if _DEPTH[place] > goal else place
