@@ -1,9 +1,9 @@
 """Every knob of ctxwrap, once, with its default and what it is for."""
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from ctxwrap.errors import SettingsError, unknown_name
 
@@ -11,7 +11,8 @@ Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
 
 
-class PerTier(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PerTier:
     """One number for each tier of memory."""
 
     core: float
@@ -37,7 +38,7 @@ def _check_number(name: str, value: object) -> None:
 def _check_per_tier(name: str, value: object) -> None:
     if not isinstance(value, PerTier):
         raise SettingsError(f"{name} must be PerTier(core=..., working=..., ephemeral=...), not {value!r}")
-    for tier, number in value._asdict().items():
+    for tier, number in asdict(value).items():
         _check_number(f"{name}.{tier}", number)
 
 
@@ -80,7 +81,7 @@ class MemoryRules:
             _check_per_tier(name, getattr(self, name))
         for name in ("growth", "longest", "working_at", "core_at", "restated", "echoed", "rehydrated"):
             _check_number(name, getattr(self, name))
-        for tier, items in self.capacity._asdict().items():
+        for tier, items in asdict(self.capacity).items():
             _check_count(f"capacity.{tier}", items)
         for name, (holds, what) in self._bounds().items():
             if not holds:

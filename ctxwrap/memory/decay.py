@@ -10,13 +10,14 @@ beyond the tier's threshold therefore stays for one round and leaves then.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 from math import ceil, log2
 from typing import NamedTuple
 
 from ctxwrap.memory.items import PLACES, Item, Mentions, Place, Tier
 from ctxwrap.settings import MemoryRules
 
-_BELOW: dict[Place, Place] = dict(zip(PLACES, PLACES[1:], strict=False))
+_BELOW: dict[Place, Place] = dict(pairwise(PLACES))
 _ABOVE: dict[Place, Place] = {below: place for place, below in _BELOW.items()}
 _DEPTH: dict[Place, int] = {place: depth for depth, place in enumerate(PLACES)}
 
@@ -32,15 +33,8 @@ class Move(NamedTuple):
     reason: str
 
 
-class Aged(NamedTuple):
-    """An item after some rounds, and the moves it made in them."""
-
-    item: Item
-    moves: tuple[Move, ...] = ()
-
-
 def half_life(item: Item, rules: MemoryRules) -> float:
-    """The rounds in which half of what the item still matters is lost; in swap it goes on as in ephemeral."""
+    """The rounds in which the item comes to matter half as much; in swap it goes on as in ephemeral."""
     tier = item.tier if item.tier != "swap" else "ephemeral"
     grown: float = getattr(rules.half_lives, tier) * item.touches**rules.growth
     return grown if grown < rules.longest else rules.longest
@@ -49,31 +43,30 @@ def half_life(item: Item, rules: MemoryRules) -> float:
 def decay_at(item: Item, round: float, rules: MemoryRules) -> float:
     """The item's decay in a round up to which it is `advanced`."""
     passed = round - item.anchor
-    if passed <= 0 or item.pinned:
+    if passed <= 0 or (item.extra and item.pinned):
         return item.decay
-    return 1.0 - (1.0 - item.decay) * 2.0 ** (-passed / half_life(item, rules))
+    left: float = 2.0 ** (-passed / half_life(item, rules))
+    return 1.0 - (1.0 - item.decay) * left
 
 
 def due(item: Item, rules: MemoryRules) -> float | None:
     """The point at which the item falls to the place below if nobody touches it; None for never."""
-    if item.tier == "swap" or item.pinned:
+    if item.tier == "swap" or (item.extra and item.pinned):
         return None
     threshold = getattr(rules.thresholds, item.tier)
-    earliest = item.anchor + 1
-    if item.decay >= threshold:
-        return earliest
-    return max(earliest, item.anchor + half_life(item, rules) * log2((1 - item.decay) / (1 - threshold)))
+    stay = 0.0 if item.decay >= threshold else half_life(item, rules) * log2((1 - item.decay) / (1 - threshold))
+    return item.anchor + (stay if stay > 1 else 1)
 
 
-def advanced(item: Item, round: int, rules: MemoryRules) -> Aged:
-    """The item with every demotion that was due up to `round`."""
-    moves: list[Move] = []
+def advanced(item: Item, round: int, rules: MemoryRules) -> tuple[Item, tuple[Move, ...]]:
+    """The item after every demotion that was due up to `round`, and these demotions."""
+    moves: tuple[Move, ...] = ()
     while (point := due(item, rules)) is not None and point <= round:
         below = _BELOW[item.tier]
         reason = f"decay passed {getattr(rules.thresholds, item.tier):g}"
-        moves.append(Move(item.id, item.tier, below, ceil(point), reason))
+        moves += (Move(item.id, item.tier, below, ceil(point), reason),)
         item = replace(item, tier=below, decay=decay_at(item, point, rules), anchor=point)
-    return Aged(item, tuple(moves))
+    return item, moves
 
 
 def mentioned(item: Item, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core") -> Item:
@@ -85,31 +78,20 @@ def mentioned(item: Item, round: int, evidence: float, rules: MemoryRules, ceili
     """
     known = item.mentions if round <= item.last else None
     if known is None:
-        point = max(round, item.anchor)
-        joined = Mentions(decay_at(item, point, rules), item.touches, item.tier, evidence, ceiling)
+        anchor = max(round, item.anchor)
+        joined = Mentions(decay_at(item, anchor, rules), anchor, item.touches, item.tier, evidence, ceiling)
     else:
-        point = item.last
         joined = known._replace(evidence=max(known.evidence, evidence), ceiling=_higher(known.ceiling, ceiling))
-        if joined == known:
-            return item
-    touches = joined.touches + joined.evidence
-    return replace(
-        item,
-        decay=joined.decay * (1 - joined.evidence),
-        touches=touches,
-        tier=_promoted(joined.tier, touches, joined.ceiling, rules),
-        anchor=point,
-        last=max(round, item.last),
-        mentions=joined,
-    )
+    return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
 
 
 def stated(item: Item, round: int, decay: float) -> Item:
     """The item with a decay that the model chose; mentions of the same round stay counted."""
-    decay = min(1.0, max(0.0, decay))
-    mentions = item.mentions._replace(decay=decay) if item.mentions and round <= item.last else None
-    last = max(round, item.last)
-    return replace(item, decay=decay, anchor=max(last, item.anchor), last=last, mentions=mentions)
+    decay, last = min(1.0, max(0.0, decay)), max(round, item.last)
+    anchor = max(last, item.anchor)
+    known = item.mentions if round <= item.last else None
+    mentions = known and known._replace(decay=decay, anchor=anchor)
+    return replace(item, decay=decay, anchor=anchor, last=last, mentions=mentions)
 
 
 def swapped(item: Item, round: int, rules: MemoryRules) -> Item:
@@ -121,6 +103,19 @@ def rehydrated(item: Item, round: int, rules: MemoryRules) -> Item:
     """The item brought back from swap because it was looked up, which is no touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     return replace(item, tier="ephemeral", decay=decay, anchor=max(round, item.anchor), mentions=None)
+
+
+def _with_mentions(item: Item, last: int, mentions: Mentions, rules: MemoryRules) -> Item:
+    touches = mentions.touches + mentions.evidence
+    return replace(
+        item,
+        tier=_promoted(mentions.tier, touches, mentions.ceiling, rules),
+        decay=mentions.decay * (1 - mentions.evidence),
+        anchor=mentions.anchor,
+        touches=touches,
+        last=last,
+        mentions=mentions,
+    )
 
 
 def _higher(one: Tier, other: Tier) -> Tier:

@@ -1,7 +1,7 @@
 """What is remembered: one item, where it lies, and where it came from."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, get_args
 
 Tier = Literal["core", "working", "ephemeral"]
@@ -21,6 +21,7 @@ class Mentions(NamedTuple):
     """All mentions of an item within one round: what it was before them, and what they amount to."""
 
     decay: float
+    anchor: float
     touches: float
     tier: Place
     evidence: float
@@ -76,10 +77,9 @@ class Item:
 
     def as_json(self) -> dict[str, Any]:
         """The item as it is stored; what has its default is left out."""
-        values = {name: getattr(self, name) for name in _NAMES}
-        kept = {name: value for name, value in values.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
-        lists = {name: list(kept[name]) for name in ("tags", "mentions") if name in kept}
-        return {**kept, **lists, **({"extra": dict(self.extra)} if self.extra else {})}
+        data = {name: getattr(self, name) for name in _NAMES}
+        data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
+        return {name: value for name, value in data.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Item":
@@ -89,5 +89,4 @@ class Item:
 
 
 _NAMES = tuple(each.name for each in fields(Item))
-_DEFAULTS: dict[str, Any] = {each.name: each.default for each in fields(Item) if each.default is not MISSING}
-_DEFAULTS["extra"] = {}
+_DEFAULTS = {"touches": 1.0, "origin": "assistant", "source": "", "extra": {}, "mentions": None}

@@ -1,0 +1,432 @@
+"""Decay: a closed form that nobody's looking changes, mentions that only ever help, and moves of one step."""
+
+import json
+import random
+from dataclasses import fields, replace
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.errors import SettingsError
+from ctxwrap.memory.decay import (
+    Move,
+    advanced,
+    decay_at,
+    due,
+    half_life,
+    mentioned,
+    rehydrated,
+    stated,
+    swapped,
+)
+from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, Item, Mentions
+from ctxwrap.settings import MemoryRules, PerTier, Settings, settings_from
+
+RULES = MemoryRules()
+GUIDE = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
+TINY = 1e-12
+
+shares = st.floats(0, 1)
+evidences = st.floats(0.01, 1)
+gaps = st.integers(0, 300)
+tiers = st.sampled_from(TIERS)
+
+
+@st.composite
+def all_rules(draw: st.DrawFn) -> MemoryRules:
+    short, middle, long = sorted(draw(st.tuples(*[st.floats(0.2, 500)] * 3)))
+    low, mid, high = sorted(draw(st.tuples(*[st.floats(0.05, 0.95)] * 3)))
+    return MemoryRules(
+        half_lives=PerTier(long, middle, short),
+        thresholds=PerTier(low, mid, high),
+        growth=draw(shares),
+        rehydrated=high / 2,
+    )
+
+
+rulebooks = st.just(RULES) | all_rules()
+
+
+@st.composite
+def all_items(draw: st.DrawFn, places: tuple[str, ...] = TIERS) -> Item:
+    first = draw(st.integers(0, 50))
+    last = first + draw(st.integers(0, 50))
+    return Item(
+        id="ada-1",
+        type="fact",
+        content="Ada likes tea.",
+        tags=("tea",),
+        tier=draw(st.sampled_from(places)),  # type: ignore[arg-type]
+        decay=draw(shares),
+        anchor=last + draw(st.sampled_from((0.0, 0.25, 3.5))),
+        first=first,
+        last=last,
+        touches=draw(st.floats(1, 40)),
+    )
+
+
+items = all_items()
+
+
+def item(**changes: Any) -> Item:
+    fresh = Item(
+        id="ada-1", type="fact", content="Ada likes tea.", tags=("tea",), tier="ephemeral", decay=0.0, anchor=0.0,
+        first=0, last=0,
+    )  # fmt: skip
+    return replace(fresh, **changes)
+
+
+def decay_in(subject: Item, round: int, rules: MemoryRules = RULES) -> float:
+    aged, _ = advanced(subject, round, rules)
+    return decay_at(aged, round, rules)
+
+
+def height(subject: Item) -> int:
+    return -PLACES.index(subject.tier)
+
+
+def first_round(subject: Item) -> int:
+    """A round by which everything that happened to the item is past."""
+    return ceil(subject.anchor)
+
+
+class TestTheFormula:
+    @pytest.mark.parametrize(
+        ("tier", "after"),
+        [
+            ("core", {1: 0.0072, 8: 0.0561, 24: 0.1591, 96: 0.5}),
+            ("working", {1: 0.0285, 8: 0.2063, 24: 0.5, 48: 0.75}),
+            ("ephemeral", {1: 0.0830, 8: 0.5, 24: 0.875}),
+        ],
+    )
+    def test_decay_after_some_rounds(self, tier: str, after: dict[int, float]) -> None:
+        assert {r: round(decay_in(item(tier=tier), r), 4) for r in after} == after
+
+    @pytest.mark.parametrize(
+        ("tier", "after"),
+        [
+            ("core", {130: ("ephemeral", 0.8949), 131: ("swap", 0.9036)}),
+            ("working", {58: ("ephemeral", 0.8949), 96: ("swap", 0.9961)}),
+            ("ephemeral", {26: ("ephemeral", 0.8949), 96: ("swap", 0.9998)}),
+        ],
+    )
+    def test_decay_across_demotions(self, tier: str, after: dict[int, tuple[str, float]]) -> None:
+        seen = {r: (advanced(item(tier=tier), r, RULES)[0].tier, round(decay_in(item(tier=tier), r), 4)) for r in after}
+        assert seen == after
+
+    @pytest.mark.parametrize(("tier", "rounds"), [("ephemeral", 27), ("working", 59), ("core", 131)])
+    @pytest.mark.parametrize(("touches", "times"), [(1, 1), (4, 2), (16, 4)])
+    def test_lifetime_without_a_mention(self, tier: str, rounds: int, touches: float, times: int) -> None:
+        _, moves = advanced(item(tier=tier, touches=touches), 10_000, RULES)
+        assert moves[-1].to == "swap"
+        assert rounds * times - times < moves[-1].round <= rounds * times
+
+    def test_touches_lengthen_the_half_life_up_to_a_bound(self) -> None:
+        assert [half_life(item(tier="core", touches=n), RULES) for n in (1, 4, 100, 10_000)] == [96, 192, 960, 4096]
+
+    def test_what_is_in_swap_decays_as_in_ephemeral_and_goes_nowhere(self) -> None:
+        assert half_life(item(tier="swap"), RULES) == half_life(item(), RULES)
+        assert due(item(tier="swap"), RULES) is None
+
+    @given(items, gaps, rulebooks)
+    def test_bounded(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+        assert 0 <= decay_in(subject, subject.last + gap, rules) <= 1
+        assert decay_at(subject, subject.last - gap, rules) == subject.decay
+
+    @given(items, st.lists(gaps), rulebooks)
+    def test_without_a_touch_decay_only_grows_and_tiers_only_fall(
+        self, subject: Item, gaps: list[int], rules: MemoryRules
+    ) -> None:
+        rounds = sorted(subject.last + gap for gap in gaps)
+        seen = [(decay_in(subject, r, rules), height(advanced(subject, r, rules)[0])) for r in rounds]
+        assert all(one[0] <= two[0] + TINY and one[1] >= two[1] for one, two in pairwise(seen))
+
+    @given(items, gaps, shares, rulebooks)
+    def test_what_is_pinned_stays_as_it_is(self, subject: Item, gap: int, decay: float, rules: MemoryRules) -> None:
+        pinned = replace(subject, decay=decay, extra={"pinned": True})
+        assert due(pinned, rules) is None
+        assert advanced(pinned, subject.last + gap, rules) == (pinned, ())
+        assert decay_at(pinned, subject.last + gap, rules) == decay
+
+    @pytest.mark.parametrize("said", ["true", 1, None, False])
+    def test_only_a_plain_yes_pins(self, said: object) -> None:
+        assert decay_in(item(extra={"pinned": said}), 8) == 0.5
+
+
+class TestDemotion:
+    @given(items, rulebooks)
+    def test_decay_at_the_point_that_is_due_is_the_threshold(self, subject: Item, rules: MemoryRules) -> None:
+        point = due(subject, rules)
+        assert point is not None
+        assert point >= subject.anchor + 1
+        if point > subject.anchor + 1:
+            threshold = getattr(rules.thresholds, subject.tier)
+            assert decay_at(subject, point, rules) == pytest.approx(threshold, abs=1e-9)
+
+    @given(all_items(PLACES), gaps, gaps, rulebooks)
+    def test_it_makes_no_difference_how_rounds_are_grouped(
+        self, subject: Item, one: int, more: int, rules: MemoryRules
+    ) -> None:
+        halfway, moves = advanced(subject, subject.last + one, rules)
+        end, more_moves = advanced(halfway, subject.last + one + more, rules)
+        assert (end, moves + more_moves) == advanced(subject, subject.last + one + more, rules)
+
+    @given(items, gaps, rulebooks)
+    def test_lazy_equals_eager(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+        eager, moves = subject, ()
+        for r in range(subject.last, subject.last + gap + 1):
+            eager, new = advanced(eager, r, rules)
+            assert all(move.round == r or r == subject.last for move in new), "a move is dated when it is first seen"
+            assert len(new) <= 1 or r == subject.last, "one step a round"
+            moves += new
+        assert (eager, moves) == advanced(subject, subject.last + gap, rules)
+
+    @given(items, gaps, rulebooks)
+    def test_the_moves_are_a_way_down_step_by_step(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+        aged, moves = advanced(subject, subject.last + gap, rules)
+        way = [subject.tier, *(move.to for move in moves)]
+        assert way == list(PLACES[PLACES.index(subject.tier) : PLACES.index(aged.tier) + 1])
+        assert [move.from_ for move in moves] == way[:-1]
+        assert sorted(move.round for move in moves) == [move.round for move in moves]
+
+    @given(items, rulebooks)
+    def test_a_demotion_leaves_decay_where_it_is(self, subject: Item, rules: MemoryRules) -> None:
+        point = due(subject, rules)
+        assert point is not None
+        aged, moves = advanced(subject, ceil(point), rules)
+        assert len(moves) == 1
+        assert (aged.anchor, aged.decay) == (point, decay_at(subject, point, rules))
+
+    @given(tiers, st.floats(0, 1), st.integers(0, 99))
+    def test_nothing_falls_in_the_round_of_its_touch(self, tier: str, decay: float, last: int) -> None:
+        touched = stated(item(tier=tier), last, decay)
+        assert advanced(touched, last, RULES) == (touched, ())
+
+    def test_what_is_beyond_its_threshold_falls_one_tier_a_round(self) -> None:
+        _, moves = advanced(stated(item(tier="core"), 7, 0.95), 100, RULES)
+        assert moves == (
+            Move("ada-1", "core", "working", 8, "decay passed 0.5"),
+            Move("ada-1", "working", "ephemeral", 9, "decay passed 0.75"),
+            Move("ada-1", "ephemeral", "swap", 10, "decay passed 0.9"),
+        )
+
+
+class TestMentions:
+    def test_a_mention_restores_and_lengthens(self) -> None:
+        again = mentioned(item(), 8, 1.0, RULES)
+        assert (again.decay, again.touches, again.anchor, again.last, again.first) == (0, 2, 8, 8, 0)
+        echo = mentioned(item(), 8, 0.5, RULES)
+        assert (echo.decay, echo.touches) == (0.25, 1.5)
+
+    @given(all_items(PLACES), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
+    def test_the_mentions_of_a_round_join_in_any_order_and_number(
+        self, subject: Item, mentions: list[Any], order: random.Random, gap: int, rules: MemoryRules
+    ) -> None:
+        round = subject.last + gap
+        start, _ = advanced(subject, round, rules)
+        shuffled = [*mentions, *mentions]
+        order.shuffle(shuffled)
+
+        def after(mentions: list[Any]) -> Item:
+            now = start
+            for evidence, ceiling in mentions:
+                now = mentioned(now, round, evidence, rules, ceiling)
+            return now
+
+        assert after(mentions) == after(shuffled)
+        assert after(mentions).touches == start.touches + max(evidence for evidence, _ in mentions)
+
+    @given(all_items(PLACES), gaps, evidences, tiers, st.lists(gaps, min_size=1), rulebooks)
+    def test_a_mention_helps_now_and_for_ever_after(
+        self, subject: Item, gap: int, evidence: float, ceiling: Any, later: list[int], rules: MemoryRules
+    ) -> None:
+        now = first_round(subject) + gap
+        twin, _ = advanced(subject, now, rules)
+        better = mentioned(twin, now, evidence, rules, ceiling)
+        for r in (now, *(now + gap for gap in later)):
+            assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
+            assert height(advanced(better, r, rules)[0]) >= height(advanced(twin, r, rules)[0])
+
+    @given(items, st.integers(1, 60), evidences, evidences, gaps, rulebooks)
+    def test_a_late_mention_helps_too(
+        self, subject: Item, late: int, first: float, second: float, gap: int, rules: MemoryRules
+    ) -> None:
+        now = first_round(subject) + gap
+        twin, _ = advanced(mentioned(subject, first_round(subject), first, rules), now, rules)
+        better = mentioned(twin, max(0, subject.last - late), second, rules)
+        assert better.last == twin.last
+        assert decay_in(better, now, rules) <= decay_in(twin, now, rules) + TINY
+
+    @pytest.mark.parametrize(
+        ("tier", "touches", "ceiling", "to"),
+        [
+            ("ephemeral", 1.0, "core", "ephemeral"),
+            ("ephemeral", 2.0, "core", "working"),
+            ("ephemeral", 20.0, "core", "working"),
+            ("ephemeral", 20.0, "ephemeral", "ephemeral"),
+            ("working", 6.0, "core", "working"),
+            ("working", 7.0, "core", "core"),
+            ("working", 7.0, "working", "working"),
+            ("core", 7.0, "working", "core"),
+            ("core", 1.0, "core", "core"),
+            ("swap", 1.0, "ephemeral", "ephemeral"),
+            ("swap", 20.0, "core", "ephemeral"),
+        ],
+    )
+    def test_promotion(self, tier: str, touches: float, ceiling: Any, to: str) -> None:
+        once = mentioned(item(tier=tier, touches=touches), 1, 1.0, RULES, ceiling)
+        assert once.tier == to
+        assert mentioned(once, 1, 1.0, RULES, ceiling) == once, "one step a round"
+
+    def test_who_is_mentioned_in_every_round_rises_to_core(self) -> None:
+        way = [item()]
+        for r in range(1, 8):
+            way.append(mentioned(way[-1], r, RULES.restated, RULES))
+        assert [each.tier for each in way] == ["ephemeral"] * 2 + ["working"] * 5 + ["core"]
+
+    @given(all_items(PLACES), gaps, shares, rulebooks)
+    def test_a_stated_decay_counts_from_its_round(
+        self, subject: Item, gap: int, decay: float, rules: MemoryRules
+    ) -> None:
+        now = first_round(subject) + gap
+        said = stated(advanced(subject, now, rules)[0], now, decay)
+        assert (decay_at(said, now, rules), said.touches, said.last) == (decay, subject.touches, now)
+
+    def test_a_stated_decay_is_bounded(self) -> None:
+        assert [stated(item(), 1, decay).decay for decay in (-0.5, 1.5)] == [0, 1]
+
+    def test_a_stated_decay_outlives_the_mentions_it_was_stated_with(self) -> None:
+        said = stated(mentioned(item(decay=0.8), 1, 0.5, RULES), 1, 0.6)
+        assert (said.decay, said.touches) == (0.6, 1.5)
+        assert mentioned(said, 1, 0.5, RULES) == said
+        stronger = mentioned(said, 1, 1.0, RULES)
+        assert (stronger.decay, stronger.touches) == (0, 2)
+
+
+class TestSwap:
+    @given(all_items(PLACES), gaps, rulebooks)
+    def test_swapping_changes_the_place_and_nothing_else(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+        now = first_round(subject) + gap
+        resident, _ = advanced(subject, now, rules)
+        away = swapped(resident, now, rules)
+        assert (away.tier, away.touches, away.last) == ("swap", subject.touches, subject.last)
+        assert decay_at(away, now, rules) == decay_at(resident, now, rules)
+        assert advanced(away, now + 1000, rules) == (away, ())
+
+    @given(all_items(("swap",)), gaps, rulebooks)
+    def test_what_comes_back_is_ephemeral_and_fresh_enough_to_stay(
+        self, subject: Item, gap: int, rules: MemoryRules
+    ) -> None:
+        now = first_round(subject) + gap
+        back = rehydrated(subject, now, rules)
+        assert (back.tier, back.touches, back.last) == ("ephemeral", subject.touches, subject.last)
+        assert back.decay <= rules.rehydrated
+        assert advanced(back, now, rules) == (back, ())
+
+    def test_a_look_up_gives_some_rounds(self) -> None:
+        gone, _ = advanced(item(), 27, RULES)
+        back = rehydrated(gone, 40, RULES)
+        assert advanced(back, 58, RULES)[0].tier == "ephemeral"
+        assert advanced(back, 59, RULES)[0].tier == "swap"
+
+
+events = st.lists(
+    st.tuples(st.integers(0, 80), st.sampled_from(("mention", "state", "swap", "look up")), evidences), max_size=12
+)
+
+
+@given(items, events, rulebooks)
+def test_a_whole_life_is_the_same_watched_or_not(subject: Item, events: list[Any], rules: MemoryRules) -> None:
+    def lived(watched: bool) -> Item:
+        now, life = first_round(subject), subject
+        for gap, event, share in events:
+            for r in range(now, now + gap) if watched else ():
+                life = Item.from_json(json.loads(json.dumps(advanced(life, r, rules)[0].as_json())))
+            now += gap
+            life, _ = advanced(life, now, rules)
+            match event:
+                case "mention":
+                    life = mentioned(life, now, share, rules)
+                case "state":
+                    life = stated(life, now, share)
+                case "swap":
+                    life = swapped(life, now, rules)
+                case "look up" if life.tier == "swap":
+                    life = rehydrated(life, now, rules)
+            assert 0 <= decay_at(life, now, rules) <= 1
+            assert life.first <= life.last <= now
+        return life
+
+    assert lived(watched=True) == lived(watched=False)
+
+
+class TestItems:
+    @given(
+        all_items(PLACES),
+        st.none() | st.builds(Mentions, shares, shares, st.floats(1, 9), st.sampled_from(PLACES), evidences, tiers),
+        st.lists(st.text()),
+        st.sampled_from(ORIGINS),
+        st.text(),
+        st.dictionaries(st.text(), st.text() | st.lists(st.integers()) | st.booleans()),
+    )
+    def test_json_and_back(
+        self, subject: Item, mentions: Any, tags: list[str], origin: Any, source: str, extra: dict[str, Any]
+    ) -> None:
+        subject = replace(subject, mentions=mentions, tags=tuple(tags), origin=origin, source=source, extra=extra)
+        assert Item.from_json(json.loads(json.dumps(subject.as_json()))) == subject
+
+    def test_defaults_are_not_stored(self) -> None:
+        assert list(item().as_json()) == [
+            "id", "type", "content", "tags", "tier", "decay", "anchor", "first", "last",
+        ]  # fmt: skip
+
+    def test_as_the_model_sees_it(self) -> None:
+        seen = item(last=4, extra={"colour": "green"}).shown(0.123456)
+        assert json.dumps(seen) == (
+            '{"id": "ada-1", "type": "fact", "decay": 0.123, "round": 4, "tags": ["tea"],'
+            ' "content": "Ada likes tea.", "colour": "green"}'
+        )
+
+
+class TestRules:
+    def test_the_guide_names_every_number(self) -> None:
+        for field in fields(MemoryRules):
+            assert f"`{field.name}`" in GUIDE
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"half_lives": (96, 24, 8)}, r"half_lives must be PerTier\(core=..., working=..., ephemeral=...\)"),
+            ({"half_lives": PerTier(96, "a day", 8)}, "half_lives.working must be a number, not 'a day'"),
+            ({"half_lives": PerTier(8, 24, 96)}, "half_lives must be above 0, and longest in core"),
+            ({"half_lives": PerTier(96, 24, 0)}, "half_lives must be above 0"),
+            ({"thresholds": PerTier(0.5, 0.75, 1)}, "thresholds must be between 0 and 1, and lowest in core"),
+            ({"thresholds": PerTier(0.9, 0.75, 0.5)}, "lowest in core"),
+            ({"capacity": PerTier(200, 1.5, 100)}, "capacity.working must be a whole number from 0 up"),
+            ({"growth": 1.5}, "growth must be from 0 to 1, not 1.5"),
+            ({"growth": True}, "growth must be a number, not True"),
+            ({"longest": 50}, "no shorter than the half-life of core"),
+            ({"longest": float("inf")}, "longest must be a number"),
+            ({"working_at": 1}, "working_at must be above 1"),
+            ({"core_at": 2}, "no less than working_at"),
+            ({"restated": 0}, "restated must be above 0 and up to 1"),
+            ({"echoed": 2}, "echoed must be above 0 and up to 1"),
+            ({"rehydrated": 0.9}, "below the threshold of ephemeral"),
+        ],
+    )
+    def test_a_wrong_number_is_named(self, wrong: dict[str, Any], message: str) -> None:
+        with pytest.raises(SettingsError, match=message):
+            MemoryRules(**wrong)
+
+    def test_the_settings_hold_them(self) -> None:
+        rules = MemoryRules(growth=0)
+        assert settings_from(memory=rules, evolution="off") == Settings(memory=rules, evolution="off")
+        with pytest.raises(SettingsError, match="memory must be MemoryRules"):
+            settings_from(memory={"growth": 0})
+        with pytest.raises(SettingsError, match=r"unknown evolution 'on': .*known are decay, off"):
+            settings_from(evolution="on")
