@@ -92,7 +92,7 @@ def _resumed(known: Sequence[Digest], given: Sequence[Digest]) -> int:
 
 def _last_longest(runs: Sequence[int]) -> tuple[int, int]:
     """The longest run and where it ends, the last one of those that are equally long."""
-    return max((length, end) for end, length in enumerate(runs, 1))
+    return max(((length, end) for end, length in enumerate(runs, 1)), default=(0, 0))
 
 
 def _runs(head: Sequence[Digest], messages: Sequence[Digest]) -> list[int]:
