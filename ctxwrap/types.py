@@ -254,6 +254,14 @@ Record = dict[str, Any]
 """One line of a log."""
 
 
+class Checkpoint(NamedTuple):
+    """What a reader knew after reading so far; the log says the same, but takes longer."""
+
+    positions: Mapping[str, int]
+    """How far each stream was read."""
+    known: Record
+
+
 class Log(Protocol):
     """One session's append-only streams of records."""
 
@@ -265,6 +273,12 @@ class Log(Protocol):
 
     def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
         """Add the records of each stream, each batch in one write, inside `locked`; the positions behind them."""
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that was saved last, if it is whole and the log up to there is still the same."""
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Put a checkpoint in the place of the one before, inside `locked`; it may get lost."""
 
 
 class Store(Protocol):

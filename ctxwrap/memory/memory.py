@@ -38,9 +38,9 @@ class Memory:
             item = self.items.get(id)
             if item is None or due(item, self.rules) != at:
                 continue
-            aged = advanced(item, self.round, self.rules)
-            moves += aged.moves
-            self._put(aged.item)
+            aged, fell = advanced(item, self.round, self.rules)
+            moves += fell
+            self._put(aged)
         return tuple(moves)
 
     def apply(self, operations: Iterable[Operation], round: int) -> tuple[Move, ...]:
@@ -59,19 +59,30 @@ class Memory:
         exact = self.named(self._keys.get(key_of(content), ""))
         return exact or next((item for item in self.items.values() if same_fact(item.content, content)), None)
 
-    def decay_of(self, item: Item) -> float:
-        """How far it has faded by now, as it is shown; what the model wrote, if nothing is to fade."""
-        return round(decay_at(item, self.round, self.rules), 3) if self.evolves else item.decay
+    def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
+        """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here."""
+        moves: list[Move] = []
+        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
+        due_by_then = {id for at, id in self._due if at <= then}
+        for item in self.items.values():
+            if item.id in due_by_then:
+                item, fell = advanced(item, then, self.rules)
+                moves += fell
+            if item.tier != "swap":
+                tiers[item.tier].append(item.shown(self._faded(item, then)))
+        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
 
     def shown(self) -> dict[str, Any]:
-        """The state as the model gets to see it."""
-        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
-        for item in self.items.values():
-            tiers[item.tier].append(item.shown(self.decay_of(item)))
-        return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}
+        """The state as it is."""
+        return self.at(self.round)[0]
+
+    def _faded(self, item: Item, at: int) -> float:
+        """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
+        return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "evolves": self.evolves,
             "round": self.round,
             "items": [item.as_json() for item in self.items.values()],
             "swap": [item.as_json() for item in self.swap.values()],
@@ -81,7 +92,9 @@ class Memory:
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Become what `as_json` gave."""
+        """Become what `as_json` gave; a ValueError if that was kept by other rules."""
+        if data["evolves"] != self.evolves:
+            raise ValueError("it was kept with another setting for evolution")
         self.round = data["round"]
         for item in map(Item.from_json, (*data["items"], *data["swap"])):
             self._put(item)

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from ctxwrap.types import Message
 
-Digest = int
-"""Equal for messages that say the same, however an SDK spelled them; good within one process."""
+Digest = str
+"""Equal for messages that say the same, however an SDK spelled them, in every process."""
+
+_spelled = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +24,10 @@ class Alignment:
 
 
 def digest(message: Message) -> Digest:
-    content = message.content.strip() if isinstance(message.content, str) else repr(message.content)
+    content = message.content.strip() if isinstance(message.content, str) else message.content
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
-    return hash((message.role, content, message.tool_call_id, *calls))
+    said = _spelled((message.role, content, message.tool_call_id, *calls))
+    return blake2b(said.encode(), digest_size=8).hexdigest()
 
 
 def _canonical(arguments: str) -> str:
@@ -34,36 +38,48 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-def align(known: Sequence[Digest], given: Sequence[Digest], *, has_answers: bool) -> Alignment:
+def align(known: Sequence[Digest], given: Sequence[Digest], *, has_answers: bool, cut: bool = False) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `has_answers` says that the list holds something a model said, so that we should know a part of it.
+    `has_answers` says that the list holds something a model said, so that we should know a part of it; `cut` that
+    messages stood before the known ones, so that the list may begin with what we no longer know.
     """
+    resent = _end_of(known, given) if cut else 0
+    if resent:
+        return Alignment(len(known), resent, covered=len(known))
     overlap = _overlap(known, given)
     if overlap:
         return Alignment(len(known), overlap, covered=overlap)
     if known and has_answers:
-        return _branch(known, given)
+        return _branch(known, given, cut)
     return Alignment(len(known), 0)
+
+
+def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:
+    """Where in `given` all of `known` ends, the last time it stands there."""
+    if not known or len(given) < len(known):
+        return 0
+    length, end = _last_longest(_runs(known, given))
+    return end if length == len(known) else 0
 
 
 def _overlap(known: Sequence[Digest], given: Sequence[Digest]) -> int:
     """Length of the longest end of `known` that `given` begins with."""
-    if not given:
-        return 0
-    for start in range(max(0, len(known) - len(given)), len(known)):
-        if known[start] == given[0] and known[start:] == given[: len(known) - start]:
-            return len(known) - start
-    return 0
+    shorter = min(len(known), len(given))
+    return _runs(given[:shorter], known[-shorter:])[-1] if shorter else 0
 
 
-def _branch(known: Sequence[Digest], given: Sequence[Digest]) -> Alignment:
+def _branch(known: Sequence[Digest], given: Sequence[Digest], cut: bool) -> Alignment:
     """The caller's past differs from ours: an edit, an answer made again, or a beginning we never saw."""
     resumed = _resumed(known, given)
     if resumed:
-        return Alignment(len(known), resumed, covered=resumed)
-    start, length = _longest_run(known, given)
-    return Alignment(start + length, length, covered=length)
+        return Alignment(len(known), resumed, covered=min(resumed, len(known)))
+    runs = _runs(given[: len(known)], known)
+    length = max(runs)
+    kept, end = _last_longest(_runs(known, given)) if cut else (0, 0)
+    if kept > max(length, 1):
+        return Alignment(kept, end, covered=kept)
+    return Alignment(runs.index(length) + 1 if length else 0, length, covered=length)
 
 
 def _resumed(known: Sequence[Digest], given: Sequence[Digest]) -> int:
@@ -74,12 +90,22 @@ def _resumed(known: Sequence[Digest], given: Sequence[Digest]) -> int:
     return 0
 
 
-def _longest_run(known: Sequence[Digest], given: Sequence[Digest]) -> tuple[int, int]:
-    """The place in `known` from which most of the head of `given` stands there word for word."""
-    best = (0, 0)
-    for start in range(len(known)):
-        length = 0
-        while start + length < len(known) and length < len(given) and known[start + length] == given[length]:
-            length += 1
-        best = max(best, (start, length), key=lambda run: run[1])
-    return best
+def _last_longest(runs: Sequence[int]) -> tuple[int, int]:
+    """The longest run and where it ends, the last one of those that are equally long."""
+    return max(((length, end) for end, length in enumerate(runs, 1)), default=(0, 0))
+
+
+def _runs(head: Sequence[Digest], messages: Sequence[Digest]) -> list[int]:
+    """For each of the messages: how many of the first of `head` stand there word for word, up to and with it.
+
+    One pass, however often things repeat: where a run breaks, what it has in common with its own beginning goes on
+    (the prefix function of Knuth, Morris and Pratt).
+    """
+    joined = [*head, None, *messages]
+    runs = [0] * len(joined)
+    for at in range(1, len(joined)):
+        length = runs[at - 1]
+        while length and joined[at] != joined[length]:
+            length = runs[length - 1]
+        runs[at] = length + (joined[at] == joined[length])
+    return runs[len(head) + 1 :]

@@ -1,7 +1,6 @@
 """One session: its log as far as it was read, and how a turn is added to it."""
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -10,30 +9,40 @@ from ctxwrap.memory.decay import Move
 from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
+from ctxwrap.session.branch import Branch
 from ctxwrap.settings import Settings
-from ctxwrap.types import Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
+from ctxwrap.types import Checkpoint, Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
 _STREAMS = ("messages", "events")
-_RECENT = 400
-"""How many messages of the branch are kept at hand as history."""
+
+_FORMAT = 1
+"""Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
+
+_CHECKPOINT_EVERY = 64
+"""After how many records of its own, or left behind by others, a session writes a checkpoint."""
 
 
 class Session:
     """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process."""
 
     def __init__(self, key: SessionKey, log: Log, settings: Settings | None = None) -> None:
-        settings = settings or Settings()
         self.key = key
-        self.memory = Memory(settings.memory, evolves=settings.evolution == "decay")
-        self._moves: list[Move] = []
+        self._settings = settings or Settings()
         self._log = log
+        self._opened = False
+        self._unsaved = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Before the first record."""
+        self.memory = Memory(self._settings.memory, evolves=self._settings.evolution == "decay")
+        self._moves: list[Move] = []
+        """What moved in memory and is not in the log yet."""
         self._positions = dict.fromkeys(_STREAMS, 0)
         self._sequence = dict.fromkeys(_STREAMS, 0)
-        self._branch: list[Digest] = []
-        self._ids: list[str] = []
-        self._recent: deque[Message] = deque(maxlen=_RECENT)
+        self._branch = Branch()
         self._system: list[Digest] = []
         self._system_turn = ""
         self._round = 0
@@ -48,9 +57,21 @@ class Session:
 
     def refresh(self) -> None:
         """Read what was appended since the last time, here or elsewhere."""
+        if self._opened:
+            self._read_on()
+        else:
+            self._resume()
+            self._unsaved = self._read_on()
+            self._opened = True
+
+    def _read_on(self) -> int:
+        """Take in what is new; how many records that were."""
+        count = 0
         for stream in _STREAMS:
             records, position = self._log.read(stream, self._positions[stream])
             self._take(stream, records, position)
+            count += len(records)
+        return count
 
     def open_turn(self, request: Request, now: datetime) -> Opening:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
@@ -62,17 +83,16 @@ class Session:
         branches = alignment.keep < len(self._branch)
         rounds = self._rounds(new)
         number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
-        earlier = list(self._recent)
-        self._moves += self.memory.advance(number)
+        state, moves = self.memory.at(number)
         unsaid = len(self._branch) - (alignment.keep - alignment.covered)
         return Opening(
             runtime=self._next_runtime(number, now),
-            state=self.memory.shown(),
+            state=state,
             new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
-            history=() if has_past else tuple(earlier[: max(0, len(earlier) - unsaid)]),
-            parent=(self._ids[alignment.keep - 1] if alignment.keep else "root") if branches else "",
+            history=() if has_past else self._branch.history(unsaid),
+            parent=self._branch.id_of(alignment.keep) if branches else "",
             first_message=self.next_message,
-            moves=tuple(move._asdict() for move in self._moves),
+            moves=tuple(move._asdict() for move in (*self._moves, *moves)),
         )
 
     @property
@@ -86,6 +106,9 @@ class Session:
         batches = {stream: self._numbered(stream, turn, records, timestamp(now)) for stream, records in given}
         for stream, position in self._log.append(batches).items():
             self._take(stream, batches[stream], position)
+            self._unsaved += len(batches[stream])
+        if self._unsaved >= _CHECKPOINT_EVERY:
+            self._save()
 
     def _numbered(self, stream: str, turn: str, records: Iterable[Record], time: str) -> list[Record]:
         first = self._sequence[stream] + 1
@@ -96,7 +119,8 @@ class Session:
 
     def _align(self, spoken: Sequence[Message]) -> Alignment:
         has_answers = any(message.role == "assistant" for message in spoken)
-        return align(self._branch, [digest(message) for message in spoken], has_answers=has_answers)
+        given = [digest(message) for message in spoken]
+        return align(self._branch.digests, given, has_answers=has_answers, cut=self._branch.is_cut)
 
     def _rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
@@ -130,20 +154,11 @@ class Session:
 
     def _take_message(self, record: Record) -> None:
         message, control = message_in(record), dict(record.get("ctx") or {})
-        said, number = digest(message), int(control.get("round") or 0)
+        number = int(control.get("round") or 0)
         if message.role == "system":
             self._take_system(message, str(control.get("turn")))
             return
-        parent = control.get("parent")
-        if parent:
-            keep = self._ids.index(parent) + 1 if parent in self._ids else 0
-            for _ in self._branch[keep:]:
-                if self._recent:
-                    self._recent.pop()
-            del self._branch[keep:], self._ids[keep:]
-        self._branch.append(said)
-        self._ids.append(str(control.get("id") or len(self._ids)))
-        self._recent.append(message)
+        self._branch.add(message, str(control.get("id") or ""), control.get("parent") or "")
         self._round = max(self._round, number)
         self._answered = message.role == "assistant"
 
@@ -167,6 +182,51 @@ class Session:
             self._moves += self.memory.apply(operations, int(event.get("round") or self._round))
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
             self.memory.active_task = str(event.get("active_task", self.memory.active_task))
+
+    def _save(self) -> None:
+        """Keep what the log says so far for whoever opens the session next; it can be read from the log as well."""
+        self._unsaved = 0
+        try:
+            self._log.save_checkpoint(Checkpoint(self._positions, self._known()))
+        except Exception as error:
+            logger.debug("session %r: no checkpoint was written: %r", self.key.session, error)
+
+    def _resume(self) -> None:
+        """Begin where a checkpoint stands, or before the first record."""
+        try:
+            checkpoint = self._log.load_checkpoint()
+            if checkpoint is not None:
+                self._recall(checkpoint)
+        except Exception as error:
+            logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)
+            self._begin()
+
+    def _known(self) -> Record:
+        return {
+            "format": _FORMAT,
+            "sequence": self._sequence,
+            "branch": self._branch.as_json(),
+            "system": self._system,
+            "system_turn": self._system_turn,
+            "round": self._round,
+            "answered": self._answered,
+            "runtime": self._runtime and self._runtime.as_json(),
+            "memory": self.memory.as_json(),
+            "moves": self._moves,
+        }
+
+    def _recall(self, checkpoint: Checkpoint) -> None:
+        known = checkpoint.known
+        if known["format"] != _FORMAT:
+            raise ValueError(f"its format is {known['format']!r}")
+        self._positions = {stream: checkpoint.positions[stream] for stream in _STREAMS}
+        self._sequence = {stream: known["sequence"][stream] for stream in _STREAMS}
+        self._branch = Branch.from_json(known["branch"])
+        self._system, self._system_turn = known["system"], known["system_turn"]
+        self._round, self._answered = known["round"], known["answered"]
+        self._runtime = Runtime(**known["runtime"]) if known["runtime"] else None
+        self.memory.restore(known["memory"])
+        self._moves = [Move(*move) for move in known["moves"]]
 
 
 def _has_past(spoken: Sequence[Message]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
 from ctxwrap.stores.names import safe_name
-from ctxwrap.types import Record, SessionKey
+from ctxwrap.types import Checkpoint, Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -39,7 +39,7 @@ class FileStore:
 
 
 class FileLog:
-    """One session's `messages.jsonl` and `events.jsonl`."""
+    """One session's `messages.jsonl` and `events.jsonl`, and `context/` with what was made from them."""
 
     def __init__(self, directory: Path, key: SessionKey) -> None:
         self.directory = directory
@@ -78,6 +78,46 @@ class FileLog:
         with self._explained("write to"):
             return {stream: self._append(stream, records) for stream, records in batches.items() if records}
 
+    def load_checkpoint(self) -> Checkpoint | None:
+        try:
+            line = Path(self._checkpoint_path).read_bytes()
+            known = json.loads(line)
+            positions = known.pop("ctx")["positions"]
+            head, seal = line[:-_CHECK], line[-_CHECK:]
+            if seal == _seal(zlib.crc32(head, self._foundation(positions))):
+                return Checkpoint(positions, known)
+            logger.debug("session %r: the checkpoint is not one of its log", self._key.session)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            logger.debug("session %r: the checkpoint cannot be read: %r", self._key.session, error)
+        return None
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
+        line = _lines([record], self._foundation(checkpoint.positions))
+        path, temporary = self._checkpoint_path, f"{self._checkpoint_path}.new"
+        with self._explained("write to"):
+            (self.directory / "context").mkdir(mode=0o700, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            with open(os.open(temporary, flags, 0o600), "wb") as file:
+                file.write(line)
+            os.replace(temporary, path)
+
+    def _foundation(self, positions: Mapping[str, int]) -> int:
+        """A checksum that this session's log has up to these positions, since the last line there seals all before."""
+        check = zlib.crc32(_encoded(self._key._asdict()))
+        for stream, position in sorted(positions.items()):
+            check = zlib.crc32(self._end_at(stream, position), check)
+        return check
+
+    def _end_at(self, stream: str, position: int) -> bytes:
+        if not position:
+            return b""
+        with open(self._path(stream), "rb") as file:
+            file.seek(max(0, position - _CHECK))
+            return file.read(min(position, _CHECK))
+
     def _append(self, stream: str, records: Sequence[Record]) -> int:
         handle = os.open(self._path(stream), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -107,6 +147,10 @@ class FileLog:
 
     def _path(self, stream: str) -> str:
         return f"{self._place}/{stream}.jsonl"
+
+    @property
+    def _checkpoint_path(self) -> str:
+        return f"{self._place}/context/checkpoint.json"
 
     def _create(self) -> None:
         """Make the session's directory once, and make sure it is this session's."""
@@ -157,8 +201,12 @@ def _lines(records: Sequence[Record], check: int) -> bytes:
         said = {name: value for name, value in record.items() if name != "ctx"}
         head = _encoded({**said, "ctx": record["ctx"]})[:-2]
         check = zlib.crc32(head, check)
-        lines.append(b'%s,"c":"%08x"}}\n' % (head, check))
+        lines.append(head + _seal(check))
     return b"".join(lines)
+
+
+def _seal(check: int) -> bytes:
+    return b',"c":"%08x"}}\n' % check
 
 
 def _last_check(handle: int, size: int) -> int:

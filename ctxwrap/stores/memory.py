@@ -1,12 +1,13 @@
 """Sessions in this process's memory: for tests, and for chats that need not outlive it."""
 
 import copy
+import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ctxwrap.types import Record, SessionKey
+from ctxwrap.types import Checkpoint, Record, SessionKey
 
 
 class MemoryStore:
@@ -24,6 +25,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self._streams: dict[str, list[Record]] = defaultdict(list)
         self._lock = threading.Lock()
+        self._checkpoint: str | None = None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -38,3 +40,9 @@ class MemoryLog:
         for stream, records in batches.items():
             self._streams[stream].extend(copy.deepcopy(list(records)))
         return {stream: len(self._streams[stream]) for stream in batches}
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        return None if self._checkpoint is None else Checkpoint(*json.loads(self._checkpoint))
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = json.dumps(checkpoint)

@@ -34,7 +34,7 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
-from ctxwrap.types import Log, Record, SessionKey
+from ctxwrap.types import Checkpoint, Log, Record, SessionKey
 from tests.clients.running import PATIENCE, at_once, got, opened, run_and_close
 from tests.support import Told, assert_clean, events, item, messages, said, trailer
 
@@ -869,6 +869,12 @@ class HeldLog:
         self._gate(self._appends)
         return self._inner.append(batches)
 
+    def load_checkpoint(self) -> Checkpoint | None:
+        return self._inner.load_checkpoint()
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self._inner.save_checkpoint(checkpoint)
+
 
 class HeldStore:
     def __init__(self, home: Path, gate: Gate) -> None:
@@ -1184,6 +1190,7 @@ home, url = sys.argv[1:]
 class Log:
     def __init__(self, inner):
         self.locked, self.read, self._inner = inner.locked, inner.read, inner
+        self.load_checkpoint, self.save_checkpoint = inner.load_checkpoint, inner.save_checkpoint
 
     def append(self, batches):
         gc.collect()

@@ -386,7 +386,7 @@ class TestItems:
         ]  # fmt: skip
 
     def test_as_the_model_sees_it(self) -> None:
-        seen = item(last=4, extra={"colour": "green"}).shown(0.123456)
+        seen = item(last=4, extra={"colour": "green"}).shown(0.123)
         assert json.dumps(seen) == (
             '{"id": "ada-1", "type": "fact", "decay": 0.123, "round": 4, "tags": ["tea"],'
             ' "content": "Ada likes tea.", "colour": "green"}'

@@ -1,5 +1,7 @@
 """Alignment: whatever a caller sends along, the log gets what is new, once."""
 
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
+from ctxwrap.session.alignment import Alignment, align
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Opening, Request, SessionKey
 
@@ -196,3 +199,53 @@ def test_time_never_goes_back() -> None:
     assert second.runtime.datetime > first.runtime.datetime
     assert second.runtime.startup_at == first.runtime.startup_at
     assert first.runtime.datetime == "2026-02-20T18:30:00.000000Z"
+
+
+def plainly_aligned(known: Sequence[str], given: Sequence[str]) -> Alignment:
+    """What alignment means, tried out place by place."""
+    for start in range(max(0, len(known) - len(given)), len(known)):
+        if known[start:] == given[: len(known) - start]:
+            return Alignment(len(known), len(known) - start, len(known) - start)
+    for at in range(len(given), 1, -1):
+        if len(known) > 1 and known[-2:] == given[at - 2 : at]:
+            return Alignment(len(known), at, min(at, len(known)))
+    runs = [(length, -start) for start in range(len(known)) for length in range(len(given) + 1)
+            if len(known) - start >= length and known[start : start + length] == given[:length]]  # fmt: skip
+    length, start = max(runs, default=(0, 0))
+    return Alignment(length - start if length else 0, length, length)
+
+
+DIGESTS = st.lists(st.sampled_from("abc"), max_size=9)
+
+
+@given(DIGESTS, DIGESTS)
+def test_alignment_in_one_pass_finds_what_trying_every_place_finds(known: list[str], given: list[str]) -> None:
+    assert align(known, given, has_answers=True) == plainly_aligned(known, given)
+
+
+@given(DIGESTS, DIGESTS, st.booleans())
+def test_a_cut_branch_is_aligned_within_its_bounds(known: list[str], given: list[str], has_answers: bool) -> None:
+    found = align(known, given, has_answers=has_answers, cut=True)
+    assert 0 <= found.covered <= found.keep <= len(known)
+    assert found.covered <= found.new <= len(given)
+    assert found.keep == len(known) or has_answers
+
+
+@given(st.lists(st.integers(), min_size=2, max_size=20, unique=True), st.integers(0, 20), st.integers(1, 20))
+def test_a_cut_branch_goes_on_for_whoever_sends_more_than_it(said: list[int], cut: int, back: int) -> None:
+    history = [str(number) for number in said]
+    known = history[min(cut, len(history) - 2) :]
+    assert align(known, [*history, "new"], has_answers=True, cut=True) == Alignment(
+        len(known), len(history), covered=len(known)
+    )
+    kept = len(known) - back
+    if kept > 1:
+        edited = [*history[:-back], "edited"]
+        assert align(known, edited, has_answers=True, cut=True) == Alignment(kept, len(history) - back, covered=kept)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_repetition_does_not_make_alignment_slow(cut: bool) -> None:
+    start = time.thread_time()
+    align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], has_answers=True, cut=cut)
+    assert time.thread_time() - start < 0.5

@@ -4,10 +4,11 @@ import threading
 
 import pytest
 
-from ctxwrap.types import Log, Record, SessionKey, Store
+from ctxwrap.types import Checkpoint, Log, Record, SessionKey, Store
 
 KEY = SessionKey("tenant", "agent", "session")
 LATIN = "".join(map(chr, range(256)))
+KNOWN: Record = {"text": LATIN, "lone": "\ud800", "list": [1, 0.1, None, True], "positions": "not control data"}
 
 
 def record(text: str, **more: object) -> Record:
@@ -97,3 +98,42 @@ class StoreContract:
             log.append({"messages": [record("mine")]})
         thread.join()
         assert seen == ["mine"]
+
+    def test_a_new_session_has_no_checkpoint(self, store: Store) -> None:
+        assert store.open(KEY).load_checkpoint() is None
+
+    def test_the_last_checkpoint_comes_back_to_everybody(self, store: Store) -> None:
+        log = store.open(KEY)
+        for text in ("a", "b"):
+            with log.locked():
+                checkpoint = Checkpoint(log.append({"messages": [record(text)], "events": [record(text)]}), KNOWN)
+                log.save_checkpoint(checkpoint)
+        with log.locked():
+            log.append({"messages": [record("c")]})
+        assert store.open(KEY).load_checkpoint() == checkpoint
+        assert contents(log, checkpoint.positions["messages"]) == ["c"]
+
+    def test_a_checkpoint_may_be_of_a_stream_that_is_empty(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            positions = {"events": 0, **log.append({"messages": [record("a")]})}
+            log.save_checkpoint(Checkpoint(positions, KNOWN))
+        assert store.open(KEY).load_checkpoint() == (positions, KNOWN)
+
+    def test_a_checkpoint_is_a_copy(self, store: Store) -> None:
+        log, known = store.open(KEY), {"list": [1]}
+        with log.locked():
+            log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), known))
+        known["list"].append(2)
+        loaded = log.load_checkpoint()
+        assert loaded is not None
+        loaded.known["list"].append(3)
+        again = log.load_checkpoint()
+        assert again is not None
+        assert again.known == {"list": [1]}
+
+    def test_checkpoints_of_sessions_are_apart(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), KNOWN))
+        assert store.open(KEY._replace(tenant="other")).load_checkpoint() is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.names import safe_name
-from ctxwrap.types import SessionKey, Store
+from ctxwrap.types import Checkpoint, SessionKey, Store
 from tests.stores.contract import KEY, StoreContract, contents, record
 
 HOSTILE = [
@@ -35,6 +35,14 @@ def written(root: Path, *texts: str) -> Path:
     with log.locked():
         log.append({"messages": [record(text) for text in texts]})
     return log.directory
+
+
+def kept(root: Path, *texts: str, key: SessionKey = KEY) -> Path:
+    """A session with these records and a checkpoint behind them; the checkpoint's file."""
+    log = FileStore(root).open(key)
+    with log.locked():
+        log.save_checkpoint(Checkpoint(log.append({"messages": [record(text) for text in texts]}), {"texts": texts}))
+    return log.directory / "context" / "checkpoint.json"
 
 
 def test_hostile_ids_get_directories_of_their_own_inside_the_root(tmp_path: Path) -> None:
@@ -174,3 +182,61 @@ def test_a_child_forked_inside_the_lock_keeps_nobody_out(tmp_path: Path) -> None
     os.close(go)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert contents(log) == ["while the child lives"]
+
+
+def test_only_the_owner_may_read_a_checkpoint(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        path = kept(tmp_path / "root", "secret")
+    finally:
+        os.umask(before)
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint.json"]
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_checkpoint_with_any_byte_changed_is_none(tmp_path: Path) -> None:
+    path = kept(tmp_path, "a", "b")
+    whole = path.read_bytes()
+    log = FileStore(tmp_path).open(KEY)
+    assert log.load_checkpoint() is not None
+    for at in range(len(whole)):
+        for damaged in (
+            whole[:at],
+            whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :],
+            whole[:at] + whole[at + 1 :],
+        ):
+            path.write_bytes(damaged)
+            assert log.load_checkpoint() is None
+    for nonsense in (b"null", b"[]", b'{"ctx":{"positions":{"messages":1e999}}}', b"[" * 100_000, b"\xff"):
+        path.write_bytes(nonsense)
+        assert log.load_checkpoint() is None
+
+
+def test_a_checkpoint_of_another_log_is_none(tmp_path: Path) -> None:
+    path, other = kept(tmp_path, "a", "b"), kept(tmp_path, "a", "b", key=KEY._replace(session="other"))
+    path.write_bytes(other.read_bytes())
+    assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
+    kept(tmp_path, "c")
+    log = path.parent.parent / "messages.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
+    assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
+    written(tmp_path, "d")
+    assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
+
+
+def test_what_a_crash_left_of_a_checkpoint_is_no_obstacle(tmp_path: Path) -> None:
+    path = kept(tmp_path, "a")
+    (path.parent / "checkpoint.json.new").write_bytes(b"half of")
+    assert FileStore(tmp_path).open(KEY).load_checkpoint() is not None
+    kept(tmp_path, "b")
+    assert [file.name for file in path.parent.iterdir()] == ["checkpoint.json"]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a")
+    (directory / "context").write_text("in the way")
+    log = FileStore(tmp_path).open(KEY)
+    with pytest.raises(ctxwrap.StoreUnavailable), log.locked():
+        log.save_checkpoint(Checkpoint({}, {}))
+    assert log.load_checkpoint() is None

@@ -1,0 +1,89 @@
+"""The newest part of a conversation: what its messages said, their ids, and the last of them in full."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from ctxwrap.records import as_record, message_in
+from ctxwrap.session.alignment import Digest, digest
+from ctxwrap.types import Message, Record
+
+_WINDOW = 2000
+"""How many messages are known by their digests and ids."""
+
+_RECENT = 400
+"""How many of them are kept at hand as history."""
+
+_RECENT_SIZE = 1_000_000
+"""How long these may be altogether, in characters."""
+
+ROOT = "root"
+"""The parent of a first message."""
+
+
+class Branch:
+    """The messages from the root to the newest one, as far as they are known: the same for the same log."""
+
+    def __init__(
+        self, digests: Iterable[Digest] = (), ids: Iterable[str] = (), recent: Iterable[Message] = (), before: int = 0
+    ) -> None:
+        self.digests = list(digests)
+        self._ids = list(ids)
+        self._recent = deque(recent)
+        self._recent_size = sum(map(_size, self._recent))
+        self._before = before
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether messages stood before those that are known."""
+        return self._before > 0
+
+    def id_of(self, count: int) -> str:
+        """The id of the last of the first `count` known messages."""
+        return self._ids[count - 1] if count else ROOT
+
+    def history(self, without: int) -> tuple[Message, ...]:
+        """The recent messages without the newest ones."""
+        return tuple(self._recent)[: max(0, len(self._recent) - without)]
+
+    def add(self, message: Message, id: str = "", parent: str = "") -> None:
+        """Go on with `message`, after `parent` if that is not the newest one."""
+        said = digest(message)
+        if parent:
+            self._go_back(parent)
+        self._ids.append(id or str(self._before + len(self)))
+        self.digests.append(said)
+        self._recent.append(message)
+        self._recent_size += _size(message)
+        self._forget()
+
+    def _go_back(self, parent: str) -> None:
+        """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
+        if parent == ROOT:
+            self._before = 0
+        keep = self._ids.index(parent) + 1 if parent in self._ids else 0
+        for _ in range(min(len(self) - keep, len(self._recent))):
+            self._recent_size -= _size(self._recent.pop())
+        del self.digests[keep:], self._ids[keep:]
+
+    def _forget(self) -> None:
+        surplus = max(0, len(self) - _WINDOW)
+        del self.digests[:surplus], self._ids[:surplus]
+        self._before += surplus
+        while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
+            self._recent_size -= _size(self._recent.popleft())
+
+    def as_json(self) -> Record:
+        recent = [as_record(message) for message in self._recent]
+        return {"digests": list(self.digests), "ids": list(self._ids), "recent": recent, "before": self._before}
+
+    @classmethod
+    def from_json(cls, value: Record) -> "Branch":
+        return cls(value["digests"], value["ids"], map(message_in, value["recent"]), value["before"])
+
+
+def _size(message: Message) -> int:
+    content = message.content if isinstance(message.content, str) else repr(message.content)
+    return len(content) + sum(len(str(call["arguments"])) for call in message.tool_calls)
