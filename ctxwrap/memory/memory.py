@@ -80,9 +80,13 @@ class Memory:
         """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
         return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 
+    @property
+    def _spelled_rules(self) -> str:
+        return repr(self.rules) if self.evolves else "off"
+
     def as_json(self) -> dict[str, Any]:
         return {
-            "evolves": self.evolves,
+            "rules": self._spelled_rules,
             "round": self.round,
             "items": [item.as_json() for item in self.items.values()],
             "swap": [item.as_json() for item in self.swap.values()],
@@ -93,8 +97,8 @@ class Memory:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Become what `as_json` gave; a ValueError if that was kept by other rules."""
-        if data["evolves"] != self.evolves:
-            raise ValueError("it was kept with another setting for evolution")
+        if data["rules"] != self._spelled_rules:
+            raise ValueError("it was kept by other rules")
         self.round = data["round"]
         for item in map(Item.from_json, (*data["items"], *data["swap"])):
             self._put(item)
@@ -113,18 +117,22 @@ class Memory:
             self._put(Item.from_json(operation.item))
 
     def _put(self, item: Item) -> None:
-        self._remove(item.id)
-        (self.swap if item.tier == "swap" else self.items)[item.id] = item
+        """Hold `item` in the place of what it was before."""
+        known = self.named(item.id)
+        if known is not None:
+            self._keys.pop(key_of(known.content), None)
+        here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
+        there.pop(item.id, None)
+        here[item.id] = item
         self._keys[key_of(item.content)] = item.id
         at = due(item, self.rules) if self.evolves else None
         if at is not None:
             heapq.heappush(self._due, (at, item.id))
 
     def _remove(self, id: str) -> None:
-        for place in (self.items, self.swap):
-            item = place.pop(id, None)
-            if item is not None:
-                self._keys.pop(key_of(item.content), None)
+        item = self.items.pop(id, None) or self.swap.pop(id, None)
+        if item is not None:
+            self._keys.pop(key_of(item.content), None)
 
     def _make_room(self) -> tuple[Move, ...]:
         """Send to swap what is weakest in a tier that holds more than it may."""

@@ -1,0 +1,108 @@
+"""The fold over operations: nothing is lost, looking changes nothing, and a checkpoint is as good as a replay."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, compare
+from ctxwrap.settings import MemoryRules, PerTier
+from ctxwrap.types import Operation
+
+RULES = MemoryRules(capacity=PerTier(core=3, working=3, ephemeral=2))
+IDS = st.sampled_from([f"m-{number}" for number in range(9)])
+ITEMS = st.builds(
+    lambda id, decay, text: {
+        "id": id,
+        "type": "fact",
+        "decay": decay,
+        "round": 1,
+        "tags": [],
+        "content": f"The number {text} of {id}",
+    },
+    IDS,
+    st.floats(0, 1),
+    st.integers(0, 3),
+)
+TIERS = st.sampled_from(["core", "working", "ephemeral"])
+TURNS = st.lists(
+    st.tuples(st.integers(0, 30), st.lists(st.tuples(TIERS, ITEMS), max_size=4), st.sets(IDS), st.booleans()),
+    max_size=8,
+)
+Logged = tuple[int, tuple[Operation, ...]]
+
+
+def played(turns: list[Any], memory: Memory) -> list[Logged]:
+    """The operations of some turns: rounds go by, the model drops some of what it sees and writes something new."""
+    log: list[Logged] = []
+    for rounds, written, dropped, foreign in turns:
+        round = memory.round + rounds + 1
+        memory.advance(round)
+        shown = memory.shown()
+        memories = {
+            tier: [each for each in items if each["id"] not in dropped] for tier, items in shown["memory"].items()
+        }
+        known = {each["id"] for items in memories.values() for each in items}
+        for tier, new in {new["id"]: (tier, new) for tier, new in written}.values():
+            if new["id"] not in known:
+                memories[tier].append(new)
+        turn = Circumstances(round, "tool" if foreign else "user")
+        operations = compare(shown, {**shown, "memory": memories}, memory, turn)
+        memory.apply(operations, round)
+        log.append((round, operations))
+    return log
+
+
+def replayed(log: list[Logged]) -> Memory:
+    memory = Memory(RULES)
+    for round, operations in log:
+        memory.apply(operations, round)
+    return memory
+
+
+@given(TURNS)
+def test_nothing_is_ever_in_neither_memory_nor_swap(turns: list[Any]) -> None:
+    memory = Memory(RULES)
+    log = played(turns, memory)
+    added = {operation.id for _, operations in log for operation in operations}
+    assert memory.items.keys() | memory.swap.keys() == added
+    assert not memory.items.keys() & memory.swap.keys()
+    held = [each.tier for each in memory.items.values()]
+    assert all(held.count(tier) <= getattr(RULES.capacity, tier) for tier in ("core", "working", "ephemeral"))
+
+
+@given(TURNS, st.integers(0, 8), st.integers(0, 60))
+def test_a_checkpoint_is_as_good_as_the_whole_log(turns: list[Any], at: int, later: int) -> None:
+    memory = Memory(RULES)
+    log = played(turns, memory)
+    kept = Memory(RULES)
+    kept.restore(json.loads(json.dumps(replayed(log[:at]).as_json())))
+    for round, operations in log[at:]:
+        kept.apply(operations, round)
+    whole, target = replayed(log), memory.round + later
+    for each in (memory, kept, whole):
+        each.advance(target)
+    assert kept.as_json() == whole.as_json() == memory.as_json()
+
+
+@given(TURNS, st.integers(0, 200))
+def test_looking_more_often_changes_nothing(turns: list[Any], rounds: int) -> None:
+    one, other = Memory(RULES), Memory(RULES)
+    log = played(turns, one)
+    for round, operations in log:
+        other.apply(operations, round)
+    target = one.round + rounds
+    seen, _ = one.at(target)
+    moves = [move for round in range(one.round, target + 1) for move in one.advance(round)]
+    assert {move[:3] for move in other.advance(target)} == {move[:3] for move in moves}
+    assert one.shown() == other.shown() == seen
+
+
+@given(TURNS)
+def test_foreign_words_never_get_to_core(turns: list[Any]) -> None:
+    memory = Memory(RULES)
+    played([(*turn[:3], True) for turn in turns], memory)
+    memory.advance(memory.round + 1)
+    assert all(each.tier != "core" and each.origin == "tool" for each in memory.items.values())
