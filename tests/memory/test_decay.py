@@ -252,15 +252,32 @@ class TestMentions:
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
             assert height(advanced(better, r, rules)[0]) >= height(advanced(twin, r, rules)[0])
 
-    @given(items, st.integers(1, 60), evidences, evidences, gaps, rulebooks)
+    @given(all_items(PLACES), gaps, evidences, evidences, st.booleans(), st.integers(0, 400), gaps, rulebooks)
     def test_a_late_mention_helps_too(
-        self, subject: Item, late: int, first: float, second: float, gap: int, rules: MemoryRules
+        self,
+        subject: Item,
+        gap: int,
+        one: float,
+        two: float,
+        looked_up: bool,
+        late: int,
+        later: int,
+        rules: MemoryRules,
     ) -> None:
-        now = first_round(subject) + gap
-        twin, _ = advanced(mentioned(subject, first_round(subject), first, rules), now, rules)
-        better = mentioned(twin, max(0, subject.last - late), second, rules)
-        assert better.last == twin.last
-        assert decay_in(better, now, rules) <= decay_in(twin, now, rules) + TINY
+        start = first_round(subject)
+        now = start + gap
+        twin, _ = advanced(mentioned(subject, start, one, rules), now, rules)
+        if looked_up:
+            twin = rehydrated(swapped(twin, now, rules), now, rules)
+        better = mentioned(twin, max(0, now - late), two, rules)
+        assert better.last >= twin.last
+        for r in (now, now + later):
+            assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
+
+    def test_what_comes_late_is_not_dated_before_a_demotion(self) -> None:
+        fallen, _ = advanced(item(tier="working"), 50, RULES)
+        assert fallen.anchor == 48
+        assert mentioned(fallen, 30, 0.5, RULES).anchor == stated(fallen, 30, 0.2).anchor == 48
 
     @pytest.mark.parametrize(
         ("tier", "touches", "ceiling", "to"),
