@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ctxwrap.errors import StoreUnavailable as StoreUnavailable
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
     from ctxwrap.scope import using as using
+    from ctxwrap.settings import MemoryRules as MemoryRules
+    from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.stores import open_store as open_store
     from ctxwrap.wrapping import acompletion as acompletion
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "CtxwrapError": "errors",
     "InvalidId": "errors",
+    "MemoryRules": "settings",
     "NoSessionWarning": "errors",
+    "PerTier": "settings",
     "Settings": "settings",
     "SettingsError": "errors",
     "StoreCorrupt": "errors",

@@ -149,8 +149,15 @@ class Turn:
             "pack": [item._asdict() for item in self._pack],
             "ctx": {},
         }
-        moves: Record = {"type": "evolution", "run": self.id, "moves": list(self._opening.moves), "ctx": {}}
-        return messages, [start, *([moves] if self._opening.moves else [])]
+        return messages, [start, *self._memory_events()]
+
+    def _memory_events(self) -> list[Record]:
+        """What happened to memory since the last turn, and what came back for this one."""
+        opening = self._opening
+        moves: Record = {"type": "evolution", "run": self.id, "moves": list(opening.moves), "ctx": {}}
+        recalled = [operation._asdict() for operation in opening.recalled]
+        recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
+        return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
     def closing_records(
         self, now: Memory, answer_at: int = 0, interrupted: str = ""

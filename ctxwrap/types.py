@@ -105,6 +105,8 @@ class Opening:
     """The number that the first of the new messages gets in the log."""
     moves: tuple[Mapping[str, Any], ...] = ()
     """What the rounds since the last turn did to memory."""
+    recalled: tuple["Operation", ...] = ()
+    """What came back from swap because the user speaks of it."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]

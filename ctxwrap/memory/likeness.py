@@ -44,10 +44,18 @@ def same_fact(one: str, other: str) -> bool:
     return len(left & right) / len(left | right) >= _NEAR
 
 
+def telling_words(text: str) -> set[str]:
+    """The words of `text` that say something."""
+    return set(_words(text)) - _EMPTY
+
+
 def mentions(text: str, content: str) -> bool:
     """Whether `text` restates what `content` says."""
-    wanted = {word for word in _words(content) if word not in _EMPTY}
-    said = set(_words(text))
+    return covers(telling_words(text), telling_words(content))
+
+
+def covers(said: set[str], wanted: set[str]) -> bool:
+    """Whether so many of the words of a memory were said that it was meant."""
     return len(wanted) > 1 and len(wanted & said) / len(wanted) >= 0.8
 
 

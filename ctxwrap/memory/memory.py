@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
 from ctxwrap.memory.items import TIERS, Item
-from ctxwrap.memory.likeness import key_of, same_fact
+from ctxwrap.memory.likeness import covers, key_of, same_fact, telling_words
 from ctxwrap.settings import MemoryRules
 from ctxwrap.types import Operation
 
@@ -28,6 +28,7 @@ class Memory:
         self.active_task = ""
         self._due: list[tuple[float, str]] = []
         self._keys: dict[str, str] = {}
+        self._swapped_by_word: dict[str, set[str]] = {}
 
     def advance(self, round: int) -> tuple[Move, ...]:
         """Let the rounds up to `round` go by; what moved because of it."""
@@ -58,6 +59,12 @@ class Memory:
         """The item that says the same, if there is one: at hand, or word for word in swap."""
         exact = self.named(self._keys.get(key_of(content), ""))
         return exact or next((item for item in self.items.values() if same_fact(item.content, content)), None)
+
+    def spoken_of(self, text: str) -> list[Item]:
+        """What is in swap and restated by `text`."""
+        said = telling_words(text)
+        near = {id for word in said for id in self._swapped_by_word.get(word, ())}
+        return [self.swap[id] for id in sorted(near) if covers(said, telling_words(self.swap[id].content))]
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
         """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here."""
@@ -118,21 +125,28 @@ class Memory:
 
     def _put(self, item: Item) -> None:
         """Hold `item` in the place of what it was before."""
-        known = self.named(item.id)
-        if known is not None:
-            self._keys.pop(key_of(known.content), None)
+        self._unindex(item.id)
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
         self._keys[key_of(item.content)] = item.id
-        at = due(item, self.rules) if self.evolves else None
-        if at is not None:
+        if item.tier == "swap":
+            for word in telling_words(item.content):
+                self._swapped_by_word.setdefault(word, set()).add(item.id)
+        elif self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
 
-    def _remove(self, id: str) -> None:
-        item = self.items.pop(id, None) or self.swap.pop(id, None)
+    def _unindex(self, id: str) -> None:
+        item = self.named(id)
         if item is not None:
             self._keys.pop(key_of(item.content), None)
+            for word in telling_words(item.content) if item.tier == "swap" else ():
+                self._swapped_by_word[word].discard(id)
+
+    def _remove(self, id: str) -> None:
+        self._unindex(id)
+        self.items.pop(id, None)
+        self.swap.pop(id, None)
 
     def _make_room(self) -> tuple[Move, ...]:
         """Send to swap what is weakest in a tier that holds more than it may."""

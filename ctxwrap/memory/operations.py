@@ -14,6 +14,8 @@ from ctxwrap.types import Operation
 State = Mapping[str, Any]
 """`{"memory": {tier: [item, …]}, "capabilities": […], "active_task": "…"}`"""
 
+_RECALLED = 5
+"""How many items may come back from swap at once."""
 _NAMED = ("id", "type", "decay", "round", "tags", "content")
 
 
@@ -37,6 +39,15 @@ def compare(shown: State, returned: State, now: Memory, turn: Circumstances) -> 
     and one id never stands for two things.
     """
     return tuple(_Comparison(now, turn).of(_placed(shown), _placed(returned)))
+
+
+def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
+    """What the user speaks of and is in swap, brought back before the model is asked."""
+    if not now.evolves:
+        return ()
+    found = now.spoken_of(turn.said)[:_RECALLED]
+    comparison = _Comparison(now, turn)
+    return tuple(comparison.reinforced(item, "the user spoke of it again") for item in found)
 
 
 def whole(shown: State, changes: State) -> dict[str, Any]:
@@ -78,6 +89,9 @@ class _Comparison:
             if id not in returned and id not in self._kept:
                 yield from self._dropped(id, was)
 
+    def reinforced(self, item: Item, reason: str) -> Operation:
+        return self._put("reinforce", self._mentioned(item), reason)
+
     def _added(self, tier: Tier, given: dict[str, Any]) -> Operation:
         item = self._new(tier, given)
         known = self._now.named(item.id)
@@ -85,7 +99,7 @@ class _Comparison:
         if twin is not None:
             self._kept.add(twin.id)
             why = "said again" if twin.id == item.id else f"says the same as {item.id!r}"
-            return self._put("reinforce", self._mentioned(twin), why)
+            return self.reinforced(twin, why)
         if item.id in self._taken:
             item = replace(item, id=self._free_id(item.id))
         self._taken.add(item.id)
@@ -112,12 +126,12 @@ class _Comparison:
     def _touched(self, known: Item, given: dict[str, Any], was: dict[str, Any]) -> Operation:
         if given["decay"] != was["decay"]:
             return self._put("update", stated(known, self._turn.round, given["decay"]), "its decay was stated")
-        return self._put("reinforce", self._mentioned(known), "touched")
+        return self.reinforced(known, "touched")
 
     def _restated(self, id: str) -> Iterator[Operation]:
         item = self._now.items.get(id)
         if item is not None and self._now.evolves and mentions(self._turn.said, item.content):
-            yield self._put("reinforce", self._mentioned(item), "the user spoke of it")
+            yield self.reinforced(item, "the user spoke of it")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from ctxwrap.memory.decay import Move
+from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
 from ctxwrap.session.branch import Branch
@@ -84,6 +86,10 @@ class Session:
         rounds = self._rounds(new)
         number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
         state, moves = self.memory.at(number)
+        recalled = self._recalled(new, number)
+        for operation in recalled:
+            item = Item.from_json(operation.item or {})
+            state["memory"][item.tier].append(item.shown(round(item.decay, 3)))
         unsaid = len(self._branch) - (alignment.keep - alignment.covered)
         return Opening(
             runtime=self._next_runtime(number, now),
@@ -93,7 +99,12 @@ class Session:
             parent=self._branch.id_of(alignment.keep) if branches else "",
             first_message=self.next_message,
             moves=tuple(move._asdict() for move in (*self._moves, *moves)),
+            recalled=recalled,
         )
+
+    def _recalled(self, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
+        said = "\n".join(message.text for message in new if message.role == "user")
+        return recall(self.memory, Circumstances(number, said=said))
 
     @property
     def next_message(self) -> int:
@@ -177,7 +188,7 @@ class Session:
         elif kind == "evolution":
             told = [Move(**move) for move in event["moves"]]
             self._moves = [move for move in self._moves if move not in told]
-        elif kind in ("snapshot", "forget") and "operations" in event:
+        elif kind in ("snapshot", "recall", "forget") and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
             self._moves += self.memory.apply(operations, int(event.get("round") or self._round))
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))

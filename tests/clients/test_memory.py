@@ -70,7 +70,7 @@ def test_turns_at_once_lose_nothing(provider: Provider, client: OpenAI, home: Pa
         if operation["kind"] == "drop"
     ]
     assert [operation["id"] for operation in drops] == ["old"]
-    assert len(provider.requests) == AT_ONCE + 1
+    assert len(provider.seen) == AT_ONCE + 1
 
 
 CALL = {"id": "c-1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -141,6 +141,24 @@ def test_memory_fades_between_rounds_and_its_moves_are_events(provider: Provider
     assert seen[-1] is None
     moves = [move for event in events(home, "s") if event["type"] == "evolution" for move in event["moves"]]
     assert [(move["id"], move["to"]) for move in moves] == [("hint", "swap")]
+
+
+def test_what_the_user_speaks_of_again_comes_back(provider: Provider, client: OpenAI, home: Path) -> None:
+    seen: list[list[str]] = []
+
+    def forgetful(ask: Ask) -> Answer:
+        state = state_shown(ask)
+        seen.append([each["id"] for tier in state["memory"].values() for each in tier])
+        kept = [item("cat", "The cat is called Mia")] if len(seen) == 1 else []
+        return answer({**state, "memory": {"core": [], "working": kept, "ephemeral": []}})
+
+    provider.answer = forgetful
+    wrapped = ctxwrap.wrap(client, store=str(home), session="s")
+    for text in ("My cat is called Mia.", "Nice weather.", "Nice weather again.", "Is Mia what my cat is called?"):
+        say(wrapped, text)
+    assert seen == [[], ["cat"], [], ["cat"]]
+    (recalled,) = [event for event in events(home, "s") if event["type"] == "recall"]
+    assert [operation["reason"] for operation in recalled["operations"]] == ["the user spoke of it again"]
 
 
 def test_without_evolution_memory_stays_as_it_was_written(provider: Provider, client: OpenAI, home: Path) -> None:
