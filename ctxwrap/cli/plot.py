@@ -7,31 +7,42 @@ from typing import NamedTuple
 
 from ctxwrap.cli.text import one_line
 from ctxwrap.inspection import Curve, Point
-from ctxwrap.memory.items import PLACES, Place
+from ctxwrap.memory.items import PLACES
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 64, 640, 84, 56
 _LOWEST, _HIGHEST = 320, 720
 _ROW = 18
-_LABEL = 52
+_LABEL = 44
 """Characters of an item that stand beside its curve; the rest is in its tooltip."""
 
 _NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))
 
-_STYLE = """\
-svg { --paper: #ffffff; --ink: #24292f; --faint: #d8dee4; --quiet: #57606a;
-  --core: #0969da; --working: #1a7f37; --ephemeral: #bc4c00; --swap: #818b98 }
-@media (prefers-color-scheme: dark) {
-  svg { --paper: #0d1117; --ink: #e6edf3; --faint: #30363d; --quiet: #9198a1;
-    --core: #58a6ff; --working: #3fb950; --ephemeral: #f0883e; --swap: #8b949e }
+_LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#24292f",
+    "quiet": "#57606a",
+    "faint": "#d0d7de",
+    "core": "#0969da",
+    "working": "#1a7f37",
+    "ephemeral": "#bc4c00",
+    "swap": "#818b98",
 }
-text { font: 12px system-ui, sans-serif; fill: var(--ink) }
-.name { font-size: 16px; font-weight: 600 }
-.quiet { fill: var(--quiet) }
-.paper { fill: var(--paper) }
-.grid { stroke: var(--faint) }
-.leader { stroke: var(--faint); fill: none }
+_DARK = {
+    "paper": "#0d1117",
+    "ink": "#e6edf3",
+    "quiet": "#9198a1",
+    "faint": "#3d444d",
+    "core": "#58a6ff",
+    "working": "#3fb950",
+    "ephemeral": "#f0883e",
+    "swap": "#8b949e",
+}
+_SHAPES = """\
+text { font-family: system-ui, sans-serif; font-size: 12px }
+text.name { font-size: 16px; font-weight: 600 }
 path { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
-.leader { stroke-width: 1 }
+path.faint { stroke-width: 1 }
+path.swap { stroke-dasharray: 2 5 }
 """
 
 
@@ -63,9 +74,9 @@ def plotted(curves: Sequence[Curve], title: str) -> str:
     lines = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">',
         f"<title>{_safe(title)}</title>",
-        f"<style>\n{_STYLE}{''.join(map(_place_style, PLACES))}</style>",
+        f"<style>\n{_style()}</style>",
         '<rect class="paper" width="100%" height="100%" rx="8"/>',
-        f'<text class="name" x="{_LEFT}" y="32">{_safe(title)}</text>',
+        f'<text class="ink name" x="{_LEFT}" y="32">{_safe(title)}</text>',
         *_legend(),
         *_axes(frame),
         *_labels(curves, frame),
@@ -75,28 +86,37 @@ def plotted(curves: Sequence[Curve], title: str) -> str:
     return "\n".join(lines)
 
 
-def _place_style(place: Place) -> str:
-    dashes = "; stroke-dasharray: 2 5" if place == "swap" else ""
-    return f"path.{place} {{ stroke: var(--{place}){dashes} }}\ncircle.{place} {{ fill: var(--{place}) }}\n"
+def _style() -> str:
+    """Dark paper where the reader's surroundings are dark; programs that do not know of such get the light one."""
+    return f"{_SHAPES}{_coloured(_LIGHT)}@media (prefers-color-scheme: dark) {{\n{_coloured(_DARK)}}}\n"
+
+
+def _coloured(colours: dict[str, str]) -> str:
+    fills = ("rect.paper", "text.ink", "text.quiet", "tspan.quiet", *(f"circle.{place}" for place in PLACES))
+    strokes = ("line.faint", "path.faint", *(f"path.{place}" for place in PLACES))
+    rules = [f"{shape} {{ fill: {colours[shape.partition('.')[2]]} }}\n" for shape in fills]
+    rules += [f"{shape} {{ stroke: {colours[shape.partition('.')[2]]} }}\n" for shape in strokes]
+    return "".join(rules)
 
 
 def _legend() -> Iterator[str]:
-    for x, place in zip(range(_LEFT, _RIGHT, 110), PLACES, strict=False):
-        yield f'<g class="legend"><path class="{place}" d="M{x} 56h26"/><text x="{x + 34}" y="60">{place}</text></g>'
+    for x, place in zip(range(_LEFT, _RIGHT, 124), PLACES, strict=False):
+        sample = f'<path class="{place}" d="M{x} 56h26"/>'
+        yield f'<g class="legend">{sample}<text class="ink" x="{x + 34}" y="60">{place}</text></g>'
 
 
 def _axes(frame: _Frame) -> Iterator[str]:
     for quarter in range(5):
         y = frame.y(quarter / 4)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<line class="faint" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="quiet" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{quarter / 4:g}</text>'
     for round in _ticks(frame.newest):
         x, y = frame.x(round), frame.bottom
-        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 5}"/>'
+        yield f'<line class="faint" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 5}"/>'
         yield f'<text class="quiet" x="{x:.1f}" y="{y + 20}" text-anchor="middle">{round}</text>'
     middle = frame.y(0.5)
-    yield f'<text x="{(_LEFT + _RIGHT) / 2}" y="{frame.bottom + 42}" text-anchor="middle">round</text>'
-    yield f'<text transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">decay</text>'
+    yield f'<text class="ink" x="{(_LEFT + _RIGHT) / 2}" y="{frame.bottom + 42}" text-anchor="middle">round</text>'
+    yield f'<text class="ink" transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">decay</text>'
 
 
 def _ticks(newest: int) -> list[int]:
@@ -139,9 +159,9 @@ def _labels(curves: Sequence[Curve], frame: _Frame) -> Iterator[str]:
         text = one_line(curve.content)
         short = one_line(curve.id)[:_LABEL]
         rest = _shortened(text, _LABEL - len(short))
-        yield f'<path class="leader" d="M{frame.at(curve.points[-1])}L{_RIGHT + 16} {y:.1f}"/>'
+        yield f'<path class="faint" d="M{frame.at(curve.points[-1])}L{_RIGHT + 16} {y:.1f}"/>'
         yield (
-            f'<text x="{_RIGHT + 20}" y="{y + 4:.1f}">{_safe(short)}'
+            f'<text class="ink" x="{_RIGHT + 20}" y="{y + 4:.1f}">{_safe(short)}'
             f'<tspan class="quiet" dx="6">{_safe(rest)}</tspan></text>'
         )
     if len(kept) < len(curves):
