@@ -33,3 +33,24 @@ def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
         run_chat(session=session, model=model, store=store, mode=mode)
     except CtxwrapError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@click.argument("session")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with swap.")
+@click.option("--at", "round", type=int, metavar="ROUND", help="As it was at the end of that round.")
+@click.option("--plot", metavar="FILE.svg", help="Draw how each item faded, over all rounds, into that file.")
+@click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
+@click.option("--tenant", default="default", show_default=True, help="Whose session it is.")
+@click.option("--agent", default="default", show_default=True, help="The agent that had it.")
+def memory(
+    session: str, as_json: bool, round: int | None, plot: str | None, store: str | None, tenant: str, agent: str
+) -> None:
+    """Show what SESSION remembers, by tier."""
+    from ctxwrap.cli.memory import show_memory
+    from ctxwrap.errors import CtxwrapError
+
+    try:
+        show_memory(session=session, tenant=tenant, agent=agent, store=store, round=round, as_json=as_json, plot=plot)
+    except CtxwrapError as error:
+        raise click.ClickException(str(error)) from error

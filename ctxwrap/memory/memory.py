@@ -76,14 +76,14 @@ class Memory:
                 item, fell = advanced(item, then, self.rules)
                 moves += fell
             if item.tier != "swap":
-                tiers[item.tier].append(item.shown(self._faded(item, then)))
+                tiers[item.tier].append(item.shown(self.faded(item, then)))
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
 
     def shown(self) -> dict[str, Any]:
         """The state as it is."""
         return self.at(self.round)[0]
 
-    def _faded(self, item: Item, at: int) -> float:
+    def faded(self, item: Item, at: int) -> float:
         """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
         return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 

@@ -18,7 +18,8 @@ class MemoryStore:
         return self._logs.setdefault(key, MemoryLog())
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
-        yield from sorted(key.session for key in self._logs if key[:2] == (tenant, agent))
+        begun = [key for key, log in self._logs.items() if log.begun]
+        yield from sorted(key.session for key in begun if key[:2] == (tenant, agent))
 
 
 class MemoryLog:
@@ -26,6 +27,11 @@ class MemoryLog:
         self._streams: dict[str, list[Record]] = defaultdict(list)
         self._lock = threading.Lock()
         self._checkpoint: str | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was written; a log that was only looked for is no session."""
+        return any(self._streams.values())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
