@@ -15,6 +15,9 @@ from ctxwrap.settings import MemoryRules
 CANARY = "canary-in-the-trailer"
 """Stands in every scripted trailer; no view of a reply may show it."""
 
+REMEMBERED = f"{CANARY} of w-1"
+"""What a scripted trailer remembers, unless a test says otherwise."""
+
 FORBIDDEN = (CANARY, SEPARATOR, "ctxwrap-context", "ctxwrap-protocol", '"startup_at"')
 """None of these may ever reach a caller of a wrapped client."""
 

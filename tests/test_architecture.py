@@ -95,7 +95,9 @@ def test_the_public_names_are_what_they_are() -> None:
     assert ctxwrap.__all__ == [
         "CtxwrapError",
         "InvalidId",
+        "MemoryRules",
         "NoSessionWarning",
+        "PerTier",
         "Settings",
         "SettingsError",
         "StoreCorrupt",

@@ -22,7 +22,7 @@ from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall
 from ctxwrap.practice.ask import Answering, Seen
 from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
 from tests.clients.running import at_once, each, got, opened
-from tests.support import CANARY, Told, assert_clean, events, messages, said, state_shown, trailer
+from tests.support import CANARY, REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 anthropic = pytest.importorskip("anthropic")
 
@@ -771,7 +771,7 @@ def test_the_memory_of_one_call_is_shown_in_the_next(twins: Twins) -> None:
     sent(twins)
     sent(twins, messages=[{"role": "user", "content": "And now?"}])
     state = state_shown(asked(twins.ours.seen[-1]))
-    assert [item["content"] for item in state["memory"]["working"]] == [CANARY]
+    assert [item["content"] for item in state["memory"]["working"]] == [REMEMBERED]
 
 
 # --- replies that carry no trailer, or one that does not count --------------------------------------------
@@ -1179,7 +1179,7 @@ def test_every_result_leads_to_its_turn(twins: Twins, use: Callable[[Any], Corou
     assert (turn.session, turn.tenant, turn.agent) == ("s", "default", "default")
     assert (turn.mode, turn.round, turn.report.status, turn.report.reading) == ("enabled", 1, "complete", "clean")
     assert [(operation.kind, operation.id) for operation in turn.operations] == [("add", "w-1")]
-    assert turn.snapshot["memory"]["working"][0]["content"] == CANARY
+    assert turn.snapshot["memory"]["working"][0]["content"] == REMEMBERED
     assert turn.id == events(twins.home, "s")[0]["run"]
 
 

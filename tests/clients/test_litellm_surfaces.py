@@ -21,7 +21,7 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall, script
 from ctxwrap.practice.ask import ApiName, Seen
 from ctxwrap.protocol.text import READING_TEXT, SEPARATOR, asks_for_trailer
-from tests.support import CANARY, Told, assert_clean, events, messages, said, state_shown, trailer
+from tests.support import REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 T = TypeVar("T")
 
@@ -530,7 +530,7 @@ def test_the_next_call_knows_the_history_and_the_memory(side: Side) -> None:
     for text in ("One", "Two"):
         side.call(wrapped, "completion", **side.at("anthropic/practice"), messages=[{"role": "user", "content": text}])
     assert [text for _, text in side.last().messages][:2] == ["One", TEXT]
-    assert state_shown(side.last())["memory"]["working"][0]["content"] == CANARY
+    assert state_shown(side.last())["memory"]["working"][0]["content"] == REMEMBERED
     assert side.rounds() == [1, 2]
 
 

@@ -62,7 +62,7 @@ from tests.clients.openai_cases import (
     text_create,
     text_stream,
 )
-from tests.support import CANARY, Told, assert_clean, events, messages, said, state_shown, trailer
+from tests.support import REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 CALL = ToolCall("call_1", "weather", '{"city": "Paris"}')
 CITY_SCHEMA: dict[str, Any] = {
@@ -877,7 +877,7 @@ async def test_turn_of_tells_what_was_done_for_a_result(desk: Desk, result: Call
     assert (turn.mode, turn.session, turn.tenant, turn.agent, turn.round) == ("enabled", "s", "default", "default", 1)
     assert (turn.report.status, turn.report.reading) == ("complete", "clean")
     assert [(change.kind, change.id) for change in turn.operations] == [("add", "w-1")]
-    assert turn.snapshot["memory"]["working"][0]["content"] == CANARY
+    assert turn.snapshot["memory"]["working"][0]["content"] == REMEMBERED
     assert {item.kind for item in turn.pack} >= {"system", "memory", "request"}
 
 
@@ -893,7 +893,7 @@ async def test_what_the_model_remembered_is_shown_to_it_again(desk: Desk) -> Non
     desk.provider.answer = looking
     for surface in (chat_create, response_stream, text_create):
         assert_clean(*(await looked(client, surface)).texts)
-    assert [[memory["content"] for memory in memories] for memories in shown] == [[], [CANARY], [CANARY]]
+    assert [[memory["content"] for memory in memories] for memories in shown] == [[], [REMEMBERED], [REMEMBERED]]
 
 
 # --- names for one request ----------------------------------------------------------------------------
