@@ -4,6 +4,7 @@ CtxwrapError
 ├── SettingsError (ValueError)       a setting or mode that does not exist, or a value it cannot have
 ├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
+├── NotFound (LookupError)           a session, memory item or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
     └── StoreCorrupt                 the medium answered with something that is not ours
@@ -29,6 +30,10 @@ class UnsupportedClient(CtxwrapError, TypeError):
 
 class InvalidId(CtxwrapError, ValueError):
     """A tenant, agent or session id that cannot name anything."""
+
+
+class NotFound(CtxwrapError, LookupError):
+    """A session, memory item or message that is not there."""
 
 
 class StoreError(CtxwrapError):

@@ -46,9 +46,14 @@ def same_fact(one: str, other: str) -> bool:
 
 def mentions(text: str, content: str) -> bool:
     """Whether `text` restates what `content` says."""
-    wanted = {word for word in _words(content) if word not in _EMPTY}
+    wanted = telling_words(content)
     said = set(_words(text))
     return len(wanted) > 1 and len(wanted & said) / len(wanted) >= 0.8
+
+
+def telling_words(text: str) -> set[str]:
+    """The words of a text that carry its meaning."""
+    return {word for word in _words(text) if word not in _EMPTY}
 
 
 def _words(text: str) -> list[str]:

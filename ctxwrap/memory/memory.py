@@ -123,8 +123,8 @@ class Memory:
     def _remove(self, id: str) -> None:
         for place in (self.items, self.swap):
             item = place.pop(id, None)
-            if item is not None:
-                self._keys.pop(key_of(item.content), None)
+            if item is not None and self._keys.get(key := key_of(item.content)) == id:
+                del self._keys[key]
 
     def _make_room(self) -> tuple[Move, ...]:
         """Send to swap what is weakest in a tier that holds more than it may."""
