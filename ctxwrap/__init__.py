@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from ctxwrap.errors import CtxwrapError as CtxwrapError
     from ctxwrap.errors import InvalidId as InvalidId
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
+    from ctxwrap.errors import NotFound as NotFound
     from ctxwrap.errors import SettingsError as SettingsError
     from ctxwrap.errors import StoreCorrupt as StoreCorrupt
     from ctxwrap.errors import StoreError as StoreError
     from ctxwrap.errors import StoreUnavailable as StoreUnavailable
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
+    from ctxwrap.forgetting import forget as forget
+    from ctxwrap.forgetting import purge as purge
     from ctxwrap.scope import using as using
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
@@ -29,6 +32,7 @@ _HOMES = {
     "InvalidId": "errors",
     "MemoryRules": "settings",
     "NoSessionWarning": "errors",
+    "NotFound": "errors",
     "PerTier": "settings",
     "Settings": "settings",
     "SettingsError": "errors",
@@ -38,7 +42,9 @@ _HOMES = {
     "UnsupportedClient": "errors",
     "acompletion": "wrapping",
     "completion": "wrapping",
+    "forget": "forgetting",
     "open_store": "stores",
+    "purge": "forgetting",
     "turn_of": "clients.results",
     "using": "scope",
     "wrap": "wrapping",

@@ -4,7 +4,7 @@ CtxwrapError
 ├── SettingsError (ValueError)       a setting or mode that does not exist, or a value it cannot have
 ├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
-├── NotFound (LookupError)           a session, or a round of one, that was asked about and is not there
+├── NotFound (LookupError)           a session, round, memory or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
     └── StoreCorrupt                 the medium answered with something that is not ours
@@ -33,7 +33,7 @@ class InvalidId(CtxwrapError, ValueError):
 
 
 class NotFound(CtxwrapError, LookupError):
-    """A session, or a round of one, that was asked about and is not there."""
+    """A session, a round of one, a memory item or a message that was asked for and is not there."""
 
 
 class StoreError(CtxwrapError):

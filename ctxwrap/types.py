@@ -264,8 +264,15 @@ class Checkpoint(NamedTuple):
     known: Record
 
 
+Change = Callable[[Record], Record]
+"""Gives a record as it is to be from now on; it leaves the one it is given alone."""
+
+
 class Log(Protocol):
-    """One session's append-only streams of records."""
+    """One session's append-only streams of records; only forgetting on request rewrites them."""
+
+    def edition(self) -> int:
+        """Another number after every rewriting: positions and records of an earlier edition are worth nothing."""
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other thread and process out, for the moment it takes to read and append."""
@@ -275,6 +282,13 @@ class Log(Protocol):
 
     def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
         """Add the records of each stream, each batch in one write, inside `locked`; the positions behind them."""
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        """Change every record of the stream and add `new` ones, all at once or not at all, inside `locked`.
+
+        No checkpoint and nothing that a crash cut short outlives it; a line that is no record stays as it is unless it
+        holds one of the `banned` texts.
+        """
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The checkpoint that was saved last, if it is whole and the log up to there is still the same."""

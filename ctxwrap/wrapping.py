@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ctxwrap.context import Context
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.settings import Settings, settings_from
-from ctxwrap.stores import open_store
+from ctxwrap.stores import given_store
 from ctxwrap.types import Store
 
 if TYPE_CHECKING:
@@ -38,16 +38,12 @@ def wrap(
     changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
     if known is None:
         chosen = settings_from(settings, **setting_overrides)
-        return _wrapped(client, Context(store=_store(store), settings=chosen, **changes))
+        return _wrapped(client, Context(store=given_store(store), settings=chosen, **changes))
     if store is not None:
-        changes["store"] = _store(store)
+        changes["store"] = given_store(store)
     if settings is not None or setting_overrides:
         changes["settings"] = settings_from(settings or known.settings, **setting_overrides)
     return _wrapped(client, known.changed(**changes)) if changes else client
-
-
-def _store(store: Store | str | os.PathLike[str] | None) -> Store:
-    return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
 
 
 def _wrapped(client: T, context: Context) -> T:

@@ -125,23 +125,29 @@ class Memory:
 
     def _put(self, item: Item) -> None:
         """Hold `item` in the place of what it was before."""
-        self._unindex(item.id)
+        known = self.items.get(item.id)
+        if known is None or item.tier == "swap" or known.content != item.content:
+            self._unindex(item.id)
+            self._index(item)
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
-        self._keys[key_of(item.content)] = item.id
-        if item.tier == "swap":
-            for word in telling_words(item.content):
-                self._swapped_by_word.setdefault(word, set()).add(item.id)
-        elif self.evolves and (at := due(item, self.rules)) is not None:
+        if self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
+
+    def _index(self, item: Item) -> None:
+        self._keys[key_of(item.content)] = item.id
+        for word in telling_words(item.content) if item.tier == "swap" else ():
+            self._swapped_by_word.setdefault(word, set()).add(item.id)
 
     def _unindex(self, id: str) -> None:
         item = self.named(id)
-        if item is not None:
-            self._keys.pop(key_of(item.content), None)
-            for word in telling_words(item.content) if item.tier == "swap" else ():
-                self._swapped_by_word[word].discard(id)
+        if item is None:
+            return
+        if self._keys.get(key := key_of(item.content)) == id:
+            del self._keys[key]
+        for word in telling_words(item.content) if item.tier == "swap" else ():
+            self._swapped_by_word[word].discard(id)
 
     def _remove(self, id: str) -> None:
         self._unindex(id)

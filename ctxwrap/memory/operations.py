@@ -69,7 +69,7 @@ class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
-        self._taken = {*now.items, *now.swap}
+        self._taken = {*now.items, *now.swap, *now.forgotten}
         self._kept: set[str] = set()
         self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
 

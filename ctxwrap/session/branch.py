@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from ctxwrap.records import as_record, message_in
-from ctxwrap.session.alignment import Digest, digest
+from ctxwrap.session.alignment import Digest
 from ctxwrap.types import Message, Record
 
 _WINDOW = 2000
@@ -48,9 +48,8 @@ class Branch:
         """The recent messages without the newest ones."""
         return tuple(self._recent)[: max(0, len(self._recent) - without)]
 
-    def add(self, message: Message, id: str = "", parent: str = "") -> None:
-        """Go on with `message`, after `parent` if that is not the newest one."""
-        said = digest(message)
+    def add(self, message: Message, said: Digest, id: str = "", parent: str = "") -> None:
+        """Go on with `message` and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
             self._go_back(parent)
         self._ids.append(id or str(self._before + len(self)))

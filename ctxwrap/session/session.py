@@ -12,14 +12,15 @@ from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session.alignment import Alignment, Digest, align, digest
 from ctxwrap.session.branch import Branch
+from ctxwrap.session.redaction import Redaction, placeholder, unanswered
 from ctxwrap.settings import Settings
-from ctxwrap.types import Checkpoint, Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
+from ctxwrap.types import Change, Checkpoint, Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
 _STREAMS = ("messages", "events")
 
-_FORMAT = 1
+_FORMAT = 2
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 _CHECKPOINT_EVERY = 64
@@ -33,6 +34,7 @@ class Session:
         self.key = key
         self._settings = settings or Settings()
         self._log = log
+        self._edition = 0
         self._opened = False
         self._unsaved = 0
         self._begin()
@@ -45,6 +47,8 @@ class Session:
         self._positions = dict.fromkeys(_STREAMS, 0)
         self._sequence = dict.fromkeys(_STREAMS, 0)
         self._branch = Branch()
+        self._purged: set[str] = set()
+        """The turns of which a message was purged."""
         self._system: list[Digest] = []
         self._system_turn = ""
         self._round = 0
@@ -58,10 +62,13 @@ class Session:
             yield
 
     def refresh(self) -> None:
-        """Read what was appended since the last time, here or elsewhere."""
-        if self._opened:
+        """Read what was appended since the last time, here or elsewhere; or everything, if the log was rewritten."""
+        edition = self._log.edition()
+        if self._opened and edition == self._edition:
             self._read_on()
         else:
+            self._opened, self._edition = False, edition
+            self._begin()
             self._resume()
             self._unsaved = self._read_on()
             self._opened = True
@@ -107,6 +114,11 @@ class Session:
         return recall(self.memory, Circumstances(number, said=said))
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the log holds nothing at all."""
+        return not any(self._sequence.values())
+
+    @property
     def next_message(self) -> int:
         """The number that the next message gets."""
         return self._sequence["messages"] + 1
@@ -115,11 +127,36 @@ class Session:
         """Write a turn's messages and events, numbered and dated."""
         given = zip(_STREAMS, (messages, events), strict=True)
         batches = {stream: self._numbered(stream, turn, records, timestamp(now)) for stream, records in given}
+        batches["events"] = [*map(self._allowed(turn), batches["events"])]
         for stream, position in self._log.append(batches).items():
             self._take(stream, batches[stream], position)
             self._unsaved += len(batches[stream])
         if self._unsaved >= _CHECKPOINT_EVERY:
             self._save()
+
+    def records(self, stream: str) -> list[Record]:
+        """All that a stream holds."""
+        return self._log.read(stream)[0]
+
+    def rewrite_events(
+        self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
+    ) -> None:
+        """Change the log's events for good, and add `new` ones that say so, in one step."""
+        self._log.rewrite("events", change, self._numbered("events", turn, new, timestamp(now)), banned)
+        self.refresh()
+
+    def rewrite_messages(self, change: Change, banned: Sequence[str] = ()) -> None:
+        """Change the log's messages for good."""
+        self._log.rewrite("messages", change, banned=banned)
+        self.refresh()
+
+    def _allowed(self, turn: str) -> Change:
+        """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
+        forgotten = frozenset(self.memory.forgotten)
+        if turn not in self._purged:
+            return Redaction(ids=forgotten).event
+        redaction = Redaction(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
+        return lambda event: redaction.event(unanswered(event))
 
     def _numbered(self, stream: str, turn: str, records: Iterable[Record], time: str) -> list[Record]:
         first = self._sequence[stream] + 1
@@ -165,17 +202,21 @@ class Session:
 
     def _take_message(self, record: Record) -> None:
         message, control = message_in(record), dict(record.get("ctx") or {})
-        number = int(control.get("round") or 0)
+        number, turn = int(control.get("round") or 0), str(control.get("turn"))
+        said = str(control.get("digest") or digest(message))
+        if "purged" in control:
+            self._purged.add(turn)
+            message = placeholder(message)
         if message.role == "system":
-            self._take_system(message, str(control.get("turn")))
+            self._take_system(said, turn)
             return
-        self._branch.add(message, str(control.get("id") or ""), control.get("parent") or "")
+        self._branch.add(message, said, str(control.get("id") or ""), control.get("parent") or "")
         self._round = max(self._round, number)
         self._answered = message.role == "assistant"
 
-    def _take_system(self, message: Message, turn: str) -> None:
+    def _take_system(self, said: Digest, turn: str) -> None:
         """A turn's system messages stand together; another turn's take their place."""
-        self._system = [*(self._system if turn == self._system_turn else ()), digest(message)]
+        self._system = [*(self._system if turn == self._system_turn else ()), said]
         self._system_turn = turn
 
     def _take_event(self, event: Record) -> None:
@@ -217,6 +258,7 @@ class Session:
             "format": _FORMAT,
             "sequence": self._sequence,
             "branch": self._branch.as_json(),
+            "purged": sorted(self._purged),
             "system": self._system,
             "system_turn": self._system_turn,
             "round": self._round,
@@ -233,6 +275,7 @@ class Session:
         self._positions = {stream: checkpoint.positions[stream] for stream in _STREAMS}
         self._sequence = {stream: known["sequence"][stream] for stream in _STREAMS}
         self._branch = Branch.from_json(known["branch"])
+        self._purged = set(known["purged"])
         self._system, self._system_turn = known["system"], known["system_turn"]
         self._round, self._answered = known["round"], known["answered"]
         self._runtime = Runtime(**known["runtime"]) if known["runtime"] else None

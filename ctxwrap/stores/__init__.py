@@ -27,6 +27,11 @@ def open_store(url: str | os.PathLike[str] | None = None) -> Store:
     return _files(text)
 
 
+def given_store(store: Store | str | os.PathLike[str] | None) -> Store:
+    """`store` itself, or the one at that place."""
+    return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
+
+
 def _files(root: str) -> Store:
     try:
         from ctxwrap.stores.files import FileStore

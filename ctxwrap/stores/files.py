@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
 from ctxwrap.stores.names import safe_name
-from ctxwrap.types import Checkpoint, Record, SessionKey
+from ctxwrap.types import Change, Checkpoint, Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -52,13 +52,21 @@ class FileLog:
         """Others wait: processes and threads alike, since each takes the lock on a handle of its own."""
         with self._explained("lock"):
             self._create()
-            handle = os.open(f"{self._place}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            handle = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 yield
             finally:
                 fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough while a forked child has the handle, too
                 os.close(handle)
+
+    def edition(self) -> int:
+        """The length of the lock's file, which grows by a byte whenever the log is rewritten."""
+        with self._explained("read"):
+            try:
+                return os.stat(self._lock_path).st_size
+            except FileNotFoundError:
+                return 0
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         with self._explained("read"):
@@ -78,6 +86,17 @@ class FileLog:
         with self._explained("write to"):
             return {stream: self._append(stream, records) for stream, records in batches.items() if records}
 
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        with self._explained("rewrite"):
+            lines = self._changed_lines(stream, change, banned)
+            lines += _lines(new, _check_in(lines))
+            self._begin_edition()
+            for path in (self._checkpoint_path, f"{self._checkpoint_path}.new"):
+                Path(path).unlink(missing_ok=True)
+            for torn in self.directory.glob(f"{stream}.jsonl.torn-*"):
+                torn.unlink()
+            _replace(self._path(stream), lines, lasting=True)
+
     def load_checkpoint(self) -> Checkpoint | None:
         try:
             line = Path(self._checkpoint_path).read_bytes()
@@ -96,13 +115,9 @@ class FileLog:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
         line = _lines([record], self._foundation(checkpoint.positions))
-        path, temporary = self._checkpoint_path, f"{self._checkpoint_path}.new"
         with self._explained("write to"):
             (self.directory / "context").mkdir(mode=0o700, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            with open(os.open(temporary, flags, 0o600), "wb") as file:
-                file.write(line)
-            os.replace(temporary, path)
+            _replace(self._checkpoint_path, line, lasting=False)
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
         """A checksum that this session's log has up to these positions, since the last line there seals all before."""
@@ -118,11 +133,38 @@ class FileLog:
             file.seek(max(0, position - _CHECK))
             return file.read(min(position, _CHECK))
 
+    def _changed_lines(self, stream: str, change: Change, banned: Sequence[str]) -> bytes:
+        """The stream with every record changed and the checksums made anew; what stays keeps its bytes."""
+        try:
+            with open(os.open(self._path(stream), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return b""
+        spellings = [spelling for text in banned for spelling in _spellings(text)]
+        lines, check = [], 0
+        for line in data.split(b"\n")[:-1]:
+            record = self._parsed(line) or {}
+            changed = change(record) if record else {}
+            if not record and any(spelling in line for spelling in spellings):
+                continue
+            lines.append(_resealed(line, check) if changed == record else _lines([_unsealed(changed)], check))
+            check = _check_in(lines[-1])
+        return b"".join(lines)
+
+    def _begin_edition(self) -> None:
+        """Tell everybody who has read this log that it is about to be another."""
+        handle = os.open(self._lock_path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.write(handle, b".")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
     def _append(self, stream: str, records: Sequence[Record]) -> int:
         handle = os.open(self._path(stream), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             size = self._repaired_size(handle, stream)
-            rest = lines = _lines(records, _last_check(handle, size))
+            rest = lines = _lines(records, _check_in(os.pread(handle, _CHECK, max(0, size - _CHECK))))
             try:
                 while rest:
                     rest = rest[os.write(handle, rest) :]
@@ -147,6 +189,10 @@ class FileLog:
 
     def _path(self, stream: str) -> str:
         return f"{self._place}/{stream}.jsonl"
+
+    @property
+    def _lock_path(self) -> str:
+        return f"{self._place}/.lock"
 
     @property
     def _checkpoint_path(self) -> str:
@@ -209,12 +255,60 @@ def _seal(check: int) -> bytes:
     return b',"c":"%08x"}}\n' % check
 
 
-def _last_check(handle: int, size: int) -> int:
-    tail = os.pread(handle, _CHECK, max(0, size - _CHECK))
+def _resealed(line: bytes, check: int) -> bytes:
+    """The line as it is, with its checksum, if it has one, over another line before it."""
+    head, tail = line[: 1 - _CHECK], line[1 - _CHECK :]
+    return head + _seal(zlib.crc32(head, check)) if tail.startswith(b',"c":"') else line + b"\n"
+
+
+def _unsealed(record: Record) -> Record:
+    """A record that was read, as one to be written."""
+    control = record.get("ctx") or {}
+    return {**record, "ctx": {"v": 1, **{name: value for name, value in control.items() if name != "c"}}}
+
+
+def _check_in(lines: bytes) -> int:
+    """The checksum that the last of the lines closes with, or 0."""
+    tail = lines[-_CHECK:]
     try:
         return int(tail[6:14], 16) if tail.startswith(b',"c":"') else 0
     except ValueError:
         return 0
+
+
+def _spellings(text: str) -> set[bytes]:
+    """The text as it may stand in a file, plain or in JSON."""
+    texts = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    return {spelling.encode("utf-8", "surrogatepass") for spelling in texts}
+
+
+def _replace(path: str, data: bytes, *, lasting: bool) -> None:
+    """Put `data` in the place of a file; whenever this stops, the old file is there or the new one.
+
+    `lasting` waits until the medium has it, so that nothing of the old one is left after that.
+    """
+    temporary = f"{path}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb") as file:
+            file.write(data)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    if lasting:
+        _sync_directory(os.path.dirname(path))
+
+
+def _sync_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _encoded(record: Record) -> bytes:

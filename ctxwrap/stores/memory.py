@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ctxwrap.types import Checkpoint, Record, SessionKey
+from ctxwrap.types import Change, Checkpoint, Record, SessionKey
 
 
 class MemoryStore:
@@ -27,6 +27,10 @@ class MemoryLog:
         self._streams: dict[str, list[Record]] = defaultdict(list)
         self._lock = threading.Lock()
         self._checkpoint: str | None = None
+        self._edition = 0
+
+    def edition(self) -> int:
+        return self._edition
 
     @property
     def begun(self) -> bool:
@@ -46,6 +50,12 @@ class MemoryLog:
         for stream, records in batches.items():
             self._streams[stream].extend(copy.deepcopy(list(records)))
         return {stream: len(self._streams[stream]) for stream in batches}
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        records = copy.deepcopy([*map(change, self._streams[stream]), *new])
+        self._edition += 1
+        self._checkpoint = None
+        self._streams[stream] = records
 
     def load_checkpoint(self) -> Checkpoint | None:
         return None if self._checkpoint is None else Checkpoint(*json.loads(self._checkpoint))

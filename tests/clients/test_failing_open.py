@@ -16,7 +16,7 @@ import pytest
 import ctxwrap
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import without_injected
-from ctxwrap.types import Checkpoint, Log, Record, SessionKey
+from ctxwrap.types import Change, Checkpoint, Log, Record, SessionKey
 from tests.clients.test_interruptions import APIS, Desk, Heard, Side, assert_in_order, at_its_desk, on
 from tests.support import Told, assert_clean, messages, said
 
@@ -79,6 +79,12 @@ class FaultyLog:
     def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
         self.fault.at("begin" if batches["events"][0]["type"] == "start" else "end")
         return self.inner.append(batches)
+
+    def edition(self) -> int:
+        return self.inner.edition()
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        self.inner.rewrite(stream, change, new, banned)
 
     def load_checkpoint(self) -> Checkpoint | None:
         return self.inner.load_checkpoint()

@@ -34,7 +34,7 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
-from ctxwrap.types import Checkpoint, Log, Record, SessionKey
+from ctxwrap.types import Change, Checkpoint, Log, Record, SessionKey
 from tests.clients.running import PATIENCE, at_once, got, opened, run_and_close
 from tests.support import Told, assert_clean, events, item, messages, said, trailer
 
@@ -868,6 +868,12 @@ class HeldLog:
         self._appends += 1
         self._gate(self._appends)
         return self._inner.append(batches)
+
+    def edition(self) -> int:
+        return self._inner.edition()
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        self._inner.rewrite(stream, change, new, banned)
 
     def load_checkpoint(self) -> Checkpoint | None:
         return self._inner.load_checkpoint()

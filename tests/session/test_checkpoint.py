@@ -23,7 +23,7 @@ from ctxwrap.records import as_record
 from ctxwrap.session import Session
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Checkpoint, Log, Message, Opening, Record, Request, SessionKey, Store
+from ctxwrap.types import Change, Checkpoint, Log, Message, Opening, Record, Request, SessionKey, Store
 
 KEY = SessionKey("t", "a", "s")
 OTHER = KEY._replace(session="other")
@@ -51,6 +51,12 @@ class Bare:
 
     def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
         return self.inner.append(batches)
+
+    def edition(self) -> int:
+        return self.inner.edition()
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        self.inner.rewrite(stream, change, new, banned)
 
     def load_checkpoint(self) -> Checkpoint | None:
         return None

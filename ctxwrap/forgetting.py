@@ -1,0 +1,246 @@
+"""Forgetting on request: memory items and messages go for good, and a tombstone says that they were there."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from ctxwrap.calls import new_turn_id, utc_now
+from ctxwrap.errors import NotFound, SettingsError
+from ctxwrap.memory.items import Item
+from ctxwrap.memory.likeness import key_of, telling_words
+from ctxwrap.memory.memory import Memory
+from ctxwrap.records import message_in, timestamp
+from ctxwrap.session import Session
+from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in
+from ctxwrap.stores import given_store
+from ctxwrap.stores.names import check_id
+from ctxwrap.threads import undisturbed
+from ctxwrap.types import Message, Operation, Record, SessionKey, Store
+
+_Place = Store | str | os.PathLike[str] | None
+
+
+def forget(
+    session: str,
+    *,
+    item: str | None = None,
+    query: str | None = None,
+    reason: str = "on request",
+    store: _Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> tuple[str, ...]:
+    """Forget the memory item of that id, or every one whose content holds all words of a query; their ids.
+
+    What they said is removed from the session's events and everything made of them; the messages in which somebody
+    said it stay, unless they are purged.
+    """
+    with _opened(given_store(store), tenant, agent, session) as known:
+        ids = _chosen(known.memory, item, query)
+        if ids:
+            _rewrite_events(known, redaction(known.records("events"), ids=ids), ids, [], reason, utc_now())
+    return ids
+
+
+def matching(
+    session: str,
+    *,
+    item: str | None = None,
+    query: str | None = None,
+    store: _Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> tuple[str, ...]:
+    """The ids of what `forget` would forget."""
+    return _chosen(_read(given_store(store), tenant, agent, session).memory, item, query)
+
+
+def purge(
+    session: str,
+    *,
+    message: int | str,
+    reason: str = "on request",
+    store: _Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> tuple[str, ...]:
+    """Remove what a message said, by its number or id, and what memory made of it; the ids that were forgotten.
+
+    What the message said is looked for until nothing else is left to do, so that a purge that was interrupted can
+    simply be asked for again.
+    """
+    with _opened(given_store(store), tenant, agent, session) as known:
+        messages, now = known.records("messages"), utc_now()
+        purged = _one(messages, message, session)
+        if "purged" in purged["ctx"]:
+            return ()
+        trace = _trace(known, messages, purged)
+        event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
+        _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now)
+        known.rewrite_messages(partial(_buried, id=purged["ctx"]["id"], time=timestamp(now)), trace.redaction.texts)
+    return trace.ids
+
+
+@contextmanager
+def _opened(store: Store, tenant: str, agent: str, session: str) -> Iterator[Session]:
+    known = _read(store, tenant, agent, session)
+    with undisturbed(), known.locked():
+        yield known
+
+
+def _read(store: Store, tenant: str, agent: str, session: str) -> Session:
+    """A session that there is; asking for one that there is not makes none."""
+    names = {"tenant": tenant, "agent": agent, "session": session}
+    key = SessionKey(**{kind: check_id(kind, value) for kind, value in names.items()})
+    known = Session(key, store.open(key))
+    known.refresh()
+    if known.is_empty:
+        raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")
+    return known
+
+
+def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, ...]:
+    if item is not None and query is None:
+        if memory.named(item) is None:
+            raise NotFound(f"there is no memory item {item!r} in this session")
+        return (item,)
+    if query is None or item is not None:
+        raise SettingsError("name either an item or a query")
+    words = set(key_of(query).split())
+    if not words:
+        raise SettingsError("a query needs a word to look for")
+    return tuple(each.id for each in _items(memory) if words <= set(key_of(each.content).split()))
+
+
+def _items(memory: Memory) -> list[Item]:
+    return [*memory.items.values(), *memory.swap.values()]
+
+
+def _rewrite_events(
+    known: Session, gone: Redaction, ids: Sequence[str], events: Sequence[Record], reason: str, now: datetime
+) -> None:
+    """Redact the events and add those that say so: all of it in one step."""
+    places = {item.id: item.tier for item in _items(known.memory)}
+    operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
+    forgetting = {"type": "forget", "operations": operations, "round": known.memory.round, "reason": reason, "ctx": {}}
+    new = [*([forgetting] if ids else []), *events]
+    known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
+
+
+def _one(messages: Sequence[Record], wanted: int | str, session: str) -> Record:
+    found = [record for record in messages if wanted in _names(record)]
+    if len(found) > 1:
+        raise NotFound(f"session {session!r} has {len(found)} messages {wanted!r}: name one by its id")
+    if not found:
+        raise NotFound(f"there is no message {wanted!r} in session {session!r}")
+    return found[0]
+
+
+def _names(record: Record) -> tuple[Any, ...]:
+    control = record.get("ctx") or {}
+    return (control.get("seq"), control.get("id"))
+
+
+def _buried(record: Record, *, id: str, time: str) -> Record:
+    return tombstone(record, time) if (record.get("ctx") or {}).get("id") == id else record
+
+
+class _Trace(NamedTuple):
+    """What a message left behind."""
+
+    ids: tuple[str, ...]
+    """The memory items that say something of it."""
+    redaction: Redaction
+
+
+def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace:
+    events, source = known.records("events"), _Source(messages, purged)
+    ids = tuple(item.id for item in _items(known.memory) if source.made(item.source, item.content))
+    versions = {
+        (str(item.get("id")), str(item.get("content")))
+        for _, item in items_in(events)
+        if source.made(str(item.get("source")), str(item.get("content")))
+    }
+    turn = turn_in(purged)
+    tasks = [task for task in _new_tasks(events, turn) if source.made_task(task)]
+    return _Trace(ids, redaction(events, ids=ids, versions=versions, texts=source.texts, tasks=tasks, turn=turn))
+
+
+class _Source:
+    """A message among others, and whether something was made of it."""
+
+    def __init__(self, messages: Sequence[Record], purged: Record) -> None:
+        self._seq: int = purged["ctx"]["seq"]
+        self._turn = turn_in(purged)
+        self._words = {
+            record["ctx"]["seq"]: (turn_in(record), telling_words("\n".join(_texts(record))))
+            for record in messages
+            if (record.get("ctx") or {}).get("seq")
+        }
+        self.texts = _texts(purged)
+
+    def made(self, source: str, content: str) -> bool:
+        """Whether what memory says, and says to be from `source`, came from the message."""
+        first, last = _range(source)
+        others = [words for seq, (_, words) in self._words.items() if first <= seq <= last and seq != self._seq]
+        return first <= self._seq <= last and self._came_from(content, others)
+
+    def made_task(self, task: str) -> bool:
+        others = [words for seq, (turn, words) in self._words.items() if turn == self._turn and seq != self._seq]
+        return self._came_from(task, others)
+
+    def _came_from(self, content: str, others: Sequence[set[str]]) -> bool:
+        """In doubt it did: unless another message says all of it that this one says, and more."""
+        wanted = telling_words(content)
+        own = wanted & self._words[self._seq][1]
+        return not any(own < wanted & words for words in others)
+
+
+def _range(source: str) -> tuple[int, int]:
+    """The numbers in `messages:12-18`, or none at all."""
+    first, _, last = source.removeprefix("messages:").partition("-")
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else (1, 0)
+
+
+def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
+    """The active task that a turn set, if it was another one before."""
+    before = ""
+    for event in events:
+        task = event.get("active_task", before)
+        if task and task != before and turn_in(event) == turn:
+            yield task
+        before = task
+
+
+def _texts(record: Record) -> list[str]:
+    """Everything that a message says: its text, the strings in its parts, and what it hands to tools."""
+    try:
+        message = message_in(record)
+    except ValueError:
+        return []
+    return [text for text in _strings_of(message) if text.strip()]
+
+
+def _strings_of(message: Message) -> Iterator[str]:
+    if isinstance(message.content, str):
+        yield message.content
+    else:
+        for part in message.content:
+            yield from _strings_in({name: value for name, value in part.items() if name != "type"})
+    for call in message.tool_calls:
+        yield str(call["arguments"])
+    yield from _strings_in(message.extra)
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _strings_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings_in(each)

@@ -1,0 +1,208 @@
+"""What is left of records when something they hold is to be gone."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ctxwrap.records import message_in
+from ctxwrap.session.alignment import digest
+from ctxwrap.types import Message, Record
+
+FORGOTTEN = "[forgotten]"
+PURGED = "[purged]"
+
+_STRUCTURE = frozenset(
+    {"attempt", "ctx", "index", "message", "mode", "model", "moves", "pack", "response_id", "role", "round", "run"}
+    | {"runtime", "status", "stream", "type", "usage", "wire", "id", "kind", "tier", "origin", "source"}
+)
+"""Fields that say nothing in words."""
+
+_LONG = 12
+"""From that length on a text is looked for within words as well, and in what other memories say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redaction:
+    """What is to be gone from events."""
+
+    ids: frozenset[str] = frozenset()
+    """Memory items, whatever they said."""
+    versions: frozenset[tuple[str, str]] = frozenset()
+    """Ids of memory items and one thing that each of them said."""
+    texts: tuple[str, ...] = ()
+    """What may not be said in any words of a model's."""
+    tasks: frozenset[str] = frozenset()
+    trailers: frozenset[str] = frozenset()
+    """Turns whose trailers, and answers to a question for one, go altogether."""
+    choices: frozenset[str] = frozenset()
+    """Turns whose other choices go altogether."""
+
+    def event(self, event: Record) -> Record:
+        if not (self.ids or self.versions or self.texts or self.trailers or self.choices):
+            return event
+        turn = turn_in(event)
+        if event.get("type") == "choice" and turn in self.choices:
+            return emptied(event)
+        return {name: self._field(name, value, turn) for name, value in event.items()}
+
+    def _field(self, name: str, value: Any, turn: str) -> Any:
+        if name in _STRUCTURE:
+            return value
+        if name == "operations":
+            return [self._operation(operation) for operation in value]
+        if name in ("trailer", "text") and isinstance(value, str):
+            return FORGOTTEN if value and turn in self.trailers else self._said(self._without_items(value))
+        if name == "active_task" and value in self.tasks:
+            return ""
+        return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
+
+    def _operation(self, operation: Record) -> Record:
+        item = operation.get("item")
+        if not item:
+            return operation
+        if self.concerns(item):
+            return {**operation, "item": _blank(item)}
+        return {**operation, "item": {name: self._item_field(name, value) for name, value in item.items()}}
+
+    def _item_field(self, name: str, value: Any) -> Any:
+        return value if name in _STRUCTURE - {"type"} else _in_strings(value, self._kept)
+
+    def concerns(self, item: Mapping[str, Any]) -> bool:
+        """Whether a memory item, as an event has it, is to be gone."""
+        return item.get("id") in self.ids or (item.get("id"), item.get("content")) in self.versions
+
+    def _without_items(self, trailer: str) -> str:
+        """A trailer without what its items of these ids say; nothing of it, if it cannot be told what it says."""
+        if not any(spelling in trailer for id in self.ids for spelling in _spellings(id)):
+            return trailer
+        start = max(0, trailer.find("{"))
+        try:
+            state, end = json.JSONDecoder().raw_decode(trailer, start)
+        except (ValueError, RecursionError):
+            return FORGOTTEN
+        if trailer[end:].strip("` \n"):
+            return FORGOTTEN
+        left = _without_ids(state, self.ids)
+        return trailer if left == state else trailer[:start] + json.dumps(left, ensure_ascii=False) + trailer[end:]
+
+    def _said(self, text: str) -> str:
+        return _without(text, self.texts)
+
+    def _kept(self, text: str) -> str:
+        """What memory says of other things, in which a short text is a word like any other."""
+        return _without(text, (banned for banned in self.texts if len(banned) >= _LONG))
+
+
+def redaction(
+    events: Iterable[Record],
+    *,
+    ids: Iterable[str],
+    versions: Iterable[tuple[str, str]] = (),
+    texts: Iterable[str] = (),
+    tasks: Iterable[str] = (),
+    turn: str = "",
+) -> Redaction:
+    """What has to go from `events` with these items and texts: also every text in which a turn wrote such an item."""
+    wanted = Redaction(ids=frozenset(ids), versions=frozenset(versions))
+    touched = [(at, item) for at, item in items_in(events) if wanted.concerns(item)]
+    banned = {text.strip() for text in (*texts, *tasks, *(str(item.get("content")) for _, item in touched))}
+    return Redaction(
+        ids=wanted.ids,
+        versions=wanted.versions,
+        texts=tuple(sorted(banned - {"", FORGOTTEN}, key=lambda text: (-len(text), text))),
+        tasks=frozenset(tasks),
+        trailers=frozenset({at for at, _ in touched} | ({turn} if turn else set())),
+        choices=frozenset({turn} if turn else ()),
+    )
+
+
+def turn_in(record: Record) -> str:
+    return str((record.get("ctx") or {}).get("turn"))
+
+
+def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every version of every memory item that events hold, with the turn that wrote it."""
+    for event in events:
+        for operation in event.get("operations") or ():
+            if operation.get("item"):
+                yield turn_in(event), operation["item"]
+
+
+def tombstone(record: Record, time: str) -> Record:
+    """What is left of a purged message: its place, what ties it to others, and how to know it when it is sent again."""
+    try:
+        known = {"digest": digest(message_in(record))}
+    except ValueError:
+        known = {}
+    calls = [{**call, "arguments": "{}"} for call in record.get("tool_calls") or () if isinstance(call, dict)]
+    left = {"role": record.get("role", "user"), "content": "", "tool_call_id": record.get("tool_call_id")}
+    left["tool_calls"] = [{name: call.get(name, "") for name in ("id", "name", "arguments")} for call in calls]
+    control = {**(record.get("ctx") or {}), "purged": time, **known}
+    return {**{name: value for name, value in left.items() if name == "content" or value}, "ctx": control}
+
+
+def placeholder(message: Message) -> Message:
+    """A purged message as a model gets to see it, since no provider takes an empty one."""
+    return message if message.tool_calls else message._replace(content=PURGED)
+
+
+def emptied(choice: Record) -> Record:
+    """An answer beside the first, without what it said."""
+    left = {name: value for name, value in choice.items() if name in _STRUCTURE}
+    return {**left, "content": FORGOTTEN, "ctx": choice["ctx"]}
+
+
+def unanswered(event: Record) -> Record:
+    """The event of a turn that answers what was purged meanwhile: it may let go of memories, but write none."""
+    if "operations" not in event:
+        return event
+    left = {name: value for name, value in event.items() if name not in ("capabilities", "active_task")}
+    return {**left, "operations": [operation for operation in event["operations"] if not operation.get("item")]}
+
+
+def _blank(item: Mapping[str, Any]) -> Record:
+    """An item that weighs what it did and says nothing, so that the others take the places they had beside it."""
+    pinned = (item.get("extra") or {}).get("pinned") is True
+    left = {name: value for name, value in item.items() if name != "extra"}
+    return {
+        **left,
+        "type": "forgotten",
+        "content": FORGOTTEN,
+        "tags": [],
+        **({"extra": {"pinned": True}} if pinned else {}),
+    }
+
+
+def _without_ids(value: Any, ids: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        if str(value.get("id")) in ids:
+            return {"id": value["id"], "content": FORGOTTEN}
+        return {name: _without_ids(each, ids) for name, each in value.items()}
+    return [_without_ids(each, ids) for each in value] if isinstance(value, list) else value
+
+
+def _in_strings(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _in_strings(each, change) for name, each in value.items()}
+    return [_in_strings(each, change) for each in value] if isinstance(value, list) else value
+
+
+def _without(text: str, banned: Iterable[str]) -> str:
+    for each in banned:
+        for spelling in _spellings(each):
+            if spelling not in text:
+                continue
+            if len(each) >= _LONG:
+                text = text.replace(spelling, FORGOTTEN)
+            else:
+                text = re.sub(rf"(?:(?<!\w)|(?<=\\[bfnrt])){re.escape(spelling)}(?!\w)", FORGOTTEN, text)
+    return text
+
+
+def _spellings(text: str) -> set[str]:
+    """The text as it may stand in what a model wrote, plain or in JSON."""
+    return {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
