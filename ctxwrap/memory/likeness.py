@@ -59,11 +59,6 @@ def covers(said: set[str], wanted: set[str]) -> bool:
     return len(wanted) > 1 and len(wanted & said) / len(wanted) >= 0.8
 
 
-def telling_words(text: str) -> set[str]:
-    """The words of a text that carry its meaning."""
-    return {word for word in _words(text) if word not in _EMPTY}
-
-
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
