@@ -1,5 +1,9 @@
 """The command `ctxwrap`."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import click
 
 from ctxwrap import __version__
@@ -15,6 +19,17 @@ def main() -> None:
     """
 
 
+@contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    """ctxwrap's own errors as messages."""
+    from ctxwrap.errors import CtxwrapError
+
+    try:
+        yield
+    except CtxwrapError as error:
+        raise click.ClickException(str(error)) from error
+
+
 @main.command()
 @click.option("--session", default="chat", show_default=True, help="The session to go on with, or to begin.")
 @click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5, with its key.")
@@ -27,12 +42,9 @@ def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
     remember what they are told. /help lists the commands of a chat.
     """
     from ctxwrap.cli.chat import run_chat
-    from ctxwrap.errors import CtxwrapError
 
-    try:
+    with _in_one_sentence():
         run_chat(session=session, model=model, store=store, mode=mode)
-    except CtxwrapError as error:
-        raise click.ClickException(str(error)) from error
 
 
 @main.command()
@@ -48,9 +60,52 @@ def memory(
 ) -> None:
     """Show what SESSION remembers, by tier."""
     from ctxwrap.cli.memory import show_memory
-    from ctxwrap.errors import CtxwrapError
 
-    try:
+    with _in_one_sentence():
         show_memory(session=session, tenant=tenant, agent=agent, store=store, round=round, as_json=as_json, plot=plot)
-    except CtxwrapError as error:
-        raise click.ClickException(str(error)) from error
+
+
+def _forgetting(command: Callable[..., None]) -> Callable[..., None]:
+    """The argument and options of every command that makes a session forget."""
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--agent", default="default", show_default=True),
+        click.option("--tenant", default="default", show_default=True),
+        click.option(
+            "--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]"
+        ),
+        click.argument("session"),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command()
+@_forgetting
+@click.option("--item", metavar="ID", help="The memory item of this id.")
+@click.option("--query", metavar="TEXT", help="Every memory item that holds all of these words.")
+def forget(session: str, item: str | None, query: str | None, yes: bool, **place: Any) -> None:
+    """Forget memory items of SESSION for good.
+
+    What they said is removed from its files; the messages in which it was said are not (see purge).
+    """
+    from ctxwrap.cli.forgetting import run_forget
+
+    if (item is None) == (query is None):
+        raise click.UsageError("name either --item or --query")
+    with _in_one_sentence():
+        run_forget(session, item, query, place, sure=yes)  # type: ignore[arg-type]  # the options above
+
+
+@main.command()
+@_forgetting
+@click.option("--message", metavar="N", required=True, help="The number of the message in the session, or its id.")
+def purge(session: str, message: str, yes: bool, **place: Any) -> None:
+    """Purge a message of SESSION, and what memory made of it, for good.
+
+    A tombstone keeps its place, so that the conversation goes on. Other messages that quote it are not touched.
+    """
+    from ctxwrap.cli.forgetting import run_purge
+
+    with _in_one_sentence():
+        run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.errors import NotFound
+from ctxwrap.forgetting import forget, purge
 from ctxwrap.inspection import memory_of
 from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record
@@ -163,6 +165,8 @@ STEPS = st.one_of(
     st.tuples(st.just("system"), TEXTS),
     st.tuples(st.just("reopen"), st.integers(0, 1)),
     st.tuples(st.just("by hand"), TEXTS),
+    st.tuples(st.just("purge"), st.integers(1, 30)),
+    st.tuples(st.just("forget"), st.sampled_from(["fact", "other"])),
     st.tuples(st.just("damage"), st.sampled_from(["cut", "flip", "empty", "gone", "old", "strange", "list"]),
               st.floats(0, 0.999)),
 )  # fmt: skip
@@ -217,6 +221,22 @@ class World:
     def by_hand(self, text: str) -> None:
         with self.caller.sessions[0].locked(), open(self.path.parent.parent / "messages.jsonl", "ab") as file:
             file.write(json.dumps({"role": "user", "content": text}).encode() + b"\nno record\n")
+
+    def purge(self, number: int) -> None:
+        """What callers send is as new, or as well known, as it was before."""
+        before = openings(self.caller.replayed(), self.caller.past)
+        with suppress(NotFound):
+            purge(KEY.session, message=number, store=self.caller.store, tenant=KEY.tenant, agent=KEY.agent)
+        after = openings(self.caller.replayed(), self.caller.past)
+        assert [(opening.new, opening.parent) for opening in after] == [
+            (opening.new, opening.parent) for opening in before
+        ]
+
+    def forget(self, query: str) -> None:
+        with suppress(NotFound):
+            forget(KEY.session, query=query, store=self.caller.store, tenant=KEY.tenant, agent=KEY.agent)
+        contents = [item["content"] for tier in memory_of(self.caller.store, KEY)["memory"].values() for item in tier]
+        assert query not in contents
 
     def damage(self, how: str, where: float) -> None:
         if not self.path.exists():

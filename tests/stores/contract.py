@@ -137,3 +137,49 @@ class StoreContract:
         with log.locked():
             log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), KNOWN))
         assert store.open(KEY._replace(tenant="other")).load_checkpoint() is None
+
+    def test_a_stream_can_be_rewritten(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [record("a"), record("b"), record("c")], "events": [record("e")]})
+            log.rewrite("messages", lambda line: {**line, "content": "x"} if line["content"] == "b" else line)
+            log.append({"messages": [record("d")]})
+        assert contents(store.open(KEY)) == ["a", "x", "c", "d"]
+        assert [line["content"] for line in log.read("events")[0]] == ["e"]
+
+    def test_a_rewriting_may_add_records(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.rewrite("messages", lambda line: line, [record("a")])
+            log.rewrite("messages", lambda line: {**line, "content": "x"}, [record("b")])
+        assert contents(store.open(KEY)) == ["x", "b"]
+
+    def test_every_rewriting_is_another_edition_to_everybody(self, store: Store) -> None:
+        log, other = store.open(KEY), store.open(KEY)
+        editions = [other.edition()]
+        for _ in range(3):
+            with log.locked():
+                log.append({"messages": [record("a")]})
+                assert other.edition() == editions[-1]
+                log.rewrite("messages", lambda line: line)
+            editions.append(other.edition())
+        assert len(set(editions)) == 4
+        assert store.open(KEY._replace(tenant="other")).edition() == editions[0]
+
+    def test_no_checkpoint_outlives_a_rewriting(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), KNOWN))
+            log.rewrite("messages", lambda line: line)
+        assert log.load_checkpoint() is None
+
+    def test_a_rewriting_that_fails_changes_nothing(self, store: Store) -> None:
+        def fail(line: Record) -> Record:
+            raise ZeroDivisionError
+
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [record("a"), record("b")]})
+            with pytest.raises(ZeroDivisionError):
+                log.rewrite("messages", fail)
+        assert contents(store.open(KEY)) == ["a", "b"]

@@ -1,10 +1,15 @@
 """The store in files keeps the contract, and everything that files and directories can do to it."""
 
+import contextlib
+import errno
+import itertools
 import json
 import os
 import stat
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +18,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.names import safe_name
-from ctxwrap.types import Checkpoint, SessionKey, Store
+from ctxwrap.types import Checkpoint, Record, SessionKey, Store
 from tests.stores.contract import KEY, StoreContract, contents, record
 
 HOSTILE = [
@@ -83,13 +88,16 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
 
 
-def test_every_line_is_sealed_by_a_checksum_over_itself_and_the_line_before(tmp_path: Path) -> None:
-    directory = written(tmp_path, "a", "b", "c")
+def assert_sealed(path: Path) -> None:
     check = 0
-    for line in (directory / "messages.jsonl").read_bytes().splitlines():
+    for line in path.read_bytes().splitlines():
         head, _, seal = line.rpartition(b',"c":')
         check = zlib.crc32(head, check)
         assert seal == b'"%08x"}}' % check
+
+
+def test_every_line_is_sealed_by_a_checksum_over_itself_and_the_line_before(tmp_path: Path) -> None:
+    assert_sealed(written(tmp_path, "a", "b", "c") / "messages.jsonl")
 
 
 def test_a_line_cut_short_is_moved_aside(tmp_path: Path) -> None:
@@ -240,3 +248,134 @@ def test_a_checkpoint_that_cannot_be_written_is_explained(tmp_path: Path) -> Non
     with pytest.raises(ctxwrap.StoreUnavailable), log.locked():
         log.save_checkpoint(Checkpoint({}, {}))
     assert log.load_checkpoint() is None
+
+
+def shout(line: Record) -> Record:
+    return {**line, "content": line["content"].upper()}
+
+
+def test_a_rewritten_log_is_sealed_anew_and_its_owners(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a", "B", "\ud800", "é")
+    log = FileStore(tmp_path).open(KEY)
+    before = os.umask(0)
+    try:
+        with log.locked():
+            log.rewrite("messages", shout, [record("new")])
+            log.append({"messages": [record("more")]})
+    finally:
+        os.umask(before)
+    assert contents(log) == ["A", "B", "\ud800", "É", "new", "more"]
+    assert_sealed(directory / "messages.jsonl")
+    assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
+    assert sorted(path.name for path in directory.iterdir()) == [".lock", "messages.jsonl", "meta.json"]
+
+
+def test_lines_that_are_no_record_outlive_a_rewriting_unless_they_are_banned(tmp_path: Path) -> None:
+    path = written(tmp_path, "a", "b") / "messages.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    strange = b"\xff garbage\n[1]\n{}\n" + b'{"content":"by hand"}\n'
+    path.write_bytes(first + b'"the s\\u00e9cret\n' + strange + '"the sécret'.encode() + b"\n" + second + b'{"cut sho')
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.rewrite("messages", lambda line: line if line["content"] == "by hand" else shout(line), banned=["sécret"])
+        log.append({"messages": [record("c")]})
+    assert contents(log) == ["A", "by hand", "B", "c"]
+    assert strange in path.read_bytes()
+    assert b"cret" not in path.read_bytes()
+    assert b"cut sho" not in path.read_bytes()
+    with log.locked():
+        log.rewrite("messages", shout)
+    assert contents(log) == ["A", "BY HAND", "B", "C"]
+
+
+def test_nothing_that_a_crash_left_outlives_a_rewriting(tmp_path: Path) -> None:
+    context = kept(tmp_path, "a").parent
+    (context / "checkpoint.json.new").write_bytes(b"half of")
+    for name in ("messages.jsonl.torn-7", "messages.jsonl.new"):
+        (context.parent / name).write_bytes(b"half of")
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.rewrite("messages", shout)
+    assert [file for file in context.parent.rglob("*") if file.is_file() and b"half of" in file.read_bytes()] == []
+    assert list(context.iterdir()) == []
+
+
+def test_a_link_in_place_of_a_log_is_not_rewritten(tmp_path: Path) -> None:
+    directory = written(tmp_path / "root", "a")
+    (directory / "messages.jsonl").rename(tmp_path / "target")
+    (directory / "messages.jsonl").symlink_to(tmp_path / "target")
+    log = FileStore(tmp_path / "root").open(KEY)
+    with pytest.raises(ctxwrap.StoreUnavailable, match="cannot rewrite"), log.locked():
+        log.rewrite("messages", shout)
+    assert b'"a"' in (tmp_path / "target").read_bytes()
+
+
+STEPS = ("open", "write", "fsync", "replace", "unlink", "close")
+
+
+def dies_at(step: int, work: Callable[[], None]) -> bool:
+    """Do `work` in a process that ends without a word before its system call number `step`; whether it came to that."""
+    child = os.fork()
+    if child == 0:
+        calls = itertools.count()
+        for name in STEPS:
+            setattr(os, name, _dying(getattr(os, name), calls, step))
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def _dying(call: Callable[..., Any], calls: Iterator[int], step: int) -> Callable[..., Any]:
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        if next(calls) == step:
+            os._exit(9)
+        return call(*args, **kwargs)
+
+    return dying
+
+
+def test_a_rewriting_that_dies_leaves_the_old_log_or_the_new_one(tmp_path: Path) -> None:
+    old, new = ["a", "b", "c"], ["A", "B", "C", "new"]
+    seen = []
+    for step in itertools.count():
+        root = tmp_path / str(step)
+        directory = kept(root, *old).parent.parent
+
+        def work(root: Path = root) -> None:
+            log = FileStore(root).open(KEY)
+            with log.locked():
+                log.rewrite("messages", shout, [record("new")])
+
+        died = dies_at(step, work)
+        log = FileStore(root).open(KEY)
+        seen.append(contents(log))
+        assert seen[-1] in (old, new)
+        assert_sealed(directory / "messages.jsonl")
+        checkpoint = log.load_checkpoint()
+        assert checkpoint is None or seen[-1] == old
+        if not died:
+            break
+        with log.locked():
+            log.rewrite("messages", shout)
+        assert contents(log) == [text.upper() if text != "new" else "NEW" for text in seen[-1]]
+        assert not list(directory.glob("*.new"))
+    assert seen[0] == old
+    assert seen[-1] == new
+    assert len(seen) > 6
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    directory = kept(tmp_path, "a", "b").parent.parent
+    log = FileStore(tmp_path).open(KEY)
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    with log.locked(), monkeypatch.context() as patch, contextlib.suppress(ctxwrap.StoreUnavailable):
+        patch.setattr(f"ctxwrap.stores.files.os.{step}", fail)
+        log.rewrite("messages", shout)
+    assert contents(log) in (["a", "b"], ["A", "B"])
+    assert_sealed(directory / "messages.jsonl")
