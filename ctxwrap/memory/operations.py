@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.decay import mentioned, rehydrated, stated
 from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
-from ctxwrap.memory.likeness import key_of, mentions
+from ctxwrap.memory.likeness import key_of, mentions, same_fact
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.trust import ceiling, least_trusted
 from ctxwrap.types import Operation
@@ -51,10 +51,15 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
 
 
 def whole(shown: State, changes: State) -> dict[str, Any]:
-    """The state that `changes` to `shown` amount to: a snapshot that names only what is new or other than before."""
-    placed = {**_placed(shown), **_placed(changes)}
+    """The state that `changes` to `shown` amount to: a snapshot that names only what is new or other than before.
+
+    An id that is dropped and told anew in one breath stays: the old words are what is settled.
+    """
+    before, told = _placed(shown), _placed(changes)
+    placed = {**before, **told}
     for id in changes.get("dropped", ()):
-        placed.pop(id, None)
+        if before.get(id) == placed.get(id):
+            placed.pop(id, None)
     memory: dict[str, list[Any]] = {tier: [] for tier in TIERS}
     for tier, item in placed.values():
         memory[tier].append(item)
@@ -69,18 +74,23 @@ class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
-        self._taken = {*now.items, *now.swap, *now.forgotten}
+        self._taken: set[str] = set()
         self._kept: set[str] = set()
+        self._told: dict[str, str] = {}
+        """What the changed items say now, by id."""
         self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
 
     def of(
         self, shown: dict[str, tuple[Tier, dict[str, Any]]], returned: dict[str, tuple[Tier, dict[str, Any]]]
     ) -> Iterator[Operation]:
+        self._told = {
+            id: item["content"] for id, (_, item) in returned.items() if shown.get(id) not in (None, returned[id])
+        }
         for id, (tier, given) in returned.items():
             if id in self._now.forgotten:
                 continue
             if id not in shown:
-                yield self._added(tier, given)
+                yield from self._added(tier, given)
             elif shown[id] != (tier, given):
                 yield from self._changed(tier, given, *shown[id])
             else:
@@ -92,18 +102,22 @@ class _Comparison:
     def reinforced(self, item: Item, reason: str) -> Operation:
         return self._put("reinforce", self._mentioned(item), reason)
 
-    def _added(self, tier: Tier, given: dict[str, Any]) -> Operation:
+    def _added(self, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
         item = self._new(tier, given)
-        known = self._now.named(item.id)
-        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
-        if twin is not None:
+        twin = self._twin(item)
+        if twin is None or not same_fact(self._told.get(twin.id, item.content), item.content):
+            if self._is_taken(item.id):
+                item = replace(item, id=self._free_id(item.id))
+            self._taken.add(item.id)
+            yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
+        elif twin.id not in self._told:
             self._kept.add(twin.id)
-            why = "said again" if twin.id == item.id else f"says the same as {item.id!r}"
-            return self.reinforced(twin, why)
-        if item.id in self._taken:
-            item = replace(item, id=self._free_id(item.id))
-        self._taken.add(item.id)
-        return self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
+            yield self.reinforced(twin, "said again" if twin.id == item.id else f"says the same as {item.id!r}")
+
+    def _twin(self, item: Item) -> Item | None:
+        """What says the same already."""
+        known = self._now.named(item.id)
+        return known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
 
     def _changed(self, tier: Tier, given: dict[str, Any], was_tier: Tier, was: dict[str, Any]) -> Iterator[Operation]:
         known = self._now.named(given["id"])
@@ -186,9 +200,12 @@ class _Comparison:
         highest = ceiling(origin, foreign_core=self._turn.foreign_core)
         return PLACES[max(PLACES.index(tier), PLACES.index(highest))]
 
+    def _is_taken(self, id: str) -> bool:
+        return id in self._taken or id in self._now.forgotten or self._now.named(id) is not None
+
     def _free_id(self, id: str) -> str:
         number = 2
-        while f"{id}-{number}" in self._taken:
+        while self._is_taken(f"{id}-{number}"):
             number += 1
         self._taken.add(f"{id}-{number}")
         return f"{id}-{number}"

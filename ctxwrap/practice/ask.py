@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ctxwrap.practice.answer import JSON, Answer, Failure
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT
+from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT
 
 ApiName = Literal["chat", "completions", "responses", "messages"]
 Line = tuple[str, str]
@@ -138,7 +138,7 @@ def _prompt_lines(body: JSON) -> Iterator[Line]:
     prompt = body.get("prompt")
     text = "\n".join(part for part in prompt if isinstance(part, str)) if isinstance(prompt, list) else prompt
     text = text if isinstance(text, str) else ""
-    for protocol in (PROTOCOL_TEXT, READING_TEXT):
+    for protocol in (PROTOCOL_TEXT, DELTA_TEXT, READING_TEXT):
         if text.startswith(protocol):
             yield "system", protocol
             text = text.removeprefix(protocol).removeprefix("\n\n")

@@ -133,7 +133,7 @@ class _Mender:
     def snapshot(self, data: dict[str, Any]) -> dict[str, Any]:
         root = self._root(data)
         self.violations += _runtime_violations(root.get("runtime"), self._runtime)
-        memory = self._memory(root["memory"])
+        memory = self._memory(root["memory"], may_be_empty="dropped" in root)
         return {
             "version": VERSION,
             "runtime": self._runtime,
@@ -167,7 +167,7 @@ class _Mender:
         ]
         return root
 
-    def _memory(self, memory: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    def _memory(self, memory: dict[str, Any], may_be_empty: bool) -> dict[str, list[dict[str, Any]]]:
         tiers: dict[str, list[dict[str, Any]]] = {}
         for name, value in memory.items():
             tier = name if name in TIERS else canonical_tier(name)
@@ -178,7 +178,7 @@ class _Mender:
                 self._mend("tier-spelling")
             if value is not None:
                 tiers.setdefault(tier, []).extend(self._tier(tier, value))
-        if not tiers:
+        if not tiers and not (may_be_empty and not memory):
             raise Unreadable("its memory names no tier")
         if len(tiers) < len(TIERS):
             self._mend("missing-tier")
@@ -272,15 +272,23 @@ class _Mender:
             return None
         if known is not None:
             self._mend("duplicate-ids")
-            item = {**item, "id": _free_id(item["id"], self._seen)}
+            item = {**item, "id": _free_id(item["id"], {**self._known, **self._seen})}
         self._seen[item["id"]] = item
         return item
 
     def _dropped(self, root: State) -> dict[str, list[str]]:
-        """Ids that the model wants gone, if it names any."""
-        given = root.get("dropped")
-        ids = [id for id in given if isinstance(id, str) and 0 < len(id) <= MAX_WORD] if isinstance(given, list) else []
-        return {"dropped": [id for id in ids if not is_wild(id)][:MAX_ITEMS]} if "dropped" in root else {}
+        """Ids that the model wants gone, if it names any; some write the objects."""
+        if "dropped" not in root:
+            return {}
+        given = root["dropped"]
+        named = given if isinstance(given, list) else [] if given is None else [given]
+        ids = [entry.get("id") if isinstance(entry, dict) else entry for entry in named]
+        kept = [id for id in ids if isinstance(id, str) and 0 < len(id) <= MAX_WORD and not is_wild(id)][:MAX_ITEMS]
+        if kept != given:
+            self._mend("dropped")
+        if len(kept) < len(ids):
+            self._refuse("what names no memory was left out of dropped")
+        return {"dropped": kept}
 
     def _capabilities(self, root: State) -> list[Any]:
         value = root.get("capabilities")

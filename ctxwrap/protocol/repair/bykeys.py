@@ -47,6 +47,7 @@ _OBJECT_INSIDE = re.compile(r"\{[^{}]*\}")
 _PATIENCE = 4000
 """How often the end of a string may be looked for, beside what a long text needs."""
 _ALL_FIELDS = frozenset(ITEM_KEYS)
+_AFTER_WORDS = frozenset((*ITEM_KEYS, *ROOT_KEYS))
 _CUT = object()
 """A value that the text ends in."""
 
@@ -187,8 +188,8 @@ class _Reader:
             self._enter_tier(tier or key)
         elif key in _SECTIONS:
             self._enter(key)
-        elif key in ("version", "active_task", *OPTIONAL_KEYS) or (key in ROOT_KEYS and not self._is_inside_item()):
-            self._put(self.draft.data, key, self._value())
+        elif self._is_root_key(key):
+            self._put(self.draft.data, key, self._words() if key in OPTIONAL_KEYS else self._value())
             self._section = ""
         elif self._section == "runtime" or (key in RUNTIME_KEYS and key != "round"):
             self._put(self.draft.data.setdefault("runtime", {}), key, self._value())
@@ -196,6 +197,12 @@ class _Reader:
             self._field(key if key in KNOWN_KEYS else name)
         elif not self._is_at(BRACES):  # else it is a name around the whole
             self._value()
+
+    def _is_root_key(self, key: str) -> bool:
+        """Whether it belongs to the whole, though an item before it may not have been closed."""
+        if key in ("version", "active_task") or (key in OPTIONAL_KEYS and self._is_at("[［")):
+            return True
+        return key in (*ROOT_KEYS, *OPTIONAL_KEYS) and not self._is_inside_item()
 
     def _is_inside_item(self) -> bool:
         return self._item is not None and self._item_open and not self._brace_before
@@ -221,7 +228,7 @@ class _Reader:
         if self._item is None or (self._brace_before and self._item) or (key == known[0] and key in self._item):
             self._begin_item()
         assert self._item is not None
-        self._put(self._item, key, self._tags() if key == "tags" else self._value())
+        self._put(self._item, key, self._words() if key == "tags" else self._value())
 
     def _begin_item(self) -> None:
         self._item = {"id": self._id} if self._id else {}
@@ -332,12 +339,13 @@ class _Reader:
         self.draft.mend("missing-quotes")
         return phrase[0].strip()
 
-    def _tags(self) -> Any:
+    def _words(self) -> Any:
+        """A list of tags or ids."""
         self._at = skip(self.text, self._at)
         if not self._is_at("[［"):
             return self._value()
         self._at += 1
-        tags: list[str] = []
+        words: list[str] = []
         while True:
             self._at = skip(self.text, self._at)
             if self._at >= len(self.text):
@@ -346,22 +354,22 @@ class _Reader:
                 self._at += 1
             elif self._is_at("]］"):
                 self._at += 1
-                return tags
-            elif self._are_over(bool(tags)):
+                return words
+            elif self._are_over(bool(words)):
                 self.draft.mend("brackets")
-                return tags
-            elif not self._take_tag(tags):
+                return words
+            elif not self._take_word(words):
                 return _CUT
 
     def _are_over(self, some: bool) -> bool:
-        """Whether the tags are over though no bracket says so."""
+        """Whether the words are over though no bracket says so."""
         if self._is_at("}｝"):
             return True
         found = key_at(self.text, self._at)
-        return found is not None and (canonical_key(found.name) in ITEM_KEYS or (some and not self._is_at(QUOTES)))
+        return found is not None and (canonical_key(found.name) in _AFTER_WORDS or (some and not self._is_at(QUOTES)))
 
-    def _take_tag(self, tags: list[str]) -> bool:
-        """One more tag; false if the text ends in it."""
+    def _take_word(self, words: list[str]) -> bool:
+        """One more word; false if the text ends in it."""
         if self._is_at(QUOTES):
             read = read_string(self.text, self._at, self._may_end_element)
             if read is None:
@@ -370,15 +378,15 @@ class _Reader:
             if not _NO_TAG.search(read.value):
                 self._at = read.end
                 self.draft.mend(read.repair)
-                tags.append(read.value)
+                words.append(read.value)
                 return True
-            self._at += 1  # no tag is like that: its closing quote is missing
+            self._at += 1  # no word is like that: its closing quote is missing
         word = _TAG.match(self.text, self._at)
         if word is None:
             raise Unreadable("a tag cannot be read")
         self._at = word.end() + is_at(self.text, word.end(), QUOTES)
         self.draft.mend("missing-quote")
-        tags.append(decoded(word[0].strip())[0])
+        words.append(decoded(word[0].strip())[0])
         return True
 
     def _pass_over(self) -> None:

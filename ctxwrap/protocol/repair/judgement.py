@@ -58,6 +58,8 @@ def _items(data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _words(data: dict[str, Any]) -> Iterator[str]:
     """Ids, types, tags, and what capabilities say, as far as they are texts."""
+    dropped = data.get("dropped")
+    yield from (id for id in dropped if isinstance(id, str)) if isinstance(dropped, list) else ()
     for item in _items(data):
         tags = item.get("tags")
         every = (item.get("id"), item.get("type"), *(tags if isinstance(tags, list) else ()))
