@@ -1,6 +1,8 @@
 """Whether two texts say the same, told without a model: rather not at all than wrongly."""
 
 import re
+from collections.abc import Container, Iterator, Set
+from typing import Any
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NEGATIONS = {"no", "not", "never", "none", "without", "don't", "doesn't", "isn't", "aren't", "can't", "won't"}
@@ -36,12 +38,7 @@ def key_of(text: str) -> str:
 def same_fact(one: str, other: str) -> bool:
     """Whether `one` and `other` say the same thing: the same numbers, as often yes or no, and nearly all words."""
     first, second = _words(one), _words(other)
-    if first == second:
-        return True
-    if min(len(first), len(second)) < _FEWEST or _fixed(first) != _fixed(second):
-        return False
-    left, right = set(first), set(second)
-    return len(left & right) / len(left | right) >= _NEAR
+    return first == second or (_fixed(first) == _fixed(second) and _are_near(first, second))
 
 
 def telling_words(text: str) -> set[str]:
@@ -49,20 +46,72 @@ def telling_words(text: str) -> set[str]:
     return set(_words(text)) - _EMPTY
 
 
-def mentions(text: str, content: str) -> bool:
-    """Whether `text` restates what `content` says."""
-    return covers(telling_words(text), telling_words(content))
-
-
-def covers(said: set[str], wanted: set[str]) -> bool:
-    """Whether so many of the words of a memory were said that it was meant."""
+def mentions(said: Set[str], content: str) -> bool:
+    """Whether what was said, as its words, restates what `content` says."""
+    wanted = telling_words(content)
     return len(wanted) > 1 and len(wanted & said) / len(wanted) >= 0.8
+
+
+class Facts:
+    """Texts by their ids, read once, so that one that says the same is found without reading all of them again."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, str] = {}
+        self._ids: dict[str, set[str]] = {}
+        """By key."""
+        self._alike: dict[_Kind, set[str]] = {}
+
+    def put(self, id: str, text: str) -> None:
+        self.remove(id)
+        words = _words(text)
+        key = self._keys[id] = " ".join(words)
+        self._ids.setdefault(key, set()).add(id)
+        self._alike.setdefault(_kind(words), set()).add(id)
+
+    def remove(self, id: str) -> None:
+        key = self._keys.pop(id, None)
+        if key is not None:
+            _take_out(self._ids, key, id)
+            _take_out(self._alike, _kind(key.split()), id)
+
+    def same(self, text: str) -> Set[str]:
+        """The ids of the texts that differ from `text` only as `key_of` allows."""
+        return self._ids.get(key_of(text), frozenset())
+
+    def near(self, text: str, among: Container[str]) -> Iterator[str]:
+        """The ids `among` the given ones whose texts are the `same_fact`, in no order."""
+        words = _words(text)
+        fixed, count = _kind(words)
+        sizes = (size for size in range(count // 2, 2 * count) if min(size, count) / max(size, count) >= _NEAR)
+        for id in (id for size in sizes for id in self._alike.get((fixed, size), ())):
+            if id in among and _are_near(words, self._keys[id].split()):
+                yield id
+
+
+_Kind = tuple[tuple[str, ...], int]
+"""What texts have in common that may say the same: all that must not differ, and about the number of words."""
+
+
+def _kind(words: list[str]) -> _Kind:
+    return _fixed(words), len(set(words))
+
+
+def _take_out(groups: dict[Any, set[str]], key: object, id: str) -> None:
+    groups[key].discard(id)
+    if not groups[key]:
+        del groups[key]
+
+
+def _are_near(first: list[str], second: list[str]) -> bool:
+    """Whether the words are nearly all the same, and not too few to say so."""
+    left, right = set(first), set(second)
+    return min(len(first), len(second)) >= _FEWEST and len(left & right) / len(left | right) >= _NEAR
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _fixed(words: list[str]) -> list[str]:
+def _fixed(words: list[str]) -> tuple[str, ...]:
     """What must not differ: numbers and negations."""
-    return sorted(word for word in words if word in _NEGATIONS or any(map(str.isdigit, word)))
+    return tuple(sorted(word for word in words if word in _NEGATIONS or any(map(str.isdigit, word))))

@@ -1,14 +1,18 @@
 """What a session remembers: a fold of operations, and what the rounds between them do to it."""
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
-from ctxwrap.memory.items import TIERS, Item
-from ctxwrap.memory.likeness import covers, key_of, same_fact, telling_words
+from ctxwrap.memory.items import TIERS, Item, Tier
+from ctxwrap.memory.likeness import Facts, mentions, telling_words
 from ctxwrap.settings import MemoryRules
 from ctxwrap.types import Operation
+
+_FEW = 64
+"""So many entries of the heap may be out of date without need to renew it."""
 
 
 class Memory:
@@ -27,7 +31,7 @@ class Memory:
         self.capabilities: list[Any] = []
         self.active_task = ""
         self._due: list[tuple[float, str]] = []
-        self._keys: dict[str, str] = {}
+        self._facts = Facts()
         self._swapped_by_word: dict[str, set[str]] = {}
 
     def advance(self, round: int) -> tuple[Move, ...]:
@@ -57,20 +61,23 @@ class Memory:
 
     def like(self, content: str) -> Item | None:
         """The item that says the same, if there is one: at hand, or word for word in swap."""
-        exact = self.named(self._keys.get(key_of(content), ""))
-        return exact or next((item for item in self.items.values() if same_fact(item.content, content)), None)
+        same = self._facts.same(content)
+        exact = _all_of(same, self.items) or _all_of(same, self.swap)
+        if exact:
+            return exact[-1]
+        return next(iter(_all_of({*self._facts.near(content, self.items)}, self.items)), None)
 
     def spoken_of(self, text: str) -> list[Item]:
         """What is in swap and restated by `text`."""
         said = telling_words(text)
         near = {id for word in said for id in self._swapped_by_word.get(word, ())}
-        return [self.swap[id] for id in sorted(near) if covers(said, telling_words(self.swap[id].content))]
+        return [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
         """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here."""
         moves: list[Move] = []
         tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
-        due_by_then = {id for at, id in self._due if at <= then}
+        due_by_then = self._due_by(then)
         for item in self.items.values():
             if item.id in due_by_then:
                 item, fell = advanced(item, then, self.rules)
@@ -78,6 +85,16 @@ class Memory:
             if item.tier != "swap":
                 tiers[item.tier].append(item.shown(self.faded(item, then)))
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
+
+    def _due_by(self, round: int) -> set[str]:
+        """The ids in the heap up to `round`: below an entry stand only later ones."""
+        found, places = set[str](), [0]
+        while places:
+            place = places.pop()
+            if place < len(self._due) and self._due[place][0] <= round:
+                found.add(self._due[place][1])
+                places += (2 * place + 1, 2 * place + 2)
+        return found
 
     def shown(self) -> dict[str, Any]:
         """The state as it is."""
@@ -134,9 +151,17 @@ class Memory:
         here[item.id] = item
         if self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
+            if len(self._due) > 2 * len(self.items) + _FEW:
+                self._renew_due()
+
+    def _renew_due(self) -> None:
+        """Leave out of the heap what is no longer so."""
+        points = ((due(item, self.rules), id) for id, item in self.items.items())
+        self._due = [(at, id) for at, id in points if at is not None]
+        heapq.heapify(self._due)
 
     def _index(self, item: Item) -> None:
-        self._keys[key_of(item.content)] = item.id
+        self._facts.put(item.id, item.content)
         for word in telling_words(item.content) if item.tier == "swap" else ():
             self._swapped_by_word.setdefault(word, set()).add(item.id)
 
@@ -144,8 +169,7 @@ class Memory:
         item = self.named(id)
         if item is None:
             return
-        if self._keys.get(key := key_of(item.content)) == id:
-            del self._keys[key]
+        self._facts.remove(id)
         for word in telling_words(item.content) if item.tier == "swap" else ():
             self._swapped_by_word[word].discard(id)
 
@@ -159,10 +183,24 @@ class Memory:
         if not self.evolves:
             return ()
         moves: list[Move] = []
+        sizes = Counter(item.tier for item in self.items.values())
         for tier in TIERS:
-            held = [item for item in self.items.values() if item.tier == tier]
-            held.sort(key=lambda item: (decay_at(item, self.round, self.rules), -item.anchor, item.id))
-            for item in held[int(getattr(self.rules.capacity, tier)) :]:
+            surplus = sizes[tier] - int(getattr(self.rules.capacity, tier))
+            for item in self._weakest(tier, surplus) if surplus > 0 else ():
                 self._put(swapped(item, self.round, self.rules))
                 moves.append(Move(item.id, tier, "swap", self.round, "no room"))
         return tuple(moves)
+
+    def _weakest(self, tier: Tier, count: int) -> list[Item]:
+        """So many items of a tier, the weakest last."""
+        held = (item for item in self.items.values() if item.tier == tier)
+        return heapq.nlargest(count, held, key=self._weakness)[::-1]
+
+    def _weakness(self, item: Item) -> tuple[float, float, str]:
+        return decay_at(item, self.round, self.rules), -item.anchor, item.id
+
+
+def _all_of(ids: Set[str], place: Mapping[str, Item]) -> list[Item]:
+    """The items of these ids that lie in `place`, in its order."""
+    found = [place[id] for id in ids if id in place]
+    return found if len(found) < 2 else [item for id, item in place.items() if id in ids]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.decay import mentioned, rehydrated, stated
 from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
-from ctxwrap.memory.likeness import key_of, mentions, same_fact
+from ctxwrap.memory.likeness import key_of, mentions, same_fact, telling_words
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.trust import ceiling, least_trusted
 from ctxwrap.types import Operation
@@ -74,6 +74,7 @@ class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
+        self._said = telling_words(turn.said)
         self._taken: set[str] = set()
         self._kept: set[str] = set()
         self._told: dict[str, str] = {}
@@ -144,7 +145,7 @@ class _Comparison:
 
     def _restated(self, id: str) -> Iterator[Operation]:
         item = self._now.items.get(id)
-        if item is not None and self._now.evolves and mentions(self._turn.said, item.content):
+        if item is not None and self._now.evolves and mentions(self._said, item.content):
             yield self.reinforced(item, "the user spoke of it")
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
@@ -192,7 +193,7 @@ class _Comparison:
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrated(item, round, rules)
-        evidence = rules.restated if mentions(self._turn.said, item.content) else rules.echoed
+        evidence = rules.restated if mentions(self._said, item.content) else rules.echoed
         limit = ceiling(item.origin, foreign_core=self._turn.foreign_core)
         return mentioned(item, round, evidence, rules, limit)
 

@@ -1,0 +1,45 @@
+"""Finding what says the same: the index answers as reading every text would."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, telling_words
+
+WORDS = ("The", "user", "likes", "not", "tea", "TEA", "coffee", "4", "21", "cups", "a", "day,", "don’t", "and", "ß")
+
+texts = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), texts | st.none()), max_size=20),
+    texts,
+    st.sets(st.sampled_from("abcdefgh")),
+)
+def test_the_index_finds_what_reading_everything_finds(
+    told: list[tuple[str, str | None]], wanted: str, among: set[str]
+) -> None:
+    facts, known = Facts(), dict[str, str]()
+    for id, text in told:
+        if text is None:
+            facts.remove(id)
+            known.pop(id, None)
+        else:
+            facts.put(id, text)
+            known[id] = text
+    assert facts.same(wanted) == {id for id, text in known.items() if key_of(text) == key_of(wanted)}
+    alike = {id for id, text in known.items() if id in among and same_fact(text, wanted)}
+    assert {*facts.near(wanted, among)} | (facts.same(wanted) & among) == alike
+
+
+def test_numbers_and_negations_must_not_differ() -> None:
+    text = "The user drinks 4 cups of very strong black tea on every single day"
+    assert same_fact(text, text.replace("single ", "").upper() + "!")
+    assert not same_fact(text, text.replace("4", "5"))
+    assert not same_fact(text, text.replace("drinks", "never drinks"))
+
+
+def test_a_mention_has_nearly_all_words_that_say_something() -> None:
+    said = telling_words("Did I tell you that my bicycle is green?")
+    assert mentions(said, "The user's bicycle is green.")
+    assert not mentions(said, "The user's bicycle is red.")
+    assert not mentions(said, "Green.")
