@@ -33,6 +33,8 @@ class Memory:
         self._due: list[tuple[float, str]] = []
         self._facts = Facts()
         self._swapped_by_word: dict[str, set[str]] = {}
+        self._unread: list[str] = []
+        """What went to swap since somebody asked for it by its words."""
 
     def advance(self, round: int) -> tuple[Move, ...]:
         """Let the rounds up to `round` go by; what moved because of it."""
@@ -69,8 +71,12 @@ class Memory:
 
     def spoken_of(self, text: str) -> list[Item]:
         """What is in swap and restated by `text`."""
+        for id in self._unread:
+            for word in telling_words(self.swap[id].content) if id in self.swap else ():
+                self._swapped_by_word.setdefault(word, set()).add(id)
+        self._unread.clear()
         said = telling_words(text)
-        near = {id for word in said for id in self._swapped_by_word.get(word, ())}
+        near = {id for word in said for id in self._swapped_by_word.get(word, ()) if id in self.swap}
         return [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
@@ -142,14 +148,15 @@ class Memory:
 
     def _put(self, item: Item) -> None:
         """Hold `item` in the place of what it was before."""
-        known = self.items.get(item.id)
-        if known is None or item.tier == "swap" or known.content != item.content:
-            self._unindex(item.id)
-            self._index(item)
+        known = self.named(item.id)
+        if known is None or known.content != item.content:
+            self._facts.put(item.id, item.content)
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
-        if self.evolves and (at := due(item, self.rules)) is not None:
+        if item.tier == "swap":
+            self._unread.append(item.id)
+        elif self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
             if len(self._due) > 2 * len(self.items) + _FEW:
                 self._renew_due()
@@ -160,21 +167,8 @@ class Memory:
         self._due = [(at, id) for at, id in points if at is not None]
         heapq.heapify(self._due)
 
-    def _index(self, item: Item) -> None:
-        self._facts.put(item.id, item.content)
-        for word in telling_words(item.content) if item.tier == "swap" else ():
-            self._swapped_by_word.setdefault(word, set()).add(item.id)
-
-    def _unindex(self, id: str) -> None:
-        item = self.named(id)
-        if item is None:
-            return
-        self._facts.remove(id)
-        for word in telling_words(item.content) if item.tier == "swap" else ():
-            self._swapped_by_word[word].discard(id)
-
     def _remove(self, id: str) -> None:
-        self._unindex(id)
+        self._facts.remove(id)
         self.items.pop(id, None)
         self.swap.pop(id, None)
 
