@@ -1197,6 +1197,7 @@ class Log:
     def __init__(self, inner):
         self.locked, self.read, self._inner = inner.locked, inner.read, inner
         self.load_checkpoint, self.save_checkpoint = inner.load_checkpoint, inner.save_checkpoint
+        self.edition, self.rewrite = inner.edition, inner.rewrite
 
     def append(self, batches):
         gc.collect()
