@@ -24,10 +24,16 @@ class Alignment:
 
 
 def digest(message: Message) -> Digest:
+    return blake2b(_said(message).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _said(message: Message) -> str:
+    """What a message says, in one spelling. Most are plain text, which needs no JSON to be told from the rest."""
     content = message.content.strip() if isinstance(message.content, str) else message.content
+    if isinstance(content, str) and not message.tool_calls:
+        return f"{message.role}\n{message.tool_call_id!r}\n{content}"
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
-    said = _spelled((message.role, content, message.tool_call_id, *calls))
-    return blake2b(said.encode(), digest_size=8).hexdigest()
+    return _spelled((message.role, content, message.tool_call_id, *calls))
 
 
 def _canonical(arguments: str) -> str:

@@ -20,7 +20,7 @@ logger = logging.getLogger("ctxwrap")
 
 _STREAMS = ("messages", "events")
 
-_FORMAT = 2
+_FORMAT = 3
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 _CHECKPOINT_EVERY = 64
