@@ -8,10 +8,11 @@ from ctxwrap.errors import NotFound
 from ctxwrap.memory.items import TIERS, Item, Place
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
+from ctxwrap.session.session import OPERATING
 from ctxwrap.stores.memory import MemoryLog
 from ctxwrap.types import Record, SessionKey, Store
 
-_TELLING = ("start", "snapshot", "forget")
+_TELLING = ("start", *OPERATING)
 """The events that memory is made of."""
 
 

@@ -20,6 +20,9 @@ logger = logging.getLogger("ctxwrap")
 
 _STREAMS = ("messages", "events")
 
+OPERATING = ("snapshot", "recall", "forget")
+"""The events whose operations change memory."""
+
 _FORMAT = 3
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
@@ -96,7 +99,7 @@ class Session:
         recalled = self._recalled(new, number)
         for operation in recalled:
             item = Item.from_json(operation.item or {})
-            state["memory"][item.tier].append(item.shown(round(item.decay, 3)))
+            state["memory"][item.tier].append(item.shown(self.memory.faded(item, number)))
         unsaid = len(self._branch) - (alignment.keep - alignment.covered)
         return Opening(
             runtime=self._next_runtime(number, now),
@@ -229,7 +232,7 @@ class Session:
         elif kind == "evolution":
             told = [Move(**move) for move in event["moves"]]
             self._moves = [move for move in self._moves if move not in told]
-        elif kind in ("snapshot", "recall", "forget") and "operations" in event:
+        elif kind in OPERATING and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
             self._moves += self.memory.apply(operations, int(event.get("round") or self._round))
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))

@@ -2,9 +2,12 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from functools import wraps
 from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 PATIENCE = 10.0
@@ -25,6 +28,20 @@ def run_and_close(work: Coroutine[Any, Any, None], clients: Iterable[Any], *, is
         asyncio.run(asyncio.wait_for(both(), 2 * PATIENCE))
     else:
         at_once(both())
+
+
+def at_its_desk(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """`test` runs at its `desk`, whose clients block or are awaited."""
+
+    @wraps(test)
+    def run(**fixtures: Any) -> None:
+        fixtures["desk"].run(test(**fixtures))
+
+    return run
+
+
+def on(*kinds: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("desk", kinds, indirect=True)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

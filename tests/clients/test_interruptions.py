@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,7 +35,7 @@ from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
 from ctxwrap.types import Change, Checkpoint, Log, Record, SessionKey
-from tests.clients.running import PATIENCE, at_once, got, opened, run_and_close
+from tests.clients.running import PATIENCE, at_its_desk, at_once, got, on, opened, run_and_close
 from tests.support import Told, assert_clean, events, item, messages, said, trailer
 
 """Seconds until something that must happen counts as never happening."""
@@ -353,20 +353,6 @@ def _small_heap() -> Iterator[None]:
 def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[Desk]:
     with ExitStack() as stack:
         yield Desk(APIS[request.param], home, stack)
-
-
-def at_its_desk(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """`test` runs at its `desk`, whose clients block or are awaited."""
-
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        fixtures["desk"].run(test(**fixtures))
-
-    return run
-
-
-def on(*kinds: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("desk", kinds, indirect=True)
 
 
 # --- what comes out of a scenario -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.inspection import memory_of
+from ctxwrap.inspection import details_of, memory_of
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR, asks_for_changes
 from ctxwrap.session import Session
@@ -157,6 +157,8 @@ def test_what_the_user_speaks_of_again_comes_back(provider: Provider, client: Op
     for text in ("My cat is called Mia.", "Nice weather.", "Nice weather again.", "Is Mia what my cat is called?"):
         say(wrapped, text)
     assert seen == [[], ["cat"], [], ["cat"]]
+    assert [each["id"] for each in details_of(ctxwrap.open_store(home), KEY, 4)["swap"]] == ["cat"]
+    assert details_of(ctxwrap.open_store(home), KEY, 4)["swap"][0]["touches"] == 2.0
     (recalled,) = [event for event in events(home, "s") if event["type"] == "recall"]
     assert [operation["reason"] for operation in recalled["operations"]] == ["the user spoke of it again"]
 

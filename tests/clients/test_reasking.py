@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
 from ctxwrap.protocol.text import SEPARATOR, before_question
 from ctxwrap.types import SessionKey, TurnRecord
-from tests.clients.running import PATIENCE, got, opened, run_and_close
+from tests.clients.running import PATIENCE, at_its_desk, got, on, opened, run_and_close
 from tests.support import assert_clean, events, item, said, state_shown, trailer
 from tests.wires.replies import SPEAKERS
 
@@ -269,18 +268,6 @@ class Desk:
 def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[Desk]:
     with ExitStack() as stack:
         yield Desk(DOORS[request.param], home, stack.enter_context(Provider()))
-
-
-def at_its_desk(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @wraps(test)
-    def run(**fixtures: Any) -> None:
-        fixtures["desk"].run(test(**fixtures))
-
-    return run
-
-
-def on(*kinds: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("desk", kinds, indirect=True)
 
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
