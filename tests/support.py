@@ -11,6 +11,7 @@ from ctxwrap.practice import Answer, Ask
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.settings import MemoryRules
+from ctxwrap.types import Log
 
 CANARY = "canary-in-the-trailer"
 """Stands in every scripted trailer; no view of a reply may show it."""
@@ -87,3 +88,13 @@ def holding(state: Mapping[str, Any], round: int = 1) -> Memory:
     memory = Memory(MemoryRules())
     memory.apply(compare(empty_state(), state, memory, Circumstances(round)), round)
     return memory
+
+
+class PassingLog:
+    """A log that passes everything on to another; a test's own kind of log overrides what it is about."""
+
+    def __init__(self, inner: Log) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)

@@ -236,8 +236,8 @@ def test_a_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None
     for number in range(30):
         chat.say(f"go on {number}")
     directory = FileStore(home).open(KEY).directory
-    assert (directory / "context" / "checkpoint.json").exists()
-    for name in ("messages.jsonl.torn-7", "events.jsonl.torn-9", "context/checkpoint.json.new"):
+    assert (directory / ".checkpoint").exists()
+    for name in ("messages.jsonl.torn-7", "events.jsonl.torn-9", ".checkpoint.new"):
         (directory / name).write_text(f"half of {SECRET}")
     with open(directory / "messages.jsonl", "ab") as file:
         file.write(f"by hand: {json.dumps(SECRET)}\n".encode())

@@ -3,11 +3,12 @@
 import copy
 import json
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ctxwrap.types import Change, Checkpoint, Record, SessionKey
+from ctxwrap.types import Change, Checkpoint, FileEntry, Line, Record, SessionKey
 
 
 class MemoryStore:
@@ -18,16 +19,57 @@ class MemoryStore:
         return self._logs.setdefault(key, MemoryLog())
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
-        begun = [key for key, log in self._logs.items() if log.begun]
-        yield from sorted(key.session for key in begun if key[:2] == (tenant, agent))
+        for key in self.keys():
+            if key[:2] == (tenant, agent):
+                yield key.session
+
+    def keys(self) -> Iterator[SessionKey]:
+        yield from sorted(key for key, log in self._logs.items() if log.begun)
+
+
+class MemoryFiles:
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[bytes, float]] = {}
+
+    def entries(self, under: str = "") -> list[FileEntry]:
+        prefix = f"{under}/" if under else ""
+        return [
+            FileEntry(name, len(data), modified)
+            for name, (data, modified) in sorted(self._files.items())
+            if name.startswith(prefix)
+        ]
+
+    def load(self, name: str) -> bytes | None:
+        return self._files[name][0] if name in self._files else None
+
+    def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
+        self._files[name] = bytes(data), time.time()
+
+    def extend(self, name: str, data: bytes, after: int) -> bool:
+        known = self.load(name) or b""
+        if len(known) != after:
+            return False
+        self.save(name, known + data)
+        return True
+
+    def link(self, name: str, other: str) -> None:
+        if name in self._files:
+            self._files.setdefault(other, self._files[name])
+
+    def remove(self, name: str) -> None:
+        self._files.pop(name, None)
 
 
 class MemoryLog:
+    writer = "here"
+
     def __init__(self) -> None:
         self._streams: dict[str, list[Record]] = defaultdict(list)
         self._lock = threading.Lock()
+        self._lease = threading.Lock()
         self._checkpoint: str | None = None
         self._edition = 0
+        self.files = MemoryFiles()
 
     def edition(self) -> int:
         return self._edition
@@ -46,10 +88,23 @@ class MemoryLog:
         records = self._streams[stream]
         return copy.deepcopy(records[after:]), len(records)
 
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> dict[str, int]:
+    def lines(self, stream: str) -> Iterator[Line]:
+        for at, record in enumerate(self.read(stream)[0]):
+            yield Line(at + 1, at, at + 1, record, checked=False)
+
+    def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
         for stream, records in batches.items():
             self._streams[stream].extend(copy.deepcopy(list(records)))
-        return {stream: len(self._streams[stream]) for stream in batches}
+        return {stream: len(self._streams[stream]) for stream, records in batches.items() if records}
+
+    def unsynced(self) -> Callable[[], None]:
+        return lambda: None
+
+    def lease(self) -> Callable[[], None] | None:
+        return self._lease.release if self._lease.acquire(blocking=False) else None
+
+    def is_alive(self, writer: str) -> bool:
+        return writer == self.writer
 
     def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
         records = copy.deepcopy([*map(change, self._streams[stream]), *new])

@@ -9,6 +9,9 @@ _PLAIN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9_-])?")
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*\.(?:sock|d)")
 _MAX_BYTES = 1024
 
+INDEX = "index"
+"""The one name among sessions that is none of theirs."""
+
 
 def check_id(kind: str, value: object) -> str:
     """`value` as an id, or an error that says what an id is."""
@@ -25,7 +28,7 @@ def safe_name(value: str) -> str:
     Only lower case counts as plain, so that file systems that fold case or normalise Unicode cannot bring two
     ids together; a plain id never holds a `+`.
     """
-    if _PLAIN.fullmatch(value) and not _RESERVED.fullmatch(value):
+    if _PLAIN.fullmatch(value) and not _RESERVED.fullmatch(value) and value != INDEX:
         return value
     stem = re.sub(r"[^a-z0-9]+", "-", value.lower()[:200])[:24].strip("-") or "id"
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pytest
 import ctxwrap
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import without_injected
-from ctxwrap.types import Change, Checkpoint, Log, Record, SessionKey
+from ctxwrap.types import Log, Record, SessionKey
 from tests.clients.test_interruptions import APIS, Desk, Heard, Side, assert_in_order, at_its_desk, on
-from tests.support import Told, assert_clean, messages, said
+from tests.support import PassingLog, Told, assert_clean, messages, said
 
 SAID, TEXT = "Say hello.", "Hello, world."
 KINDS = ("openai", "openai-async", "responses", "anthropic", "anthropic-async", "litellm", "litellm-async")
@@ -63,10 +62,10 @@ class Fault:
             raise self.error
 
 
-@dataclass
-class FaultyLog:
-    inner: Log
-    fault: Fault
+class FaultyLog(PassingLog):
+    def __init__(self, inner: Log, fault: Fault) -> None:
+        super().__init__(inner)
+        self.fault = fault
 
     def locked(self) -> AbstractContextManager[None]:
         self.fault.at("lock")
@@ -76,21 +75,9 @@ class FaultyLog:
         self.fault.at("read")
         return self.inner.read(stream, after)
 
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
+    def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> Mapping[str, int]:
         self.fault.at("begin" if batches["events"][0]["type"] == "start" else "end")
-        return self.inner.append(batches)
-
-    def edition(self) -> int:
-        return self.inner.edition()
-
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
-        self.inner.rewrite(stream, change, new, banned)
-
-    def load_checkpoint(self) -> Checkpoint | None:
-        return self.inner.load_checkpoint()
-
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        self.inner.save_checkpoint(checkpoint)
+        return self.inner.append(batches, lasting=lasting)
 
 
 class FaultyStore:
@@ -375,18 +362,30 @@ def talk(provider: Provider, home: Path) -> Talk:
 
 
 @pytest.mark.parametrize("stream", ["messages", "events"])
-@pytest.mark.parametrize("cut", [1, 20, 60])
-def test_a_torn_last_line_is_moved_aside_and_hides_nothing_before_it(talk: Talk, stream: str, cut: int) -> None:
+@pytest.mark.parametrize("cut", [2, 20, 60])
+def test_a_torn_batch_is_set_aside_and_hides_nothing_before_it(talk: Talk, stream: str, cut: int) -> None:
     path = talk.path(stream)
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
-    good = whole[: whole.rstrip(b"\n").rfind(b"\n") + 1]
+    *_, last = map(json.loads, whole.splitlines())
+    batch = last["ctx"].get("b", [0, 1])[1]
+    good = b"".join(whole.splitlines(keepends=True)[:-batch])
     talk.say("Third.")
     assert path.read_bytes().startswith(good)
     (torn,) = path.parent.glob(f"{stream}*.torn-*")
     assert torn.read_bytes() == whole[len(good) : -cut]
     assert_in_order(talk.home, "s")
     assert ("user", "First.") in talk.asked[-1].messages
+
+
+@pytest.mark.parametrize("stream", ["messages", "events"])
+def test_a_whole_line_needs_no_newline(talk: Talk, stream: str) -> None:
+    path = talk.path(stream)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    talk.say("Third.")
+    assert path.read_bytes().startswith(whole)
+    assert_in_order(talk.home, "s")
 
 
 def test_a_line_torn_by_another_process_does_not_stop_this_one(talk: Talk) -> None:

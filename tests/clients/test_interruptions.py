@@ -34,9 +34,9 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
-from ctxwrap.types import Change, Checkpoint, Log, Record, SessionKey
+from ctxwrap.types import Log, Record, SessionKey
 from tests.clients.running import PATIENCE, at_its_desk, at_once, got, on, opened, run_and_close
-from tests.support import Told, assert_clean, events, item, messages, said, trailer
+from tests.support import PassingLog, Told, assert_clean, events, item, messages, said, trailer
 
 """Seconds until something that must happen counts as never happening."""
 
@@ -837,35 +837,17 @@ async def test_a_helper_that_reads_the_rest_makes_one_turn(desk: Desk, finish: s
 # --- cancelled while the log is written -----------------------------------------------------------------
 
 
-class HeldLog:
+class HeldLog(PassingLog):
     """A log whose appends pass a gate, which is told how many came before."""
 
     def __init__(self, inner: Log, gate: Gate) -> None:
-        self._inner, self._gate = inner, gate
-        self._appends = 0
+        super().__init__(inner)
+        self._gate, self._appends = gate, 0
 
-    def locked(self) -> AbstractContextManager[None]:
-        return self._inner.locked()
-
-    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
-        return self._inner.read(stream, after)
-
-    def append(self, batches: Mapping[str, Sequence[Record]]) -> Mapping[str, int]:
+    def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> Mapping[str, int]:
         self._appends += 1
         self._gate(self._appends)
-        return self._inner.append(batches)
-
-    def edition(self) -> int:
-        return self._inner.edition()
-
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
-        self._inner.rewrite(stream, change, new, banned)
-
-    def load_checkpoint(self) -> Checkpoint | None:
-        return self._inner.load_checkpoint()
-
-    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        self._inner.save_checkpoint(checkpoint)
+        return self.inner.append(batches, lasting=lasting)
 
 
 class HeldStore:
@@ -1181,13 +1163,14 @@ home, url = sys.argv[1:]
 
 class Log:
     def __init__(self, inner):
-        self.locked, self.read, self._inner = inner.locked, inner.read, inner
-        self.load_checkpoint, self.save_checkpoint = inner.load_checkpoint, inner.save_checkpoint
-        self.edition, self.rewrite = inner.edition, inner.rewrite
+        self._inner = inner
 
-    def append(self, batches):
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def append(self, batches, **how):
         gc.collect()
-        return self._inner.append(batches)
+        return self._inner.append(batches, **how)
 
 class Store:
     def __init__(self):

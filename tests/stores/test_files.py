@@ -35,10 +35,11 @@ class TestFileStore(StoreContract):
 
 
 def written(root: Path, *texts: str) -> Path:
-    """A session with these records; its directory."""
+    """A session with these records, one after the other; its directory."""
     log = FileStore(root).open(KEY)
-    with log.locked():
-        log.append({"messages": [record(text) for text in texts]})
+    for text in texts:
+        with log.locked():
+            log.append({"messages": [record(text)]})
     return log.directory
 
 
@@ -47,7 +48,7 @@ def kept(root: Path, *texts: str, key: SessionKey = KEY) -> Path:
     log = FileStore(root).open(key)
     with log.locked():
         log.save_checkpoint(Checkpoint(log.append({"messages": [record(text) for text in texts]}), {"texts": texts}))
-    return log.directory / "context" / "checkpoint.json"
+    return log.directory / ".checkpoint"
 
 
 def test_hostile_ids_get_directories_of_their_own_inside_the_root(tmp_path: Path) -> None:
@@ -198,8 +199,6 @@ def test_only_the_owner_may_read_a_checkpoint(tmp_path: Path) -> None:
         path = kept(tmp_path / "root", "secret")
     finally:
         os.umask(before)
-    assert [file.name for file in path.parent.iterdir()] == ["checkpoint.json"]
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -226,7 +225,7 @@ def test_a_checkpoint_of_another_log_is_none(tmp_path: Path) -> None:
     path.write_bytes(other.read_bytes())
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
     kept(tmp_path, "c")
-    log = path.parent.parent / "messages.jsonl"
+    log = path.parent / "messages.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-1]))
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is None
     written(tmp_path, "d")
@@ -235,15 +234,15 @@ def test_a_checkpoint_of_another_log_is_none(tmp_path: Path) -> None:
 
 def test_what_a_crash_left_of_a_checkpoint_is_no_obstacle(tmp_path: Path) -> None:
     path = kept(tmp_path, "a")
-    (path.parent / "checkpoint.json.new").write_bytes(b"half of")
+    (path.parent / ".checkpoint.new").write_bytes(b"half of")
     assert FileStore(tmp_path).open(KEY).load_checkpoint() is not None
     kept(tmp_path, "b")
-    assert [file.name for file in path.parent.iterdir()] == ["checkpoint.json"]
+    assert not list(path.parent.glob("*.new"))
 
 
 def test_a_checkpoint_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
     directory = written(tmp_path, "a")
-    (directory / "context").write_text("in the way")
+    (directory / ".checkpoint").mkdir()
     log = FileStore(tmp_path).open(KEY)
     with pytest.raises(ctxwrap.StoreUnavailable), log.locked():
         log.save_checkpoint(Checkpoint({}, {}))
@@ -289,15 +288,14 @@ def test_lines_that_are_no_record_outlive_a_rewriting_unless_they_are_banned(tmp
 
 
 def test_nothing_that_a_crash_left_outlives_a_rewriting(tmp_path: Path) -> None:
-    context = kept(tmp_path, "a").parent
-    (context / "checkpoint.json.new").write_bytes(b"half of")
-    for name in ("messages.jsonl.torn-7", "messages.jsonl.new"):
-        (context.parent / name).write_bytes(b"half of")
+    checkpoint = kept(tmp_path, "a")
+    for name in (".checkpoint.new", "messages.jsonl.torn-7", "messages.jsonl.new"):
+        (checkpoint.parent / name).write_bytes(b"half of")
     log = FileStore(tmp_path).open(KEY)
     with log.locked():
         log.rewrite("messages", shout)
-    assert [file for file in context.parent.rglob("*") if file.is_file() and b"half of" in file.read_bytes()] == []
-    assert list(context.iterdir()) == []
+    assert [file for file in checkpoint.parent.rglob("*") if b"half of" in file.read_bytes()] == []
+    assert not checkpoint.exists()
 
 
 def test_a_link_in_place_of_a_log_is_not_rewritten(tmp_path: Path) -> None:
@@ -339,7 +337,7 @@ def test_a_rewriting_that_dies_leaves_the_old_log_or_the_new_one(tmp_path: Path)
     seen = []
     for step in itertools.count():
         root = tmp_path / str(step)
-        directory = kept(root, *old).parent.parent
+        directory = kept(root, *old).parent
 
         def work(root: Path = root) -> None:
             log = FileStore(root).open(KEY)
@@ -368,14 +366,14 @@ def test_a_rewriting_that_dies_leaves_the_old_log_or_the_new_one(tmp_path: Path)
 def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    directory = kept(tmp_path, "a", "b").parent.parent
+    directory = kept(tmp_path, "a", "b").parent
     log = FileStore(tmp_path).open(KEY)
 
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise OSError(errno.EIO, "the disk is gone")
 
     with log.locked(), monkeypatch.context() as patch, contextlib.suppress(ctxwrap.StoreUnavailable):
-        patch.setattr(f"ctxwrap.stores.files.os.{step}", fail)
+        patch.setattr(f"ctxwrap.stores.disk.os.{step}", fail)
         log.rewrite("messages", shout)
     assert contents(log) in (["a", "b"], ["A", "B"])
     assert_sealed(directory / "messages.jsonl")

@@ -1,0 +1,92 @@
+"""Small steps on a file system that never follow a link, keep what they write to its owner, and can be made to last."""
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_PRIVATE = os.O_CLOEXEC | os.O_NOFOLLOW
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _PRIVATE
+
+
+@contextmanager
+def opened(path: str, flags: int, directory: int | None = None) -> Iterator[int]:
+    handle = os.open(path, flags | _PRIVATE, 0o600, dir_fd=directory)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def opened_for_good(path: str, flags: int) -> int:
+    """The same for a handle that somebody else closes."""
+    return os.open(path, flags | _PRIVATE, 0o600)
+
+
+def read_all(handle: int, start: int = 0) -> bytes:
+    """What a file holds from `start` on."""
+    pieces = []
+    while piece := os.pread(handle, 1 << 20, start):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write all of it, however little the system takes at once."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def sync(handle: int) -> None:
+    """Wait until the medium has what was written to a file, and its length."""
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS, where fsync stops at the drive's cache
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(handle)
+    else:
+        os.fsync(handle)
+
+
+def sync_directory(path: str) -> None:
+    """Wait until the medium has the names in a directory."""
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as handle:
+        os.fsync(handle)
+
+
+def replace(path: str, data: bytes, *, lasting: bool) -> None:
+    """Put `data` in the place of a file; whenever this stops, the old file is there or the new one.
+
+    `lasting` waits until the medium has it, so that nothing of the old one is left after that.
+    """
+    temporary = f"{path}.new"
+    try:
+        with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
+            write_all(handle, data)
+            if lasting:
+                os.fsync(handle)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if lasting:
+        sync_directory(os.path.dirname(path))
+
+
+def make_directory(path: str) -> None:
+    """A directory and those above it, for its owner only; those that there are stay as they are."""
+    if os.path.isdir(path):
+        return
+    make_directory(os.path.dirname(path))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def is_open_to_all(path: str) -> bool:
+    """Whether anybody may put other things in the place of what lies in a directory."""
+    mode = os.stat(path).st_mode
+    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX

@@ -1,0 +1,126 @@
+"""The files beside a session's streams, in its directory and never outside of it."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ctxwrap.stores import disk
+from ctxwrap.types import FileEntry
+
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+
+_SMALL = 512
+"""Up to that size a file is written over; the system puts so little in its place at once."""
+
+
+class FileTree:
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def entries(self, under: str = "") -> list[FileEntry]:
+        return sorted(self._walk(_parts(under)))
+
+    def load(self, name: str) -> bytes | None:
+        with contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
+            if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
+                return None
+            with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
+                return disk.read_all(handle)
+        return None
+
+    def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
+        with self._directory(name, make=True) as (directory, last):
+            if lasting:
+                self._put_in_place(directory, last, data, lasting=True)
+            elif len(data) <= _SMALL:
+                with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
+                    disk.write_all(handle, data)
+                    os.ftruncate(handle, len(data))
+            else:
+                self._put_in_place(directory, last, data, lasting=False)
+
+    def _put_in_place(self, directory: int, last: str, data: bytes, *, lasting: bool) -> None:
+        temporary = f".{last}.new"
+        with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, directory) as handle:
+            disk.write_all(handle, data)
+            if lasting:
+                os.fsync(handle)
+        if not lasting:  # a name that is taken over is a reason for file systems to write the data out first
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(last, dir_fd=directory)
+        os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
+        if lasting:
+            os.fsync(directory)
+
+    def extend(self, name: str, data: bytes, after: int) -> bool:
+        with (
+            self._directory(name, make=True) as (directory, last),
+            disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, directory) as handle,
+        ):
+            if os.fstat(handle).st_size != after:
+                return False
+            disk.write_all(handle, data)
+        return True
+
+    def link(self, name: str, other: str) -> None:
+        with self._directory(name) as (source, this), self._directory(other, make=True) as (directory, that):
+            try:
+                os.link(this, that, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without hard links
+                self.save(other, self.load(name) or b"")
+
+    def remove(self, name: str) -> None:
+        with (
+            contextlib.suppress(*_ABSENT),
+            self._directory(name) as (directory, last),
+        ):
+            os.unlink(last, dir_fd=directory)
+
+    def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
+        try:
+            with self._opened(parts) as handle, os.scandir(handle) as found:
+                entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
+        except _ABSENT:
+            return
+        for name, known in entries:
+            if name.startswith("."):
+                continue
+            if stat.S_ISREG(known.st_mode):
+                yield FileEntry("/".join([*parts, name]), known.st_size, known.st_mtime)
+            elif stat.S_ISDIR(known.st_mode):
+                yield from self._walk([*parts, name])
+
+    @contextmanager
+    def _directory(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The directory that a file lies in, and its name there."""
+        *parts, last = _parts(name)
+        with self._opened(parts, make=make) as handle:
+            yield handle, last
+
+    @contextmanager
+    def _opened(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+        """A directory, reached step by step: no step is a link."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        handle = os.open(self._root, flags)
+        try:
+            for part in parts:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o700, dir_fd=handle)
+                below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                os.close(handle)
+                handle = below
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _parts(name: str) -> list[str]:
+    parts = name.split("/") if name else []
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise ValueError(f"{name!r} is no name of a file in a session")
+    return parts
