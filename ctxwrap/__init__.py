@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ctxwrap.errors import InvalidId as InvalidId
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
     from ctxwrap.errors import NotFound as NotFound
+    from ctxwrap.errors import SessionBusy as SessionBusy
     from ctxwrap.errors import SettingsError as SettingsError
     from ctxwrap.errors import StoreCorrupt as StoreCorrupt
     from ctxwrap.errors import StoreError as StoreError
@@ -34,6 +35,7 @@ _HOMES = {
     "NoSessionWarning": "errors",
     "NotFound": "errors",
     "PerTier": "settings",
+    "SessionBusy": "errors",
     "Settings": "settings",
     "SettingsError": "errors",
     "StoreCorrupt": "errors",

@@ -8,14 +8,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
+from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
+from ctxwrap.errors import SessionBusy
 from ctxwrap.session import Session
+from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, TurnRecord, Wire
 
 logger = logging.getLogger("ctxwrap")
+
+_SECONDS, _PIECES = 2.0, 200
+"""After so long, or so many pieces, an answer in flight is written down as far as it came."""
 
 
 class BareCall:
@@ -61,23 +68,31 @@ class OpenCall:
     ) -> None:
         self._context, self._wire, self._body, self._target = context, wire, body, target
         self._clock = clock
+        self._caller = this_caller()
+        self._place: Place | None = None
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
         self._process = os.getpid()  # a forked child inherits open calls, which remain its parent's
         self._not_saved: tuple[str, ...] = ()
         self._error = ""
+        self._written, self._pieces, self._written_at = 0, 0, monotonic()
 
     @property
     def turn(self) -> Turn:
         assert self._opened is not None, "open() comes first"
         return self._opened[1]
 
-    def open(self) -> None:
-        """Write what the caller said to the log, under the session's lock, and build what is to be sent."""
+    def open(self) -> bool:
+        """Write what the caller said to the log, under the session's lock, and build what is to be sent.
+
+        Whether the session was free for that.
+        """
         assert self._target.key is not None
+        session = self._context.session(self._target.key)
+        if not self._comes_next(session.line):
+            return False
         body = self._body()
         request = self._wire.read(body)
-        session = self._context.session(self._target.key)
         with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
@@ -90,12 +105,46 @@ class OpenCall:
                 opening,
                 self._context.settings,
             )
-            session.append(turn.id, *turn.opening_records(), self._clock())
-        self._opened = session, turn
+            session.append(turn.id, *turn.opening_records(), self._clock(), part="o")
+            self._opened = session, turn
+        return True
+
+    def _comes_next(self, line: Line) -> bool:
+        """Whether the session is free, or turns may go on beside each other, or this one changes nothing."""
+        if self._context.settings.on_busy == "interleave" or self._target.mode in ("disabled", "shadow"):
+            return True
+        if self._place is None:
+            self._place = Place(line, self._caller)
+        return self._place.take()
+
+    def patience(self) -> dict[str, Any]:
+        """How to go on opening a session that is not free, in tenacity's words."""
+        from tenacity import retry_if_result, stop_after_attempt, stop_after_delay, wait_random_exponential
+
+        waits = self._context.settings.on_busy == "wait"
+        return {
+            "retry": retry_if_result(lambda is_open: not is_open),
+            "stop": stop_after_delay(self._context.settings.busy_timeout) if waits else stop_after_attempt(1),
+            "wait": wait_random_exponential(multiplier=0.004, max=0.05),
+            "retry_error_callback": self._busy,
+        }
+
+    def _busy(self, _: object) -> NoReturn:
+        name = self._target.key.session if self._target.key else ""
+        raise SessionBusy(
+            f"session {name!r} has a turn under way: wait for its end, or let turns go on beside each other with "
+            'on_busy="interleave"'
+        )
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.leave()
 
     def refused(self, error: Exception) -> BareCall:
         """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call."""
-        if self._context.settings.strict:
+        self.save("not opened")
+        self._leave()
+        if self._context.settings.strict or isinstance(error, SessionBusy):
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
@@ -106,11 +155,36 @@ class OpenCall:
 
         A stream may be closed because it is collected, at any moment: then the writing waits for a better one.
         """
-        if self._saved or self._opened is None or os.getpid() != self._process:
+        if self._saved or os.getpid() != self._process:
+            return
+        if self._opened is None:
+            self._leave()
             return
         self._saved = True
         session, turn = self._opened
         when_undisturbed(partial(self._write, session, turn, interrupted))
+
+    @property
+    def lags(self) -> bool:
+        """Whether an answer in flight has gone on for so long that what it said is to be written down."""
+        self._pieces += 1
+        return self._pieces >= _PIECES or monotonic() - self._written_at >= _SECONDS
+
+    def keep_up(self) -> None:
+        """Write down what the answer said since the last time; a failure costs nothing but that."""
+        assert self._opened is not None
+        session, turn = self._opened
+        self._pieces, self._written_at = 0, monotonic()
+        text = turn.said[self._written :]
+        if self._saved or not text:
+            return
+        self._written += len(text)
+        try:
+            with undisturbed(), session.locked():
+                records = turn.delta_records(text)
+                session.append(turn.id, *records, self._clock(), part=f"d{self._written}-", is_edge=False)
+        except Exception as error:
+            logger.warning("ctxwrap: a reply in flight was not written down: %s", error)
 
     def abandon(self) -> None:
         """Nobody will ever read on."""
@@ -120,10 +194,12 @@ class OpenCall:
         try:
             with undisturbed(), session.locked():
                 records = turn.closing_records(session.memory, session.next_message, interrupted)
-                session.append(turn.id, *records, self._clock())
+                session.append(turn.id, *records, self._clock(), part="c")
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
+        finally:
+            self._leave()
 
     @property
     def record(self) -> TurnRecord:

@@ -24,13 +24,20 @@ def begin(
         return passed
     opened = OpenCall(context, wire, body, target, utc_now)
     try:
-        opened.open()
+        if not opened.open():
+            from tenacity import Retrying
+
+            Retrying(**opened.patience())(_open, opened)
     except Exception as error:
         return opened.refused(error)
     except BaseException:
         opened.save("cancelled")
         raise
     return Call(opened, send)
+
+
+def _open(opened: OpenCall) -> bool:
+    return opened.open()
 
 
 class Call:
@@ -70,6 +77,8 @@ class Call:
         events = self._turn.event(event)
         if self._turn.ended and not self.unsettled:
             self.opened.save()
+        elif self.opened.lags:
+            self.opened.keep_up()
         return events
 
     def settle(self) -> None:

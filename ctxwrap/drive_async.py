@@ -25,13 +25,20 @@ async def begin(
         return passed
     opened = OpenCall(context, wire, body, target, utc_now)
     try:
-        await in_thread(opened.open)
+        if not await in_thread(opened.open):
+            from tenacity import AsyncRetrying
+
+            await AsyncRetrying(**opened.patience())(_open, opened)
     except Exception as error:
-        return opened.refused(error)
+        return await in_thread(opened.refused, error)
     except BaseException:
         await in_thread(opened.save, "cancelled")
         raise
     return AsyncCall(opened, send)
+
+
+async def _open(opened: OpenCall) -> bool:
+    return await in_thread(opened.open)
 
 
 class AsyncCall:
@@ -71,6 +78,8 @@ class AsyncCall:
         events = self._turn.event(event)
         if self._turn.ended and not self.unsettled:
             await in_thread(self.opened.save)
+        elif self.opened.lags:
+            await in_thread(self.opened.keep_up)
         return events
 
     async def settle(self) -> None:

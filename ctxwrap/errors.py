@@ -4,6 +4,7 @@ CtxwrapError
 ├── SettingsError (ValueError)       a setting or mode that does not exist, or a value it cannot have
 ├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
+├── SessionBusy                      another turn has the session, and settings say not to go on beside it
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
@@ -34,6 +35,10 @@ class InvalidId(CtxwrapError, ValueError):
 
 class NotFound(CtxwrapError, LookupError):
     """A session, a round of one, a memory item or a message that was asked for and is not there."""
+
+
+class SessionBusy(CtxwrapError):
+    """Another turn has the session, and `on_busy` says not to go on beside it: try again later (HTTP 409)."""
 
 
 class StoreError(CtxwrapError):

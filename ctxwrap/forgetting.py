@@ -1,6 +1,5 @@
 """Forgetting on request: memory items and messages go for good, and a tombstone says that they were there."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,13 +13,10 @@ from ctxwrap.memory.likeness import key_of, telling_words
 from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session import Session
+from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in
-from ctxwrap.stores import given_store
-from ctxwrap.stores.names import check_id
 from ctxwrap.threads import undisturbed
-from ctxwrap.types import Message, Operation, Record, SessionKey, Store
-
-_Place = Store | str | os.PathLike[str] | None
+from ctxwrap.types import Message, Operation, Record
 
 
 def forget(
@@ -29,7 +25,7 @@ def forget(
     item: str | None = None,
     query: str | None = None,
     reason: str = "on request",
-    store: _Place = None,
+    store: Place = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
@@ -38,7 +34,7 @@ def forget(
     What they said is removed from the session's events and everything made of them; the messages in which somebody
     said it stay, unless they are purged.
     """
-    with _opened(given_store(store), tenant, agent, session) as known:
+    with _opened(store, tenant, agent, session) as known:
         ids = _chosen(known.memory, item, query)
         if ids:
             _rewrite_events(known, redaction(known.records("events"), ids=ids), ids, [], reason, utc_now())
@@ -50,12 +46,12 @@ def matching(
     *,
     item: str | None = None,
     query: str | None = None,
-    store: _Place = None,
+    store: Place = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
     """The ids of what `forget` would forget."""
-    return _chosen(_read(given_store(store), tenant, agent, session).memory, item, query)
+    return _chosen(existing(key_for(session, tenant, agent), store, keeps_all=True).memory, item, query)
 
 
 def purge(
@@ -63,7 +59,7 @@ def purge(
     *,
     message: int | str,
     reason: str = "on request",
-    store: _Place = None,
+    store: Place = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
@@ -72,7 +68,7 @@ def purge(
     What the message said is looked for until nothing else is left to do, so that a purge that was interrupted can
     simply be asked for again.
     """
-    with _opened(given_store(store), tenant, agent, session) as known:
+    with _opened(store, tenant, agent, session) as known:
         messages, now = known.records("messages"), utc_now()
         purged = _one(messages, message, session)
         if "purged" in purged["ctx"]:
@@ -85,21 +81,10 @@ def purge(
 
 
 @contextmanager
-def _opened(store: Store, tenant: str, agent: str, session: str) -> Iterator[Session]:
-    known = _read(store, tenant, agent, session)
+def _opened(store: Place, tenant: str, agent: str, session: str) -> Iterator[Session]:
+    known = existing(key_for(session, tenant, agent), store, keeps_all=True)
     with undisturbed(), known.locked():
         yield known
-
-
-def _read(store: Store, tenant: str, agent: str, session: str) -> Session:
-    """A session that there is; asking for one that there is not makes none."""
-    names = {"tenant": tenant, "agent": agent, "session": session}
-    key = SessionKey(**{kind: check_id(kind, value) for kind, value in names.items()})
-    known = Session(key, store.open(key))
-    known.refresh()
-    if known.is_empty:
-        raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")
-    return known
 
 
 def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, ...]:

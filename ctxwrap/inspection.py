@@ -8,7 +8,7 @@ from ctxwrap.errors import NotFound
 from ctxwrap.memory.items import TIERS, Item, Place
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
-from ctxwrap.session.session import OPERATING
+from ctxwrap.session.past import OPERATING
 from ctxwrap.stores.memory import MemoryLog
 from ctxwrap.types import Record, SessionKey, Store
 
@@ -82,7 +82,7 @@ class _Retelling:
 
     def __init__(self, key: SessionKey) -> None:
         self._log = MemoryLog()
-        self._session = Session(key, self._log)
+        self._session = Session(key, self._log, keeps_all=True)
 
     def heard(self, told: Iterable[_Told], round: int) -> Memory:
         """Memory after `told` as well, at the end of `round`."""

@@ -143,14 +143,28 @@ class Settings:
     memory: MemoryRules = MemoryRules()
     """The numbers by which memory ages: half-lives, thresholds, capacities."""
 
+    durability: Literal["os", "turn", "always"] = "os"
+    """What a power cut can cost: `os` the last seconds, `turn` what a reply in flight said, `always` nothing.
+
+    No crash of the process costs anything. `turn` waits for the disk when a turn begins and when it ends, `always`
+    after every write.
+    """
+
+    on_busy: Literal["wait", "reject", "interleave"] = "wait"
+    """What a call does while another one has its session: wait for it, raise SessionBusy, or go on beside it."""
+
+    busy_timeout: float = 30.0
+    """How many seconds a call waits for its session before it raises SessionBusy."""
+
     def __post_init__(self) -> None:
-        for name in ("context_mode", "history", "on_missing", "evolution", "snapshot"):
+        for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
         for name in ("record", "strict", "foreign_core"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name in ("history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
+        _check_number("busy_timeout", self.busy_timeout)
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
 

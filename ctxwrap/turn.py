@@ -111,6 +111,16 @@ class Turn:
         return self._rewriter.close()
 
     @property
+    def said(self) -> str:
+        """What the caller was shown of the answer so far."""
+        messages = self._rewriter.reply.messages
+        return messages[0].text if messages else ""
+
+    def delta_records(self, text: str) -> tuple[list[Record], list[Record]]:
+        """What the answer went on to say, for the case that nobody lives to write its end."""
+        return [], [{"type": "delta", "run": self.id, "text": text, "ctx": {}}]
+
+    @property
     def asks_again(self) -> bool:
         """Whether all has been said, but no snapshot that can be used, and the model is to be asked for it."""
         if self.mode != "enabled" or self._status or self._broken or self._error:
@@ -138,7 +148,7 @@ class Turn:
             as_record(message, round=number, parent="" if message.role == "system" else next(parents, ""))
             for message, number in self._opening.new
         ]
-        start = {
+        start: Record = {
             "type": "start",
             "run": self.id,
             "model": self._request.model,
@@ -147,8 +157,10 @@ class Turn:
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
             "pack": [item._asdict() for item in self._pack],
-            "ctx": {},
+            "ctx": {"writer": self._opening.writer},
         }
+        if self._opening.rules:
+            start["rules"] = self._opening.rules
         return messages, [start, *self._memory_events()]
 
     def _memory_events(self) -> list[Record]:

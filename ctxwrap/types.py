@@ -11,6 +11,9 @@ from ctxwrap.settings import Mode
 Body = dict[str, Any]
 """A request, a reply or a stream event, as JSON on the wire."""
 
+Record = dict[str, Any]
+"""One line of a log."""
+
 Send = Callable[[Body], Body]
 """Sends a request of our own the way the caller's was sent, and gives the whole reply."""
 
@@ -107,6 +110,10 @@ class Opening:
     """What the rounds since the last turn did to memory."""
     recalled: tuple["Operation", ...] = ()
     """What came back from swap because the user speaks of it."""
+    rules: Record | None = None
+    """The rules that memory goes by from now on, if the log does not say so yet."""
+    writer: str = ""
+    """The process that drives the turn."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
@@ -252,10 +259,6 @@ class Wire(Protocol):
         """
 
 
-Record = dict[str, Any]
-"""One line of a log."""
-
-
 class Checkpoint(NamedTuple):
     """What a reader knew after reading so far; the log says the same, but takes longer."""
 
@@ -297,7 +300,10 @@ class Files(Protocol):
         """
 
     def extend(self, name: str, data: bytes, after: int) -> bool:
-        """Add to a file that is exactly `after` bytes long; whether it was."""
+        """Let `data` stand in a file from position `after` on, adding what is not there yet.
+
+        Whether the file is of a length that this can be so; what it holds is taken on trust.
+        """
 
     def link(self, name: str, other: str) -> None:
         """Let a file that never changes have another name, too."""

@@ -99,6 +99,7 @@ def test_the_public_names_are_what_they_are() -> None:
         "NoSessionWarning",
         "NotFound",
         "PerTier",
+        "SessionBusy",
         "Settings",
         "SettingsError",
         "StoreCorrupt",

@@ -97,7 +97,7 @@ def test_every_round_is_what_it_was_then(chat: Chat) -> None:
     assert [memory_at(chat.store, KEY, number) for number in range(1, ROUNDS + 1)] == chat
     assert placed(chat[1])["hint-1"] == ("ephemeral", 0.8)
     assert "hint-1" not in placed(chat[-1])
-    assert (chat.home / "home/default/agent/default/session/ada/context/checkpoint.json").exists()
+    assert (chat.home / "home/default/agent/default/session/ada/.checkpoint").exists()
 
 
 def test_curves_run_through_every_round_and_swap(chat: Chat) -> None:

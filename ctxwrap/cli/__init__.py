@@ -1,12 +1,11 @@
 """The command `ctxwrap`."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from ctxwrap import __version__
+from ctxwrap.cli.options import STORE, in_one_sentence, of_a_session
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -19,21 +18,10 @@ def main() -> None:
     """
 
 
-@contextmanager
-def _in_one_sentence() -> Iterator[None]:
-    """ctxwrap's own errors as messages."""
-    from ctxwrap.errors import CtxwrapError
-
-    try:
-        yield
-    except CtxwrapError as error:
-        raise click.ClickException(str(error)) from error
-
-
 @main.command()
 @click.option("--session", default="chat", show_default=True, help="The session to go on with, or to begin.")
 @click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5, with its key.")
-@click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
+@STORE
 @click.option("--mode", default="enabled", show_default=True, help="enabled, disabled, readonly or shadow.")
 def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
     """Chat in the terminal through the wrapper.
@@ -43,45 +31,31 @@ def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
     """
     from ctxwrap.cli.chat import run_chat
 
-    with _in_one_sentence():
+    with in_one_sentence():
         run_chat(session=session, model=model, store=store, mode=mode)
 
 
 @main.command()
-@click.argument("session")
+@of_a_session
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with swap.")
 @click.option("--at", "round", type=int, metavar="ROUND", help="As it was at the end of that round.")
 @click.option("--plot", metavar="FILE.svg", help="Draw how each item faded, over all rounds, into that file.")
-@click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
-@click.option("--tenant", default="default", show_default=True, help="Whose session it is.")
-@click.option("--agent", default="default", show_default=True, help="The agent that had it.")
 def memory(
     session: str, as_json: bool, round: int | None, plot: str | None, store: str | None, tenant: str, agent: str
 ) -> None:
     """Show what SESSION remembers, by tier."""
     from ctxwrap.cli.memory import show_memory
 
-    with _in_one_sentence():
+    with in_one_sentence():
         show_memory(session=session, tenant=tenant, agent=agent, store=store, round=round, as_json=as_json, plot=plot)
 
 
-def _forgetting(command: Callable[..., None]) -> Callable[..., None]:
-    """The argument and options of every command that makes a session forget."""
-    for option in (
-        click.option("--yes", is_flag=True, help="Do not ask."),
-        click.option("--agent", default="default", show_default=True),
-        click.option("--tenant", default="default", show_default=True),
-        click.option(
-            "--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]"
-        ),
-        click.argument("session"),
-    ):
-        command = option(command)
-    return command
+_SURE = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @main.command()
-@_forgetting
+@of_a_session
+@_SURE
 @click.option("--item", metavar="ID", help="The memory item of this id.")
 @click.option("--query", metavar="TEXT", help="Every memory item that holds all of these words.")
 def forget(session: str, item: str | None, query: str | None, yes: bool, **place: Any) -> None:
@@ -93,12 +67,13 @@ def forget(session: str, item: str | None, query: str | None, yes: bool, **place
 
     if (item is None) == (query is None):
         raise click.UsageError("name either --item or --query")
-    with _in_one_sentence():
+    with in_one_sentence():
         run_forget(session, item, query, place, sure=yes)  # type: ignore[arg-type]  # the options above
 
 
 @main.command()
-@_forgetting
+@of_a_session
+@_SURE
 @click.option("--message", metavar="N", required=True, help="The number of the message in the session, or its id.")
 def purge(session: str, message: str, yes: bool, **place: Any) -> None:
     """Purge a message of SESSION, and what memory made of it, for good.
@@ -107,5 +82,5 @@ def purge(session: str, message: str, yes: bool, **place: Any) -> None:
     """
     from ctxwrap.cli.forgetting import run_purge
 
-    with _in_one_sentence():
+    with in_one_sentence():
         run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above

@@ -3,27 +3,32 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import asdict
 from typing import Any
 
 from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
 from ctxwrap.memory.items import TIERS, Item, Tier
 from ctxwrap.memory.likeness import Facts, mentions, telling_words
-from ctxwrap.settings import MemoryRules
+from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
 _FEW = 64
 """So many entries of the heap may be out of date without need to renew it."""
 
+SWAP_AT_HAND = 2000
+"""How much of swap is at hand, the newest; what lies deeper is in the log and its index only."""
+
 
 class Memory:
     """Items are values and never change; this holds which of them are at hand (`items`) and which in `swap`.
 
-    Nothing is ever in neither, but for what was forgotten on request.
+    Nothing is ever in neither, but for what was forgotten on request and what lies deep in swap.
     """
 
-    def __init__(self, rules: MemoryRules, *, evolves: bool = True) -> None:
+    def __init__(self, rules: MemoryRules, *, evolves: bool = True, keeps_all: bool = False) -> None:
         self.rules = rules
         self.evolves = evolves
+        self._swap_holds = None if keeps_all else SWAP_AT_HAND
         self.round = 0
         self.items: dict[str, Item] = {}
         self.swap: dict[str, Item] = {}
@@ -35,6 +40,14 @@ class Memory:
         self._swapped_by_word: dict[str, set[str]] = {}
         self._unread: list[str] = []
         """What went to swap since somebody asked for it by its words."""
+        self.departed: list[Item] = []
+        """What went to swap since somebody emptied this list."""
+
+    def govern(self, rules: MemoryRules, *, evolves: bool) -> None:
+        """Go by other rules from now on."""
+        if (rules, evolves) != (self.rules, self.evolves):
+            self.rules, self.evolves = rules, evolves
+            self._renew_due()
 
     def advance(self, round: int) -> tuple[Move, ...]:
         """Let the rounds up to `round` go by; what moved because of it."""
@@ -110,13 +123,9 @@ class Memory:
         """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
         return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 
-    @property
-    def _spelled_rules(self) -> str:
-        return repr(self.rules) if self.evolves else "off"
-
     def as_json(self) -> dict[str, Any]:
         return {
-            "rules": self._spelled_rules,
+            "rules": rules_as_json(self.rules, evolves=self.evolves),
             "round": self.round,
             "items": [item.as_json() for item in self.items.values()],
             "swap": [item.as_json() for item in self.swap.values()],
@@ -126,12 +135,12 @@ class Memory:
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Become what `as_json` gave; a ValueError if that was kept by other rules."""
-        if data["rules"] != self._spelled_rules:
-            raise ValueError("it was kept by other rules")
+        """Become what `as_json` gave."""
+        self.rules, self.evolves = rules_from_json(data["rules"])
         self.round = data["round"]
         for item in map(Item.from_json, (*data["items"], *data["swap"])):
             self._put(item)
+        self.departed.clear()
         self.forgotten = set(data["forgotten"])
         self.capabilities, self.active_task = list(data["capabilities"]), str(data["active_task"])
 
@@ -156,13 +165,24 @@ class Memory:
         here[item.id] = item
         if item.tier == "swap":
             self._unread.append(item.id)
+            if known is None or known.tier != "swap":
+                self.departed.append(item)
+            self._let_sink()
         elif self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
             if len(self._due) > 2 * len(self.items) + _FEW:
                 self._renew_due()
 
+    def _let_sink(self) -> None:
+        """Let go of what lies deeper in swap than is kept at hand."""
+        while self._swap_holds is not None and len(self.swap) > self._swap_holds:
+            self._remove(next(iter(self.swap)))
+
     def _renew_due(self) -> None:
         """Leave out of the heap what is no longer so."""
+        if not self.evolves:
+            self._due = []
+            return
         points = ((due(item, self.rules), id) for id, item in self.items.items())
         self._due = [(at, id) for at, id in points if at is not None]
         heapq.heapify(self._due)
@@ -192,6 +212,17 @@ class Memory:
 
     def _weakness(self, item: Item) -> tuple[float, float, str]:
         return decay_at(item, self.round, self.rules), -item.anchor, item.id
+
+
+def rules_as_json(rules: MemoryRules, *, evolves: bool) -> dict[str, Any]:
+    return {"evolution": "decay" if evolves else "off", **asdict(rules)}
+
+
+def rules_from_json(data: Mapping[str, Any]) -> tuple[MemoryRules, bool]:
+    """The rules that `rules_as_json` gave, and whether memory evolves."""
+    numbers = {name: value for name, value in data.items() if name != "evolution"}
+    tiers = {name: PerTier(**value) for name, value in numbers.items() if isinstance(value, dict)}
+    return MemoryRules(**{**numbers, **tiers}), data["evolution"] == "decay"
 
 
 def _all_of(ids: Set[str], place: Mapping[str, Item]) -> list[Item]:

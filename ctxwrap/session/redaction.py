@@ -132,14 +132,15 @@ def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 def tombstone(record: Record, time: str) -> Record:
     """What is left of a purged message: its place, what ties it to others, and how to know it when it is sent again."""
+    control = {name: value for name, value in (record.get("ctx") or {}).items() if name != "blob"}
     try:
-        known = {"digest": digest(message_in(record))}
+        known = {"digest": control.get("digest") or digest(message_in(record))}
     except ValueError:
         known = {}
     calls = [{**call, "arguments": "{}"} for call in record.get("tool_calls") or () if isinstance(call, dict)]
     left = {"role": record.get("role", "user"), "content": "", "tool_call_id": record.get("tool_call_id")}
     left["tool_calls"] = [{name: call.get(name, "") for name in ("id", "name", "arguments")} for call in calls]
-    control = {**(record.get("ctx") or {}), "purged": time, **known}
+    control |= {"purged": time, **known}
     return {**{name: value for name, value in left.items() if name == "content" or value}, "ctx": control}
 
 

@@ -1,42 +1,42 @@
 """One session: its log as far as it was read, and how a turn is added to it."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from ctxwrap.memory.decay import Move
+from ctxwrap.errors import StoreError
 from ctxwrap.memory.items import Item
-from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.records import message_in, timestamp
-from ctxwrap.session.alignment import Alignment, Digest, align, digest
-from ctxwrap.session.branch import Branch
-from ctxwrap.session.redaction import Redaction, placeholder, unanswered
+from ctxwrap.records import as_record, timestamp
+from ctxwrap.session import blobs
+from ctxwrap.session.alignment import Alignment, align, digest
+from ctxwrap.session.line import Line
+from ctxwrap.session.past import STREAMS, Past
+from ctxwrap.session.redaction import Redaction, unanswered
+from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
-from ctxwrap.types import Change, Checkpoint, Log, Message, Opening, Operation, Record, Request, Runtime, SessionKey
+from ctxwrap.types import Change, Checkpoint, Log, Message, Opening, Operation, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")
-
-_STREAMS = ("messages", "events")
-
-OPERATING = ("snapshot", "recall", "forget")
-"""The events whose operations change memory."""
-
-_FORMAT = 3
-"""Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 _CHECKPOINT_EVERY = 64
 """After how many records of its own, or left behind by others, a session writes a checkpoint."""
 
 
 class Session:
-    """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process."""
+    """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process.
 
-    def __init__(self, key: SessionKey, log: Log, settings: Settings | None = None) -> None:
+    One that `keeps_all` has everything of memory at hand, and reads the log from its start for that.
+    """
+
+    def __init__(self, key: SessionKey, log: Log, settings: Settings | None = None, *, keeps_all: bool = False) -> None:
         self.key = key
+        self.log = log
+        self.line = Line(log.lease)
         self._settings = settings or Settings()
-        self._log = log
+        self._keeps_all = keeps_all
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -44,29 +44,39 @@ class Session:
 
     def _begin(self) -> None:
         """Before the first record."""
-        self.memory = Memory(self._settings.memory, evolves=self._settings.evolution == "decay")
-        self._moves: list[Move] = []
-        """What moved in memory and is not in the log yet."""
-        self._positions = dict.fromkeys(_STREAMS, 0)
-        self._sequence = dict.fromkeys(_STREAMS, 0)
-        self._branch = Branch()
-        self._purged: set[str] = set()
-        """The turns of which a message was purged."""
-        self._system: list[Digest] = []
-        self._system_turn = ""
-        self._round = 0
-        self._answered = True
-        self._runtime: Runtime | None = None
+        self.past = Past(self._settings, keeps_all=self._keeps_all)
+        self._positions = dict.fromkeys(STREAMS, 0)
+
+    @property
+    def memory(self) -> Memory:
+        return self.past.memory
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with self._log.locked():
-            self.refresh()
-            yield
+        """Keep others out to read and write; what is written lasts behind it as settings say."""
+        sync: Callable[[], None] | None = None
+        try:
+            with self.log.locked():
+                try:
+                    self.refresh()
+                    self._close_dead_turns()
+                    yield
+                finally:
+                    sync = self.log.unsynced()
+        finally:
+            if sync is not None:
+                self._wait_for(sync)
+
+    def _wait_for(self, sync: Callable[[], None]) -> None:
+        try:
+            sync()
+        except StoreError:
+            self._opened = False  # nobody knows what the medium has: look again before the next word
+            raise
 
     def refresh(self) -> None:
         """Read what was appended since the last time, here or elsewhere; or everything, if the log was rewritten."""
-        edition = self._log.edition()
+        edition = self.log.edition()
         if self._opened and edition == self._edition:
             self._read_on()
         else:
@@ -79,38 +89,50 @@ class Session:
     def _read_on(self) -> int:
         """Take in what is new; how many records that were."""
         count = 0
-        for stream in _STREAMS:
-            records, position = self._log.read(stream, self._positions[stream])
+        for stream in STREAMS:
+            records, position = self.log.read(stream, self._positions[stream])
             self._take(stream, records, position)
             count += len(records)
         return count
 
     def open_turn(self, request: Request, now: datetime) -> Opening:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
+        past, rules = self.past, self._new_rules()
         system = tuple(message for message in request.messages if message.role == "system")
         spoken = tuple(message for message in request.messages if message.role != "system")
         has_past = _has_past(spoken)
         alignment = self._align(spoken)
         new = spoken[alignment.new :]
-        branches = alignment.keep < len(self._branch)
+        branches = alignment.keep < len(past.branch)
         rounds = self._rounds(new)
-        number = rounds[-1] if rounds else max(1, self._round + (branches or self._answered))
+        number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
         state, moves = self.memory.at(number)
         recalled = self._recalled(new, number)
         for operation in recalled:
             item = Item.from_json(operation.item or {})
             state["memory"][item.tier].append(item.shown(self.memory.faded(item, number)))
-        unsaid = len(self._branch) - (alignment.keep - alignment.covered)
+        unsaid = len(past.branch) - (alignment.keep - alignment.covered)
         return Opening(
-            runtime=self._next_runtime(number, now),
+            runtime=past.next_runtime(number, now),
             state=state,
             new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
-            history=() if has_past else self._branch.history(unsaid),
-            parent=self._branch.id_of(alignment.keep) if branches else "",
+            history=() if has_past else past.branch.history(unsaid),
+            parent=past.branch.id_of(alignment.keep) if branches else "",
             first_message=self.next_message,
-            moves=tuple(move._asdict() for move in (*self._moves, *moves)),
+            moves=tuple(move._asdict() for move in (*past.moves, *moves)),
             recalled=recalled,
+            rules=rules,
+            writer=self.log.writer,
         )
+
+    def _new_rules(self) -> Record | None:
+        """The rules that settings name, if the log does not say yet that memory goes by them."""
+        evolves = self._settings.evolution == "decay"
+        wanted = rules_as_json(self._settings.memory, evolves=evolves)
+        if self.past.rules == wanted:
+            return None
+        self.memory.govern(self._settings.memory, evolves=evolves)
+        return wanted
 
     def _recalled(self, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
         said = "\n".join(message.text for message in new if message.role == "user")
@@ -119,171 +141,195 @@ class Session:
     @property
     def is_empty(self) -> bool:
         """Whether the log holds nothing at all."""
-        return not any(self._sequence.values())
+        return not any(self.past.sequence.values())
 
     @property
     def next_message(self) -> int:
         """The number that the next message gets."""
-        return self._sequence["messages"] + 1
+        return self.past.sequence["messages"] + 1
 
-    def append(self, turn: str, messages: Sequence[Record], events: Sequence[Record], now: datetime) -> None:
-        """Write a turn's messages and events, numbered and dated."""
-        given = zip(_STREAMS, (messages, events), strict=True)
-        batches = {stream: self._numbered(stream, turn, records, timestamp(now)) for stream, records in given}
-        batches["events"] = [*map(self._allowed(turn), batches["events"])]
-        for stream, position in self._log.append(batches).items():
-            self._take(stream, batches[stream], position)
-            self._unsaved += len(batches[stream])
+    def append(
+        self,
+        turn: str,
+        messages: Sequence[Record],
+        events: Sequence[Record],
+        now: datetime,
+        *,
+        part: str = "",
+        is_edge: bool = True,
+    ) -> None:
+        """Write a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
+
+        The opening and the end are written once, however often they are asked for. The edges of a turn wait for the
+        medium sooner than what lies between them.
+        """
+        if (part == "o" and self.past.turns.has(turn)) or (part == "c" and self.past.turns.is_over(turn)):
+            return
+        lasting = self._settings.durability == "always" or (is_edge and self._settings.durability == "turn")
+        whole = {
+            "messages": self._numbered("messages", turn, part, messages, timestamp(now)),
+            "events": self._numbered("events", turn, part, events, timestamp(now)),
+        }
+        count = self.past.sequence["messages"] + len(messages)
+        whole["events"] = [_counted(event, count) for event in map(self._allowed(turn), whole["events"])]
+        apart = [blobs.set_apart(record, self.log.files, lasting=lasting) for record in whole["messages"]]
+        written = {"messages": apart, "events": whole["events"]}
+        contents = {record["ctx"]["id"]: original for record, original in zip(apart, whole["messages"], strict=True)}
+        for stream, position in self.log.append(written, lasting=lasting).items():
+            self._take(stream, written[stream], position, lambda record: contents[record["ctx"]["id"]])
+            self._unsaved += len(written[stream])
+        self._derive()
         if self._unsaved >= _CHECKPOINT_EVERY:
             self._save()
 
     def records(self, stream: str) -> list[Record]:
-        """All that a stream holds."""
-        return self._log.read(stream)[0]
+        """All that a stream holds, with all contents."""
+        return [self._with_content(record) for record in self.log.read(stream)[0]]
 
     def rewrite_events(
         self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
     ) -> None:
         """Change the log's events for good, and add `new` ones that say so, in one step."""
-        self._log.rewrite("events", change, self._numbered("events", turn, new, timestamp(now)), banned)
+        self._remove_derived()
+        self.log.rewrite("events", change, self._numbered("events", turn, "", new, timestamp(now)), banned)
         self.refresh()
+        self.rebuild()
 
     def rewrite_messages(self, change: Change, banned: Sequence[str] = ()) -> None:
-        """Change the log's messages for good."""
-        self._log.rewrite("messages", change, banned=banned)
+        """Change the log's messages for good, and let the contents go that none of them has any more."""
+        self._remove_derived()
+        self.log.rewrite("messages", change, banned=banned)
+        used = {
+            blob["id"] for stream in STREAMS for record in self.log.read(stream)[0] for blob in blobs.blobs_in(record)
+        }
+        for entry in self.log.files.entries("raw"):
+            if entry.name.removeprefix("raw/") not in used:
+                self.log.files.remove(entry.name)
         self.refresh()
+        self.rebuild()
 
     def _allowed(self, turn: str) -> Change:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
-        if turn not in self._purged:
+        if turn not in self.past.purged:
             return Redaction(ids=forgotten).event
         redaction = Redaction(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 
-    def _numbered(self, stream: str, turn: str, records: Iterable[Record], time: str) -> list[Record]:
-        first = self._sequence[stream] + 1
+    def _numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
+        """The records with their control data; those of a part have ids that are the same if it is written again."""
+        first, kind = self.past.sequence[stream] + 1, "e" if stream == "events" else ""
         return [
-            {**record, "ctx": {"v": 1, "seq": seq, "id": f"{turn}-{seq}", "turn": turn, "time": time, **record["ctx"]}}
-            for seq, record in enumerate(records, first)
+            {
+                **record,
+                "ctx": {
+                    "v": 1,
+                    "seq": seq,
+                    "id": f"{turn}-{part}{kind}{at if part else seq}",
+                    "turn": turn,
+                    "time": time,
+                    **record["ctx"],
+                },
+            }
+            for at, (seq, record) in enumerate(enumerate(records, first))
         ]
+
+    def _close_dead_turns(self) -> None:
+        """End the turns whose processes ended without a word, with what they said as far as it is known."""
+        for turn, begun in list(self.past.turns.begun.items()):
+            if begun.writer and begun.writer != self.log.writer and not self.log.is_alive(begun.writer):
+                self._close_dead_turn(turn, begun)
+
+    def _close_dead_turn(self, turn: str, begun: Begun) -> None:
+        control = {"round": begun.round, "status": "aborted", "reason": "process_died"}
+        is_newest = self.past.last_turn == turn
+        messages = [as_record(Message("assistant", begun.said), **control)] if begun.said and is_newest else []
+        done = {"type": "done", "run": turn, "status": "cancelled", "reason": "process_died", "ctx": {}}
+        self.append(turn, messages, [done], datetime.fromisoformat(begun.at), part="c")
 
     def _align(self, spoken: Sequence[Message]) -> Alignment:
         has_answers = any(message.role == "assistant" for message in spoken)
         given = [digest(message) for message in spoken]
-        return align(self._branch.digests, given, has_answers=has_answers, cut=self._branch.is_cut)
+        branch = self.past.branch
+        return align(branch.digests, given, has_answers=has_answers, cut=branch.is_cut)
 
     def _rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
-        current, rounds, before = self._round, [], ""
+        current, rounds, before = self.past.round, [], ""
         for message in new:
             current += (message.role == "user" and before != "user") or not current
             rounds.append(current)
             before = message.role
         return rounds
 
-    def _next_runtime(self, number: int, now: datetime) -> Runtime:
-        if self._runtime is None:
-            return Runtime(number, timestamp(now), timestamp(now))
-        if self._runtime.round == number:
-            return self._runtime
-        moment = max(now, datetime.fromisoformat(self._runtime.datetime) + timedelta(microseconds=1))
-        return Runtime(number, timestamp(moment), self._runtime.startup_at)
-
     def _changed_system(self, system: Sequence[Message]) -> tuple[Message, ...]:
         """The system messages, if they are not the ones the log saw last."""
-        return tuple(system) if [digest(message) for message in system] != self._system else ()
+        return tuple(system) if [digest(message) for message in system] != self.past.system else ()
 
-    def _take(self, stream: str, records: Sequence[Record], position: int) -> None:
+    def _take(self, stream: str, records: Sequence[Record], position: int, whole: Change | None = None) -> None:
         for record in records:
-            self._sequence[stream] += 1
-            try:
-                self._take_message(record) if stream == "messages" else self._take_event(record)
-            except (AttributeError, KeyError, TypeError, ValueError):
-                logger.exception("session %r holds a record that makes no sense; it is passed over", self.key.session)
+            self.past.take(stream, record, whole or self._with_content)
         self._positions[stream] = position
 
-    def _take_message(self, record: Record) -> None:
-        message, control = message_in(record), dict(record.get("ctx") or {})
-        number, turn = int(control.get("round") or 0), str(control.get("turn"))
-        said = str(control.get("digest") or digest(message))
-        if "purged" in control:
-            self._purged.add(turn)
-            message = placeholder(message)
-        if message.role == "system":
-            self._take_system(said, turn)
-            return
-        self._branch.add(message, said, str(control.get("id") or ""), control.get("parent") or "")
-        self._round = max(self._round, number)
-        self._answered = message.role == "assistant"
+    def _with_content(self, record: Record) -> Record:
+        try:
+            return blobs.put_back(record, self.log.files)
+        except LookupError as error:
+            logger.error("session %r: %s", self.key.session, error)  # noqa: TRY400  # the traceback tells nothing
+            return record
 
-    def _take_system(self, said: Digest, turn: str) -> None:
-        """A turn's system messages stand together; another turn's take their place."""
-        self._system = [*(self._system if turn == self._system_turn else ()), said]
-        self._system_turn = turn
+    def _derive(self) -> None:
+        """Bring what is made of the log up to date; it can be made anew at any time."""
+        try:
+            if not self.past.derived.save(self.log.files, self.memory, self.past.turns.state):
+                self.rebuild()
+        except Exception as error:
+            logger.debug("session %r: its derived files are behind: %r", self.key.session, error)
 
-    def _take_event(self, event: Record) -> None:
-        kind = event.get("type")
-        if kind == "start":
-            runtime = Runtime(**event["runtime"])
-            self._round = max(self._round, runtime.round)
-            self._runtime = runtime
-            self._moves += self.memory.advance(runtime.round)
-        elif kind == "evolution":
-            told = [Move(**move) for move in event["moves"]]
-            self._moves = [move for move in self._moves if move not in told]
-        elif kind in OPERATING and "operations" in event:
-            operations = [Operation(**operation) for operation in event["operations"]]
-            self._moves += self.memory.apply(operations, int(event.get("round") or self._round))
-            self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
-            self.memory.active_task = str(event.get("active_task", self.memory.active_task))
+    def rebuild(self) -> None:
+        """Make all that follows from the log anew, inside `locked`."""
+        fresh = Session(self.key, self.log, self._settings)
+        fresh._read_on()
+        self._remove_derived()
+        fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
+        self.past.derived = fresh.past.derived
+
+    def _remove_derived(self) -> None:
+        for entry in self.log.files.entries():
+            if is_derived(entry.name):
+                self.log.files.remove(entry.name)
 
     def _save(self) -> None:
         """Keep what the log says so far for whoever opens the session next; it can be read from the log as well."""
         self._unsaved = 0
         try:
-            self._log.save_checkpoint(Checkpoint(self._positions, self._known()))
+            self.log.save_checkpoint(Checkpoint(self._positions, self.past.as_json()))
         except Exception as error:
             logger.debug("session %r: no checkpoint was written: %r", self.key.session, error)
 
     def _resume(self) -> None:
         """Begin where a checkpoint stands, or before the first record."""
         try:
-            checkpoint = self._log.load_checkpoint()
+            checkpoint = None if self._keeps_all else self.log.load_checkpoint()
             if checkpoint is not None:
-                self._recall(checkpoint)
+                self.past.restore(checkpoint.known)
+                self._positions = {stream: checkpoint.positions[stream] for stream in STREAMS}
         except Exception as error:
             logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)
             self._begin()
 
-    def _known(self) -> Record:
-        return {
-            "format": _FORMAT,
-            "sequence": self._sequence,
-            "branch": self._branch.as_json(),
-            "purged": sorted(self._purged),
-            "system": self._system,
-            "system_turn": self._system_turn,
-            "round": self._round,
-            "answered": self._answered,
-            "runtime": self._runtime and self._runtime.as_json(),
-            "memory": self.memory.as_json(),
-            "moves": self._moves,
-        }
 
-    def _recall(self, checkpoint: Checkpoint) -> None:
-        known = checkpoint.known
-        if known["format"] != _FORMAT:
-            raise ValueError(f"its format is {known['format']!r}")
-        self._positions = {stream: checkpoint.positions[stream] for stream in _STREAMS}
-        self._sequence = {stream: known["sequence"][stream] for stream in _STREAMS}
-        self._branch = Branch.from_json(known["branch"])
-        self._purged = set(known["purged"])
-        self._system, self._system_turn = known["system"], known["system_turn"]
-        self._round, self._answered = known["round"], known["answered"]
-        self._runtime = Runtime(**known["runtime"]) if known["runtime"] else None
-        self.memory.restore(known["memory"])
-        self._moves = [Move(*move) for move in known["moves"]]
+INPUTS = ("context/pinned/", "context/budget", "context/gc.policy")
+"""What lies in `context/` and does not follow from the log."""
+
+
+def is_derived(name: str) -> bool:
+    return name == "latest.md" or (name.startswith("context/") and not name.startswith(INPUTS))
+
+
+def _counted(event: Record, messages: int) -> Record:
+    """The event that ends a turn says how many messages there are, so that what follows from it is always the same."""
+    return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") == "done" else event
 
 
 def _has_past(spoken: Sequence[Message]) -> bool:

@@ -1350,7 +1350,7 @@ async def _say(side: Side, text: str, stream: bool, heard: dict[str, str]) -> No
 @at_its_desk
 async def test_eight_turns_at_once_are_eight_turns(desk: Desk, stream: bool) -> None:
     said, heard = [f"Question {number}?" for number in range(8)], dict[str, str]()
-    side = desk.wrapped
+    side = desk.side(on_busy="interleave")
     side.provider.answer = Meeting(len(said))
     turns = [_say(side, text, stream, heard) for text in said]
     if desk.api.is_async:
@@ -1382,7 +1382,8 @@ import openai
 import ctxwrap
 
 home, url, name, calls = sys.argv[1:]
-client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=url), store=home, session="s")
+client = openai.OpenAI(api_key="k", base_url=url)
+client = ctxwrap.wrap(client, store=home, session="s", on_busy="interleave")
 for number in range(int(calls)):
     client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"{name} {number}"}])
 """

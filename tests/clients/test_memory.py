@@ -58,7 +58,7 @@ def test_turns_at_once_lose_nothing(provider: Provider, client: OpenAI, home: Pa
         return answer(state)
 
     provider.answer = slow
-    wrapped = ctxwrap.wrap(client, store=str(home), session="s")
+    wrapped = ctxwrap.wrap(client, store=str(home), session="s", on_busy="interleave")
     say(wrapped, "Fact 0 please")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda number: say(wrapped, f"Fact {number} please"), range(1, AT_ONCE + 1)))

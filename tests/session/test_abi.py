@@ -429,7 +429,8 @@ def test_what_ctxwrap_writes_is_what_it_takes(provider: Provider, home: Path) ->
         client.chat.completions.create(model="m", messages=said, n=2)
     ctxwrap.forget("Bread / 1", item="w-1", store=home)
     ctxwrap.purge("Bread / 1", message=2, store=home)
-    (directory,) = home.glob("home/*/agent/*/session/*")
+    (meta,) = home.glob("home/*/agent/*/session/*/meta.json")
+    directory = meta.parent
     assert is_legal_name(directory.name)
     messages, events = ((directory / f"{stream}.jsonl").read_text("utf-8") for stream in ("messages", "events"))
     assert message_issues(messages) == event_issues(events) == ()

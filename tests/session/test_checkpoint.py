@@ -249,14 +249,14 @@ class World:
         expected = openings(replayed, past)
         for session in (self.caller.opened(), *self.caller.sessions):
             assert openings(session, past) == expected
-            assert session._known() == self.known
+            assert session.past.as_json() == self.known
         assert memory_of(self.caller.store, KEY) == replayed.memory.shown()
 
     @property
     def known(self) -> Record:
         session = self.caller.replayed()
         session.refresh()
-        return session._known()
+        return session.past.as_json()
 
 
 @given(st.lists(STEPS, max_size=30), LIMITS)
@@ -311,7 +311,7 @@ def test_what_another_version_kept_is_passed_over(
     caller = Caller(store(tmp_path))
     caller.says(user("one"), Message("assistant", "1"), keeps="fact")
     log = caller.store.open(KEY)
-    known = {name: value for name, value in {**caller.sessions[0]._known(), **change}.items() if value is not ...}
+    known = {name: value for name, value in {**caller.sessions[0].past.as_json(), **change}.items() if value is not ...}
     with log.locked():
         log.save_checkpoint(Checkpoint({stream: log.read(stream)[1] for stream in ("messages", "events")}, known))
     with caplog.at_level(logging.DEBUG, "ctxwrap"):

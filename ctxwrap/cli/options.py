@@ -1,0 +1,32 @@
+"""What many commands have in common: which session, where it is kept, and errors in one sentence."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from ctxwrap.errors import CtxwrapError
+
+Command = Callable[..., Any]
+
+STORE = click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
+TENANT = click.option("--tenant", default="default", show_default=True, help="Whose session it is.")
+AGENT = click.option("--agent", default="default", show_default=True, help="The agent that had it.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+
+
+def of_a_session(command: Command) -> Command:
+    """The argument SESSION and the options that say whose and where it is: session, store, tenant, agent."""
+    for option in (AGENT, TENANT, STORE, click.argument("session")):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """ctxwrap's own errors as messages."""
+    try:
+        yield
+    except CtxwrapError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,87 @@
+"""Large contents: stored once under the name of what they are, and referred to by messages.
+
+`raw/<name>` holds them, beside the streams and as lasting as these. A message that has such a content says so in
+`ctx.blob`, where nothing that a user writes can stand, and shows a few words of it.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ctxwrap.records import message_in
+from ctxwrap.session.abi import blob_name, is_legal_name
+from ctxwrap.session.alignment import digest
+from ctxwrap.types import Content, Files, Record
+
+LARGE_RESULT = 1024
+"""From that size on, in bytes, what a tool gave is kept apart: tools repeat themselves."""
+
+LARGE = 16 * 1024
+"""From that size on any content is."""
+
+_SHOWN = 200
+
+
+def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
+    """The record of a message, its content replaced by a reference if it is a large one."""
+    content = record["content"]
+    data = _encoded(content)
+    if len(data) < (LARGE_RESULT if record["role"] == "tool" else LARGE):
+        return record
+    name, whole = blob_name(data)
+    if not _holds(files, name, len(data)):
+        files.save(f"raw/{name}", data, lasting=lasting)
+    blob = {"id": name, "digest": whole, "bytes": len(data), "form": "text" if isinstance(content, str) else "parts"}
+    control = {**record["ctx"], "digest": digest(message_in(record)), "blob": blob}
+    return {**record, "content": _hint(content, len(data)), "ctx": control}
+
+
+def put_back(record: Record, files: Files) -> Record:
+    """The record of a message with its content, wherever that lies; a LookupError if it is gone or another."""
+    blob = (record.get("ctx") or {}).get("blob")
+    return record if blob is None else {**record, "content": content_of(blob, files)}
+
+
+def content_of(blob: Record, files: Files) -> Content:
+    data = loaded(blob, files)
+    if blob["form"] == "text":
+        return data.decode("utf-8", "surrogatepass")
+    parts: list[Record] = json.loads(data)
+    return parts
+
+
+def loaded(blob: Record, files: Files) -> bytes:
+    name = str(blob["id"])
+    data = files.load(f"raw/{name}") if is_legal_name(name) else None
+    if data is None:
+        raise LookupError(f"the content raw/{name} is missing")
+    if blob_name(data)[1] != blob["digest"]:
+        raise LookupError(f"the content raw/{name} is damaged")
+    return data
+
+
+def blobs_in(record: Record) -> Iterator[Record]:
+    """The large contents that a record refers to."""
+    control = record.get("ctx")
+    for blob in (control.get("blob"), *_list(control.get("blobs"))) if isinstance(control, dict) else ():
+        if isinstance(blob, dict) and isinstance(blob.get("id"), str):
+            yield blob
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _holds(files: Files, name: str, size: int) -> bool:
+    known = files.load(f"raw/{name}")
+    return known is not None and blob_name(known)[0] == name
+
+
+def _encoded(content: Content) -> bytes:
+    text = content if isinstance(content, str) else json.dumps(content, separators=(",", ":"), default=str)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hint(content: Content, size: int) -> str:
+    text = content if isinstance(content, str) else json.dumps(content, default=str)
+    return f"{text[:_SHOWN]}… [{size} bytes kept apart]"

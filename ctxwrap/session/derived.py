@@ -1,0 +1,135 @@
+"""What is made of a session's log and lies beside it: kept up to date as the log grows, made anew at any time.
+
+Everything here follows from the records alone and from their order within each stream, never from when they were
+read: whoever reads the log from its start gets the same bytes.
+"""
+
+from collections import deque
+from typing import Any
+
+from ctxwrap.memory.memory import Memory
+from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.children import Children
+from ctxwrap.session.compression import Told, compressed
+from ctxwrap.session.dedup import DedupIndex
+from ctxwrap.session.swap import SwapIndex, shortened
+from ctxwrap.stages.tokens import estimate_message
+from ctxwrap.types import Files, Message, Record
+
+_OUTPUTS = 50
+"""So many of the newest tool outputs are listed among the refs."""
+
+CHANGING = ("snapshot", "recall", "forget", "start", "summary", "done", "agent.child.start", "agent.child.result")
+
+
+class Derived:
+    def __init__(self) -> None:
+        self.swap = SwapIndex()
+        self.dedup = DedupIndex()
+        self.children = Children()
+        self._outputs: deque[Record] = deque(maxlen=_OUTPUTS)
+        self._said: dict[str, str] = {}
+        self._messages = 0
+        self._round = 0
+        self._summary: Record | None = None
+        self.created_at = ""
+        self.updated_at = ""
+        self._latest: str | None = None
+        """The newest answer, if it is not in its file yet."""
+        self._saved: dict[str, bytes] = {}
+        """What was written to files, so that the same is not written twice."""
+
+    def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
+        self.swap.take_message(number, message, said, record)
+        self.dedup.take(f"messages:{number}", record, estimate_message(message))
+        self._note_time(record)
+        if message.role == "tool":
+            self._outputs += [_output(blob, message) for blob in blobs_in(record)]
+        if message.role in ("user", "assistant") and message.text:
+            self._said[message.role] = shortened(message.text, 300)
+        if message.role == "assistant":
+            self._latest = message.text
+
+    def take_event(self, event: Record, memory: Memory) -> None:
+        kind, control = event.get("type"), event.get("ctx")
+        self._note_time(event)
+        if kind == "start":
+            self.created_at = self.created_at or str(event["runtime"]["startup_at"])
+            self._round = max(self._round, int(event["runtime"]["round"]))
+        elif kind == "done" and isinstance(control, dict):
+            self._messages = int(control.get("messages") or self._messages)
+            self.swap.let_go(self._messages)
+        elif kind == "summary":
+            self._summary = {"source": str(event["source"]), "text": str(event["text"])}
+        self.children.take(event)
+        for item in memory.departed:
+            self.swap.take_item(item)
+        memory.departed.clear()
+
+    def save(self, files: Files, memory: Memory, state: str) -> bool:
+        """Bring the files up to date; whether those that only grow can be right."""
+        for name, data in self._contents(memory, state).items():
+            if self._saved.get(name) != data:
+                files.save(name, data)
+                self._saved[name] = data
+        self._latest = None
+        self.children.save(files)
+        return all([self.swap.save(files), self.dedup.save(files)])
+
+    def _contents(self, memory: Memory, state: str) -> dict[str, bytes]:
+        control = {"state": state, "created_at": self.created_at, "updated_at": self.updated_at}
+        files = {name: f"{value}\n".encode() for name, value in control.items() if value}
+        if self._latest is not None:
+            files["latest.md"] = self._latest.encode("utf-8", "backslashreplace") + b"\n"
+        return files | compressed(memory, self._told)
+
+    @property
+    def _told(self) -> Told:
+        return Told(
+            messages=self._messages,
+            round=self._round,
+            user=self._said.get("user", ""),
+            assistant=self._said.get("assistant", ""),
+            summary=self._summary,
+            refs=(*self._outputs, *self.children.refs),
+        )
+
+    def _note_time(self, record: Record) -> None:
+        control = record.get("ctx")
+        if isinstance(control, dict) and isinstance(control.get("time"), str):
+            self.updated_at = max(self.updated_at, control["time"])
+
+    def as_json(self) -> Record:
+        return {
+            "swap": self.swap.as_json(),
+            "dedup": self.dedup.as_json(),
+            "children": self.children.as_json(),
+            "outputs": list(self._outputs),
+            "said": self._said,
+            "messages": self._messages,
+            "round": self._round,
+            "summary": self._summary,
+            "created_at": self.created_at,
+            "updated_at": self.updated_at,
+        }
+
+    @classmethod
+    def from_json(cls, value: Record) -> "Derived":
+        derived = cls()
+        derived.swap = SwapIndex.from_json(value["swap"])
+        derived.dedup = DedupIndex.from_json(value["dedup"])
+        derived.children = Children.from_json(value["children"])
+        derived._outputs.extend(value["outputs"])
+        derived._said, derived._messages, derived._round = value["said"], value["messages"], value["round"]
+        derived._summary = value["summary"]
+        derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
+        return derived
+
+
+def _output(blob: dict[str, Any], message: Message) -> Record:
+    return {
+        "id": blob["id"],
+        "path": f"context/dedup/blob/{blob['id']}",
+        "kind": "tool_output",
+        "summary": shortened(message.text) or "no text",
+    }

@@ -1,0 +1,29 @@
+"""Finding a session that there is; asking for one that there is not makes none."""
+
+import os
+
+from ctxwrap.errors import NotFound
+from ctxwrap.session.session import Session
+from ctxwrap.settings import Settings
+from ctxwrap.stores import given_store
+from ctxwrap.stores.names import check_id
+from ctxwrap.types import SessionKey, Store
+
+Place = Store | str | os.PathLike[str] | None
+"""A store, or where one is; None is the default one."""
+
+
+def key_for(session: str, tenant: str = "default", agent: str = "default") -> SessionKey:
+    """The names as a key, or an error that says what a name is."""
+    return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
+
+
+def existing(
+    key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
+) -> Session:
+    """The session of that key, read to its end; a NotFound if there is none."""
+    session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
+    session.refresh()
+    if session.is_empty:
+        raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
+    return session

@@ -1,0 +1,161 @@
+"""Everything a session knows of its past: a fold of its records, the same for the same log."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from ctxwrap.memory.decay import Move
+from ctxwrap.memory.memory import Memory, rules_from_json
+from ctxwrap.records import message_in, timestamp
+from ctxwrap.session.alignment import Digest, digest
+from ctxwrap.session.branch import Branch
+from ctxwrap.session.derived import Derived
+from ctxwrap.session.redaction import placeholder
+from ctxwrap.session.unfinished import Turns
+from ctxwrap.settings import Settings
+from ctxwrap.types import Operation, Record, Runtime
+
+logger = logging.getLogger("ctxwrap")
+
+STREAMS = ("messages", "events")
+
+OPERATING = ("snapshot", "recall", "forget")
+"""The events whose operations change memory."""
+
+_FORMAT = 4
+"""Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
+
+
+class Past:
+    def __init__(self, settings: Settings, *, keeps_all: bool = False) -> None:
+        self.memory = Memory(settings.memory, evolves=settings.evolution == "decay", keeps_all=keeps_all)
+        self.moves: list[Move] = []
+        """What moved in memory and is not in the log yet."""
+        self.sequence = dict.fromkeys(STREAMS, 0)
+        """The number of each stream's last record."""
+        self.branch = Branch()
+        self.last_turn = ""
+        """Whose the newest message is."""
+        self.turns = Turns()
+        self.purged: set[str] = set()
+        """The turns of which a message was purged."""
+        self.rules: Record | None = None
+        """The rules that memory goes by, if the log says so."""
+        self.system: list[Digest] = []
+        self._system_turn = ""
+        self.round = 0
+        self.answered = True
+        self.runtime: Runtime | None = None
+        self.derived = Derived()
+
+    def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> None:
+        """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere."""
+        number = _number(record)
+        self.sequence[stream] = number if number > self.sequence[stream] else self.sequence[stream] + 1
+        try:
+            if stream == "messages":
+                self._take_message(record, whole)
+            else:
+                self._take_event(record)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            logger.exception("a record of %s makes no sense; it is passed over", stream)
+
+    def next_runtime(self, round: int, now: datetime) -> Runtime:
+        """The runtime fields of a turn in `round`; those of an earlier turn in it, if there was one."""
+        if self.runtime is None:
+            return Runtime(round, timestamp(now), timestamp(now))
+        if self.runtime.round == round:
+            return self.runtime
+        moment = max(now, datetime.fromisoformat(self.runtime.datetime) + timedelta(microseconds=1))
+        return Runtime(round, timestamp(moment), self.runtime.startup_at)
+
+    def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
+        message, control = message_in(whole(record)), dict(record.get("ctx") or {})
+        number, turn = int(control.get("round") or 0), str(control.get("turn"))
+        said = str(control.get("digest") or digest(message))
+        if "purged" in control:
+            self.purged.add(turn)
+            message = placeholder(message)
+        self.derived.take_message(self.sequence["messages"], message, said, record)
+        if message.role == "system":
+            self._take_system(said, turn)
+            return
+        self.branch.add(message, said, str(control.get("id") or ""), control.get("parent") or "")
+        self.last_turn = turn
+        self.round = max(self.round, number)
+        self.answered = message.role == "assistant"
+
+    def _take_system(self, said: Digest, turn: str) -> None:
+        """A turn's system messages stand together; another turn's take their place."""
+        self.system = [*(self.system if turn == self._system_turn else ()), said]
+        self._system_turn = turn
+
+    def _take_event(self, event: Record) -> None:
+        kind = event.get("type")
+        if kind == "start":
+            runtime = Runtime(**event["runtime"])
+            self._go_by(event.get("rules"))
+            self.round = max(self.round, runtime.round)
+            self.runtime = runtime
+            self.moves += self.memory.advance(runtime.round)
+        elif kind == "evolution":
+            told = [Move(**move) for move in event["moves"]]
+            self.moves = [move for move in self.moves if move not in told]
+        elif kind in OPERATING and "operations" in event:
+            operations = [Operation(**operation) for operation in event["operations"]]
+            self.moves += self.memory.apply(operations, int(event.get("round") or self.round))
+            self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
+            self.memory.active_task = str(event.get("active_task", self.memory.active_task))
+        if kind in ("start", "delta", "done"):
+            self.turns.take(event)
+        self.derived.take_event(event, self.memory)
+
+    def _go_by(self, rules: Record | None) -> None:
+        """Let memory go by other rules, if a turn says so."""
+        if rules is not None:
+            numbers, evolves = rules_from_json(rules)
+            self.memory.govern(numbers, evolves=evolves)
+            self.rules = rules
+
+    def as_json(self) -> Record:
+        return {
+            "format": _FORMAT,
+            "sequence": self.sequence,
+            "branch": self.branch.as_json(),
+            "last_turn": self.last_turn,
+            "turns": self.turns.as_json(),
+            "purged": sorted(self.purged),
+            "rules": self.rules,
+            "system": self.system,
+            "system_turn": self._system_turn,
+            "round": self.round,
+            "answered": self.answered,
+            "runtime": self.runtime and self.runtime.as_json(),
+            "memory": self.memory.as_json(),
+            "moves": self.moves,
+            "derived": self.derived.as_json(),
+        }
+
+    def restore(self, known: Record) -> None:
+        """Become what `as_json` gave; a ValueError if another version of it did."""
+        if known["format"] != _FORMAT:
+            raise ValueError(f"its format is {known['format']!r}")
+        self.sequence = {stream: known["sequence"][stream] for stream in STREAMS}
+        self.branch = Branch.from_json(known["branch"])
+        self.last_turn = known["last_turn"]
+        self.turns = Turns.from_json(known["turns"])
+        self.purged = set(known["purged"])
+        self.rules = known["rules"]
+        self.system, self._system_turn = known["system"], known["system_turn"]
+        self.round, self.answered = known["round"], known["answered"]
+        self.runtime = Runtime(**known["runtime"]) if known["runtime"] else None
+        self.memory.restore(known["memory"])
+        self.moves = [Move(*move) for move in known["moves"]]
+        self.derived = Derived.from_json(known["derived"])
+
+
+def _number(record: Record) -> int:
+    control: Any = record.get("ctx")
+    number = control.get("seq") if isinstance(control, dict) else None
+    return number if isinstance(number, int) else 0
