@@ -1,6 +1,6 @@
 """Compression: what memory and log amount to, as typed files with where it comes from; made without a model."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ctxwrap.memory.items import Item
@@ -33,20 +33,74 @@ class Told(NamedTuple):
     """Tool outputs and results of children that can be looked up."""
 
 
-def compressed(memory: Memory, told: Told) -> dict[str, bytes]:
-    """The typed files and what is to stand in them."""
-    items = sorted(memory.items.values(), key=lambda item: item.id)
-    decisions = [item for item in items if kind_of(item) == "decision"]
-    refs = [item for item in items if kind_of(item) == "ref"]
-    todo = [item for item in items if kind_of(item) == "todo"]
-    facts = [item for item in items if kind_of(item) == "fact"]
-    return {
-        "context/facts.jsonl": _lines(facts, lambda item: {"text": _text(item)}),
-        "context/decisions.jsonl": _lines(decisions, lambda item: {"decision": _text(item)}),
-        "context/refs.jsonl": b"".join(line(each) for each in (*map(_ref, refs), *told.refs)),
-        "context/todo.md": _todo(memory.active_task, todo),
-        "context/summary.md": _summary(memory, told, decisions, todo),
-    }
+class View(NamedTuple):
+    """One item as the files show it."""
+
+    item: Item
+    kind: str
+    text: str
+    line: bytes
+
+
+class Compression:
+    """The typed files; what did not change in memory is not looked at twice."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, View] = {}
+        self._files: dict[str, bytes] = {}
+        self._made_of: object = None
+
+    def files(self, memory: Memory, told: Told) -> dict[str, bytes]:
+        """The files and what is to stand in them."""
+        self._look_at(memory)
+        made_of = memory.active_task, told.refs, [(view.line, view.kind) for view in self._views.values()]
+        if made_of != self._made_of:
+            self._made_of, self._files = made_of, self._typed(memory.active_task, told.refs)
+        return {**self._files, "context/summary.md": self._summary(memory, told)}
+
+    def _look_at(self, memory: Memory) -> None:
+        known, self._views = self._views, {}
+        for id, item in memory.items.items():
+            view = known.get(id)
+            self._views[id] = view if view is not None and view.item is item else _view(item)
+
+    def _of(self, kind: str) -> list[View]:
+        return sorted((view for view in self._views.values() if view.kind == kind), key=lambda view: view.item.id)
+
+    def _typed(self, task: str, refs: Sequence[Record]) -> dict[str, bytes]:
+        lines = {kind: b"".join(view.line for view in self._of(kind)) for kind in ("fact", "decision", "ref")}
+        todo = [f"Active: {shortened(task, _TEXT)}", ""] if task else []
+        todo += [f"- [ ] {view.text} ({view.item.source or view.item.id})" for view in self._of("todo")]
+        return {
+            "context/facts.jsonl": lines["fact"],
+            "context/decisions.jsonl": lines["decision"],
+            "context/refs.jsonl": lines["ref"] + b"".join(map(line, refs)),
+            "context/todo.md": _markdown(todo),
+        }
+
+    def _summary(self, memory: Memory, told: Told) -> bytes:
+        """What the session is about, in the order in which somebody new to it would ask."""
+        lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
+        if memory.active_task:
+            lines.append(f"Task: {shortened(memory.active_task, _TEXT)}")
+        if told.summary:
+            lines += ["", f"## So far ({told.summary['source']})", "", str(told.summary["text"]).strip()]
+        said = (("user", told.user), ("assistant", told.assistant))
+        sections = (
+            ("Known", [view.text for view in self._of("fact") if view.item.tier == "core"]),
+            ("Decided", [view.text for view in self._of("decision")]),
+            ("Open", [view.text for view in self._of("todo")]),
+            ("Last said", [f"{who}: {what}" for who, what in said if what]),
+        )
+        for title, entries in sections:
+            lines += ["", f"## {title}", "", *(f"- {entry}" for entry in entries)] if entries else []
+        return _markdown(lines)
+
+
+def _view(item: Item) -> View:
+    kind, text = kind_of(item), shortened(item.content, _TEXT) or "(nothing)"
+    said = _ref(item, text) if kind == "ref" else {"decision" if kind == "decision" else "text": text}
+    return View(item, kind, text, line({"id": legal_name(item.id), **said, **_whence(item)}))
 
 
 def kind_of(item: Item) -> str:
@@ -58,10 +112,6 @@ def kind_of(item: Item) -> str:
     return "fact"
 
 
-def _lines(items: Iterable[Item], said: Callable[[Item], Record]) -> bytes:
-    return b"".join(line({"id": legal_name(item.id), **said(item), **_whence(item)}) for item in items)
-
-
 def _whence(item: Item) -> Record:
     named = {} if legal_name(item.id) == item.id else {"item": item.id}
     return {
@@ -71,44 +121,11 @@ def _whence(item: Item) -> Record:
     } | named
 
 
-def _text(item: Item) -> str:
-    return shortened(item.content, _TEXT) or "(nothing)"
-
-
-def _ref(item: Item) -> Record:
+def _ref(item: Item, text: str) -> Record:
     path = shortened(str(item.extra.get("path") or item.content), 300)
-    legal = path and not path.startswith("..") and "/../" not in path
-    said = {
-        "path": path if legal else f"context/facts.jsonl#{legal_name(item.id)}",
-        "kind": "file",
-        "summary": _text(item),
-    }
-    return {"id": legal_name(item.id), **said, **_whence(item)}
-
-
-def _todo(task: str, items: Sequence[Item]) -> bytes:
-    lines = [f"Active: {shortened(task, _TEXT)}", ""] if task else []
-    lines += [f"- [ ] {_text(item)} ({item.source or item.id})" for item in items]
-    return _markdown(lines)
-
-
-def _summary(memory: Memory, told: Told, decisions: Sequence[Item], todo: Sequence[Item]) -> bytes:
-    """What the session is about, in the order in which somebody new to it would ask."""
-    known = sorted((item for item in memory.items.values() if item.tier == "core"), key=lambda item: item.id)
-    lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
-    if memory.active_task:
-        lines.append(f"Task: {shortened(memory.active_task, _TEXT)}")
-    if told.summary:
-        lines += ["", f"## So far ({told.summary['source']})", "", str(told.summary["text"]).strip()]
-    sections = (
-        ("Known", [_text(item) for item in known if kind_of(item) == "fact"]),
-        ("Decided", [_text(item) for item in decisions]),
-        ("Open", [_text(item) for item in todo]),
-        ("Last said", [f"{who}: {what}" for who, what in (("user", told.user), ("assistant", told.assistant)) if what]),
-    )
-    for title, entries in sections:
-        lines += ["", f"## {title}", "", *(f"- {entry}" for entry in entries)] if entries else []
-    return _markdown(lines)
+    if not path or ".." in path.split("/"):
+        path = "context/refs.jsonl"
+    return {"path": path, "kind": "file", "summary": text}
 
 
 def _markdown(lines: Sequence[str]) -> bytes:

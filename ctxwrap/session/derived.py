@@ -10,7 +10,7 @@ from typing import Any
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import Children
-from ctxwrap.session.compression import Told, compressed
+from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
@@ -18,8 +18,6 @@ from ctxwrap.types import Files, Message, Record
 
 _OUTPUTS = 50
 """So many of the newest tool outputs are listed among the refs."""
-
-CHANGING = ("snapshot", "recall", "forget", "start", "summary", "done", "agent.child.start", "agent.child.result")
 
 
 class Derived:
@@ -35,7 +33,8 @@ class Derived:
         self.created_at = ""
         self.updated_at = ""
         self._latest: str | None = None
-        """The newest answer, if it is not in its file yet."""
+        """The newest answer, if one came since this was made."""
+        self._compression = Compression()
         self._saved: dict[str, bytes] = {}
         """What was written to files, so that the same is not written twice."""
 
@@ -67,21 +66,25 @@ class Derived:
         memory.departed.clear()
 
     def save(self, files: Files, memory: Memory, state: str) -> bool:
-        """Bring the files up to date; whether those that only grow can be right."""
+        """Bring the files up to date; whether those that only grow can be right.
+
+        While a turn is under way only its state is told: what it amounts to is known at its end.
+        """
         for name, data in self._contents(memory, state).items():
             if self._saved.get(name) != data:
                 files.save(name, data)
                 self._saved[name] = data
-        self._latest = None
         self.children.save(files)
         return all([self.swap.save(files), self.dedup.save(files)])
 
     def _contents(self, memory: Memory, state: str) -> dict[str, bytes]:
         control = {"state": state, "created_at": self.created_at, "updated_at": self.updated_at}
         files = {name: f"{value}\n".encode() for name, value in control.items() if value}
+        if state == "active":
+            return files
         if self._latest is not None:
             files["latest.md"] = self._latest.encode("utf-8", "backslashreplace") + b"\n"
-        return files | compressed(memory, self._told)
+        return files | self._compression.files(memory, self._told)
 
     @property
     def _told(self) -> Told:

@@ -27,7 +27,7 @@ class Growing:
     def save(self, files: Files) -> bool:
         """Add what is not in the file yet, whoever else may have; whether the rest of it can be what was added."""
         data = b"".join(self._unsaved)
-        if (data or self._size) and not files.extend(self.name, data, self._size):
+        if data and not files.extend(self.name, data, self._size):
             return False
         self._size, self._unsaved = self._size + len(data), []
         return True

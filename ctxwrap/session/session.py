@@ -1,6 +1,7 @@
 """One session: its log as far as it was read, and how a turn is added to it."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -40,6 +41,7 @@ class Session:
         self._edition = 0
         self._opened = False
         self._unsaved = 0
+        self._placed = False
         self._begin()
 
     def _begin(self) -> None:
@@ -281,6 +283,9 @@ class Session:
     def _derive(self) -> None:
         """Bring what is made of the log up to date; it can be made anew at any time."""
         try:
+            if not self._placed:
+                self.log.files.save("cwd", _working_directory())
+                self._placed = True
             if not self.past.derived.save(self.log.files, self.memory, self.past.turns.state):
                 self.rebuild()
         except Exception as error:
@@ -325,6 +330,15 @@ INPUTS = ("context/pinned/", "context/budget", "context/gc.policy")
 
 def is_derived(name: str) -> bool:
     return name == "latest.md" or (name.startswith("context/") and not name.startswith(INPUTS))
+
+
+def _working_directory() -> bytes:
+    """Where this process works, on one line; the root if that is nothing to write down."""
+    try:
+        path = os.getcwd()
+    except OSError:
+        path = "/"
+    return os.fsencode(path if path.isprintable() else "/") + b"\n"
 
 
 def _counted(event: Record, messages: int) -> Record:

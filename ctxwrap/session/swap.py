@@ -35,7 +35,10 @@ _READ = 4000
 
 def shortened(text: str, limit: int = _SHOWN) -> str:
     """The text on one line, printable, and no longer than that."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text[: 4 * limit]).split())
+    text = text[: 4 * limit]
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else " " for each in text)
+    line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 

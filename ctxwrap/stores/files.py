@@ -103,12 +103,17 @@ class FileLog:
             yield from self._journals[stream].lines()
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
-        positions = {}
+        positions = dict[str, int]()
         with self._explained("write to"):
-            for stream, records in batches.items():
-                if records:
-                    positions[stream], sync = self._journals[stream].append(records, lasting=lasting)
-                    self._syncs += [sync] if sync else []
+            try:
+                for stream, records in batches.items():
+                    if records:
+                        positions[stream], sync = self._journals[stream].append(records, lasting=lasting)
+                        self._syncs += [sync] if sync else []
+            except BaseException:
+                for stream in positions:
+                    self._journals[stream].take_back()
+                raise
         return positions
 
     def unsynced(self) -> Callable[[], None]:

@@ -22,6 +22,8 @@ class Journal:
         """The inode of the file that what follows is known of; rewriting makes another one."""
         self._end = 0
         """How far it was looked through."""
+        self._before = 0
+        """Where the last append began."""
         self._synced = 0
         """How much of it is known to be on the medium."""
         self._reported: set[int] = set()
@@ -74,6 +76,12 @@ class Journal:
         position = self._end
         return position, (lambda: self._sync(handle, position)) if lasting else None
 
+    def take_back(self) -> None:
+        """Undo the last append, since what belongs to it could not be written; nobody has seen it yet."""
+        with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:
+            os.ftruncate(handle, self._before)
+            self._end = self._before
+
     def rewrite(self, change: Change, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]) -> None:
         """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
         lines = self._all_changed(change, banned)
@@ -88,7 +96,7 @@ class Journal:
             with contextlib.suppress(OSError):  # else it is cut off by whoever writes next
                 os.ftruncate(handle, end)
             raise
-        self._end = end + len(lines)
+        self._before, self._end = end, end + len(lines)
 
     def _sync(self, handle: int, position: int) -> None:
         try:

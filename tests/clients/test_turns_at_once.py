@@ -1,0 +1,219 @@
+"""Two turns of one session at once: the second waits, is refused, or goes on beside the first, as settings say."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Answer, Ask, Provider
+from tests.clients.running import PATIENCE
+from tests.support import Told, events, said
+
+
+def ask(client: Any, text: str, **options: Any) -> Any:
+    return client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}], **options)
+
+
+class Gate:
+    """Answers the first request when it is told to, and every other at once."""
+
+    def __init__(self) -> None:
+        self.came, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, request: Ask) -> Answer:
+        if "first" in request.last_user:
+            self.came.set()
+            assert self.open.wait(PATIENCE)
+        return Told()(request)
+
+
+@pytest.fixture
+def gate(provider: Provider) -> Gate:
+    provider.answer = gate = Gate()
+    return gate
+
+
+@pytest.fixture
+def wrapped(provider: Provider, home: Path) -> Callable[..., Any]:
+    def wrapped(kind: Any = openai.OpenAI, **settings: Any) -> Any:
+        bare = kind(api_key="k", base_url=provider.openai_url, max_retries=0)
+        return ctxwrap.wrap(bare, store=home, session="s", **settings)
+
+    return wrapped
+
+
+def in_background(work: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_a_second_turn_waits_for_the_first(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+    client = wrapped()
+    first = in_background(lambda: ask(client, "the first one"))
+    assert gate.came.wait(PATIENCE)
+    second = in_background(lambda: ask(client, "the second one"))
+    second.join(0.1)
+    assert second.is_alive()
+    assert said(home, "s") == [("user", "the first one")]
+    gate.open.set()
+    first.join(PATIENCE)
+    second.join(PATIENCE)
+    assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the second one"]
+    assert [role for role, _ in said(home, "s")] == ["user", "assistant", "user", "assistant"]
+
+
+def test_those_who_wait_go_in_the_order_they_came(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+    client = wrapped()
+    waiting = [in_background(lambda: ask(client, "the first one"))]
+    assert gate.came.wait(PATIENCE)
+    context = client._ctxwrap
+    (session,) = context._sessions.values()
+    for number in range(5):
+        waiting.append(in_background(lambda number=number: ask(client, f"number {number}")))
+        while len(session.line.waiting) <= number:
+            pass
+    gate.open.set()
+    for thread in waiting:
+        thread.join(PATIENCE)
+    questions = [text for role, text in said(home, "s") if role == "user"]
+    assert questions == ["the first one", *(f"number {number}" for number in range(5))]
+    assert not session.line.waiting
+
+
+def test_a_turn_that_waits_too_long_is_refused(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+    client, impatient = wrapped(), wrapped(busy_timeout=0.05)
+    first = in_background(lambda: ask(client, "the first one"))
+    assert gate.came.wait(PATIENCE)
+    with pytest.raises(ctxwrap.SessionBusy, match="session 's' has a turn under way"):
+        ask(impatient, "the second one")
+    gate.open.set()
+    first.join(PATIENCE)
+    ask(impatient, "the third one")
+    assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the third one"]
+
+
+def test_a_turn_may_be_refused_at_once(wrapped: Callable[..., Any], gate: Gate, provider: Provider) -> None:
+    client = wrapped(on_busy="reject")
+    first = in_background(lambda: ask(client, "the first one"))
+    assert gate.came.wait(PATIENCE)
+    with pytest.raises(ctxwrap.SessionBusy):
+        ask(client, "the second one")
+    assert len(provider.seen) == 1
+    gate.open.set()
+    first.join(PATIENCE)
+    ask(client, "the third one")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"on_busy": "interleave"}, {"context_mode": "disabled"}, {"context_mode": "shadow"}]
+)
+def test_a_turn_may_go_on_beside_another(
+    wrapped: Callable[..., Any], gate: Gate, home: Path, settings: dict[str, Any]
+) -> None:
+    first = in_background(lambda: ask(wrapped(), "the first one"))
+    assert gate.came.wait(PATIENCE)
+    ask(wrapped(**settings), "the second one")
+    assert len(said(home, "s")) == 3
+    gate.open.set()
+    first.join(PATIENCE)
+    assert len(said(home, "s")) == 4
+
+
+def test_async_turns_wait_without_blocking_the_loop(
+    wrapped: Callable[..., Any], provider: Provider, home: Path
+) -> None:
+    async def many() -> int:
+        client = wrapped(openai.AsyncOpenAI)
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                beats += 1
+                await asyncio.sleep(0)
+
+        heart = asyncio.create_task(beat())
+        await asyncio.gather(*(ask(client, f"number {number}") for number in range(20)))
+        heart.cancel()
+        await client.close()
+        return beats
+
+    provider.answer = Told()
+    assert asyncio.run(asyncio.wait_for(many(), 3 * PATIENCE)) > 20
+    assert [role for role, _ in said(home, "s")] == ["user", "assistant"] * 20
+
+
+def test_whoever_gives_up_waiting_leaves_the_line(wrapped: Callable[..., Any], gate: Gate, home: Path) -> None:
+    async def turns() -> None:
+        client = wrapped(openai.AsyncOpenAI)
+        first = asyncio.create_task(ask(client, "the first one"))
+        await asyncio.to_thread(gate.came.wait, PATIENCE)
+        second = asyncio.create_task(ask(client, "the second one"))
+        (session,) = client._ctxwrap._sessions.values()
+        while not session.line.waiting:
+            await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert not session.line.waiting
+        gate.open.set()
+        await first
+        await ask(client, "the third one")
+        await client.close()
+
+    asyncio.run(asyncio.wait_for(turns(), 2 * PATIENCE))
+    assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the third one"]
+
+
+@pytest.mark.parametrize("ends", ["closed", "dropped", "read"])
+def test_a_stream_has_the_session_until_it_ends(wrapped: Callable[..., Any], home: Path, ends: str) -> None:
+    client, other = wrapped(), wrapped(on_busy="reject")
+    stream = ask(client, "the first one", stream=True)
+    refused = []
+
+    def second() -> None:
+        try:
+            ask(other, "the second one")
+        except ctxwrap.SessionBusy as error:
+            refused.append(error)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(second).result(PATIENCE)
+        assert len(refused) == 1
+        if ends == "closed":
+            stream.close()
+        elif ends == "read":
+            list(stream)
+        del stream
+        gc.collect()
+        pool.submit(second).result(PATIENCE)
+    assert len(refused) == 1
+    assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the second one"]
+
+
+def test_another_process_waits_too(wrapped: Callable[..., Any], gate: Gate, provider: Provider, home: Path) -> None:
+    code = (
+        "import sys, openai, ctxwrap; home, url = sys.argv[1:];"
+        "client = ctxwrap.wrap(openai.OpenAI(api_key='k', base_url=url), store=home, session='s', on_busy='reject');"
+        "client.chat.completions.create(model='m', messages=[{'role': 'user', 'content': 'from outside'}])"
+    )
+    command = [sys.executable, "-c", code, str(home), provider.openai_url]
+    client = wrapped()
+    first = in_background(lambda: ask(client, "the first one"))
+    assert gate.came.wait(PATIENCE)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=6 * PATIENCE)
+    assert "SessionBusy" in refused.stderr
+    gate.open.set()
+    first.join(PATIENCE)
+    assert subprocess.run(command, capture_output=True, timeout=6 * PATIENCE).returncode == 0
+    assert [event["status"] for event in events(home, "s") if event["type"] == "done"] == ["ok", "ok"]
