@@ -10,7 +10,9 @@ from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.practice import Answer, Ask
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
+from ctxwrap.stores.tree import FileTree
 from ctxwrap.types import Log
 
 CANARY = "canary-in-the-trailer"
@@ -65,8 +67,9 @@ def assert_clean(*views: Any) -> None:
 
 
 def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
-    """A session's messages as they stand on disk."""
-    return _lines(home, session, tenant, "messages")
+    """A session's messages as they stand on disk, with the contents that are kept apart."""
+    files = FileTree(str(_directory(home, session, tenant)))
+    return [put_back(line, files) for line in _lines(home, session, tenant, "messages")]
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
@@ -74,8 +77,12 @@ def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[st
 
 
 def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:
-    path = home / "home" / tenant / "agent" / "default" / "session" / session / f"{stream}.jsonl"
+    path = _directory(home, session, tenant) / f"{stream}.jsonl"
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def _directory(home: Path, session: str, tenant: str) -> Path:
+    return home / "home" / tenant / "agent" / "default" / "session" / session
 
 
 def said(home: Path, session: str, *, tenant: str = "default") -> list[tuple[str, Any]]:

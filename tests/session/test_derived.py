@@ -1,0 +1,202 @@
+"""What is made of a log: up to date after every turn, and the same bytes when it is made anew."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Answer, Ask, Provider, ToolCall
+from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
+from ctxwrap.session.finding import existing, key_for
+from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.types import Files
+from tests.support import item, messages, trailer
+
+TIMES = ("created_at", "updated_at")
+OUTPUT = "a line of output\n" * 500
+KINDS = ("fact", "decision", "task", "file", "preference")
+
+
+def directory(home: Path, session: str = "s") -> Path:
+    return home / "home/default/agent/default/session" / session
+
+
+def answers(ask: Ask) -> Answer:
+    """Calls a tool if it is told to, and remembers one thing more in every round."""
+    if "use the tool" in ask.last_user and not ask.body["messages"][-1].get("tool_call_id"):
+        return Answer("", tool_calls=(ToolCall("c1", "look", "{}"),))
+    number = len(ask.body["messages"])
+    kept = [
+        {**item(f"w-{at}", f"Number {at} of many things"), "type": KINDS[at % len(KINDS)]}
+        for at in range(max(0, number - 6), number)
+    ]
+    return Answer(f"Answer {number}." + trailer(ask, kept))
+
+
+def chatted(provider: Provider, home: Path, turns: int = 50) -> None:
+    """A chat with tools, whose output repeats, branches and large messages."""
+    provider.answer = answers
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    client = ctxwrap.wrap(bare, store=home, session="s", history="caller")
+    past: list[Any] = [{"role": "system", "content": "Be brief."}]
+
+    def ask() -> None:
+        reply = client.chat.completions.create(model="m", messages=past).choices[0].message
+        past.append(reply.model_dump(exclude_none=True, include={"role", "content", "tool_calls"}))
+
+    for number in range(turns):
+        if number % 10 == 7:
+            del past[-2:]
+        text = "use the tool" if number % 5 == 3 else f"Question {number}: " + "word " * (5000 if number == 20 else 5)
+        past.append({"role": "user", "content": text})
+        ask()
+        if past[-1].get("tool_calls"):
+            past.append({"role": "tool", "tool_call_id": "c1", "content": OUTPUT})
+            ask()
+
+
+def context(home: Path) -> dict[str, bytes]:
+    """Everything that follows from the log."""
+    root = directory(home)
+    names = [path for path in (root / "context").rglob("*") if path.is_file()]
+    names += [root / name for name in ("state", "latest.md")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(names)}
+
+
+def rebuilt(home: Path) -> None:
+    session = existing(key_for("s"), home)
+    with session.locked():
+        session.rebuild()
+
+
+def test_all_of_it_comes_back_byte_for_byte(provider: Provider, home: Path) -> None:
+    chatted(provider, home)
+    before = context(home)
+    names = {"context/facts.jsonl", "context/decisions.jsonl", "context/todo.md", "context/refs.jsonl"}
+    names |= {"context/summary.md", "context/swap/index.jsonl", "context/dedup/index.jsonl", "latest.md"}
+    assert names <= set(before)
+    assert all(before[name] for name in names)
+    shutil.rmtree(directory(home) / "context")
+    (directory(home) / "latest.md").unlink()
+    rebuilt(home)
+    assert context(home) == before
+
+
+def test_the_next_turn_heals_what_was_deleted(provider: Provider, home: Path) -> None:
+    chatted(provider, home, 45)
+    shutil.rmtree(directory(home) / "context")
+    chatted(provider, home, 45)
+    healed = context(home)
+    rebuilt(home)
+    assert context(home) == healed
+
+
+@pytest.mark.parametrize("without_checkpoint", [True, False])
+def test_another_process_writes_the_same(provider: Provider, home: Path, without_checkpoint: bool) -> None:
+    for turns in (30, 33, 36):
+        chatted(provider, home, turns)
+        if without_checkpoint:
+            (directory(home) / ".checkpoint").unlink(missing_ok=True)
+    before = context(home)
+    rebuilt(home)
+    assert context(home) == before
+
+
+def test_every_file_is_what_the_abi_says(provider: Provider, home: Path) -> None:
+    chatted(provider, home)
+    root = directory(home)
+
+    def text(name: str) -> str:
+        return (root / name).read_text("utf-8", "surrogateescape")
+
+    assert message_issues(text("messages.jsonl")) == event_issues(text("events.jsonl")) == ()
+    kinds = {"facts": "facts.jsonl", "decisions": "decisions.jsonl", "refs": "refs.jsonl"}
+    kinds |= {"swap_index": "swap/index.jsonl", "dedup_index": "dedup/index.jsonl"}
+    for kind, name in kinds.items():
+        assert record_issues(kind, text(f"context/{name}")) == ()  # type: ignore[arg-type]
+    for name in ("state", "cwd", *TIMES, "meta.json"):
+        assert control_issues(name, text(name)) == ()  # type: ignore[arg-type]
+    index = root.parent / "index"
+    assert control_issues("index/list", (index / "list").read_text()) == ()
+    assert control_issues("index/current", (index / "current").read_text()) == ()
+    assert (index / "current").read_text() == "s\n"
+
+
+def test_what_a_tool_repeats_is_stored_once(provider: Provider, home: Path) -> None:
+    chatted(provider, home)
+    outputs = [message for message in messages(home, "s") if message["role"] == "tool"]
+    assert len(outputs) > 5
+    assert {message["content"] for message in outputs} == {OUTPUT}
+    names = {message["ctx"]["blob"]["id"] for message in outputs}
+    assert len(names) == 1
+    (name,) = names
+    raw, linked = directory(home) / "raw" / name, directory(home) / "context/dedup/blob" / name
+    assert raw.read_text() == OUTPUT
+    assert raw.stat().st_ino == linked.stat().st_ino
+    assert OUTPUT.splitlines()[0] * 2 not in (directory(home) / "messages.jsonl").read_text()
+    lines = [json.loads(line) for line in (directory(home) / "context/dedup/index.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line["hash"] == name][-1]
+    assert last["count"] == len(outputs)
+    assert last["saved_bytes"] == (len(outputs) - 1) * len(OUTPUT)
+    assert last["saved_tokens"] > 0
+
+
+def test_a_caller_gets_large_contents_back_from_the_log(provider: Provider, home: Path) -> None:
+    large = "an important letter " * 2000
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    for text in (large, "And now?"):
+        client = ctxwrap.wrap(bare, store=home, session="s", history_tokens=100_000)
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+    assert len((directory(home) / "messages.jsonl").read_bytes()) < 5000
+    assert provider.seen[-1].json["messages"][1]["content"] == large
+
+
+def test_a_large_content_that_is_gone_or_changed_does_not_stop_the_session(provider: Provider, home: Path) -> None:
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    large = "an important letter " * 2000
+
+    def ask(text: str) -> Any:
+        client = ctxwrap.wrap(bare, store=home, session="s", history_tokens=100_000, strict=True)
+        return client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+
+    ask(large)
+    (raw,) = (directory(home) / "raw").iterdir()
+    raw.write_text("something else")
+    ask("And now?")
+    assert provider.seen[-1].json["messages"][1]["content"].startswith("an important letter")
+    assert "something else" not in provider.seen[-1].json["messages"][1]["content"]
+    ask(large)
+    assert raw.read_text() == large
+
+
+def test_rules_are_part_of_the_log(provider: Provider, home: Path) -> None:
+    provider.answer = answers
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    short = ctxwrap.MemoryRules(capacity=ctxwrap.PerTier(core=1, working=2, ephemeral=1))
+    client = ctxwrap.wrap(bare, store=home, session="s", memory=short)
+    for number in range(8):
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
+    starts = [json.loads(line) for line in (directory(home) / "events.jsonl").read_bytes().splitlines()]
+    assert ["rules" in event for event in starts if event["type"] == "start"] == [True] + [False] * 7
+    memory = existing(key_for("s"), home).memory
+    assert memory.rules == short
+    before = context(home)
+    rebuilt(home)
+    assert context(home) == before
+
+
+def test_a_store_in_memory_derives_the_same(provider: Provider, home: Path) -> None:
+    store = MemoryStore()
+    for place in (store, home):
+        provider.answer = answers
+        bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+        client = ctxwrap.wrap(bare, store=place, session="s")
+        for number in range(12):
+            client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
+    files: Files = store.open(key_for("s")).files
+    assert {entry.name for entry in files.entries("context")} == {name for name in context(home) if "/" in name}
+    assert files.load("context/facts.jsonl") == context(home)["context/facts.jsonl"]
