@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from ctxwrap.types import Message
+from ctxwrap.types import Content, Message
 
 Digest = str
 """Equal for messages that say the same, however an SDK spelled them, in every process."""
@@ -29,11 +29,19 @@ def digest(message: Message) -> Digest:
 
 def _said(message: Message) -> str:
     """What a message says, in one spelling. Most are plain text, which needs no JSON to be told from the rest."""
-    content = message.content.strip() if isinstance(message.content, str) else message.content
+    content = _plain(message.content)
     if isinstance(content, str) and not message.tool_calls:
         return f"{message.role}\n{message.tool_call_id!r}\n{content}"
     calls = [(call["id"], call["name"], _canonical(call["arguments"])) for call in message.tool_calls]
     return _spelled((message.role, content, message.tool_call_id, *calls))
+
+
+def _plain(content: Content) -> Content:
+    """The same for a text and for the one part that holds it; white space around it is an SDK's."""
+    match content:
+        case [{"type": "text", "text": str(text), **others}] if not others:
+            return text.strip()
+    return content.strip() if isinstance(content, str) else content
 
 
 def _canonical(arguments: str) -> str:

@@ -192,6 +192,39 @@ def test_white_space_around_an_answer_makes_no_branch(spelling: str) -> None:
     assert chat.ask(user("one"), assistant(spelling), user("two")).parent == ""
 
 
+PICTURE = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}]
+
+
+def test_parts_are_told_apart_by_what_they_hold() -> None:
+    chat = Chat()
+    chat.ask(Message("user", PICTURE), answer="A cat.")
+    onward = chat.ask(Message("user", PICTURE), assistant("A cat."), user("Sure?"), answer="Yes.")
+    assert [message for message, _ in onward.new] == [user("Sure?")]
+    other = [PICTURE[0], {**PICTURE[1], "image_url": {"url": "data:image/png;base64,y"}}]
+    edited = chat.ask(Message("user", other), assistant("A cat."), user("Sure?"), answer="No.")
+    assert edited.parent == "root"
+
+
+def test_a_text_is_the_same_as_the_one_part_that_holds_it() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    parts = Message("user", [{"type": "text", "text": "one"}])
+    assert [message for message, _ in chat.ask(parts, assistant("1"), user("two"), answer="2").new] == [user("two")]
+    marked = Message("user", [{"type": "text", "text": "one", "cache_control": {"type": "ephemeral"}}])
+    assert chat.ask(marked, assistant("1"), user("two"), assistant("2"), user("three")).parent == ""
+
+
+def test_the_log_keeps_every_branch_with_its_parent() -> None:
+    chat = Chat()
+    chat.ask(user("one"), answer="1")
+    for text in ("two", "zwei", "deux"):
+        chat.ask(user("one"), assistant("1"), user(text), answer=f"re {text}")
+    log = chat.log.read("messages")[0]
+    assert [record["content"] for record in log] == ["one", "1", "two", "re two", "zwei", "re zwei", "deux", "re deux"]
+    assert [record["ctx"].get("parent") for record in log[4::2]] == [log[1]["ctx"]["id"]] * 2
+    assert not any(record["ctx"].get("parent") for record in (*log[:4], *log[5::2]))
+
+
 def test_time_never_goes_back() -> None:
     chat = Chat()
     first = chat.ask(user("one"), answer="1")
