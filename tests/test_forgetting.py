@@ -258,6 +258,41 @@ def test_a_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None
     assert (event["message"], event["id"], event["reason"]) == (3, left["ctx"]["id"], "on request")
 
 
+def test_a_large_content_goes_with_the_last_message_that_has_it(chat: Chat, home: Path) -> None:
+    large = f"{FACT} " * 2000
+    for _ in range(2):
+        chat.say(large)
+        chat.say("go on")
+    assert len([*home.glob("home/*/agent/*/session/*/raw/*")]) == 1
+    ctxwrap.purge("s", message=1, store=home)
+    assert len([*home.glob("home/*/agent/*/session/*/raw/*")]) == 1
+    (second,) = (number for number, line in enumerate(messages(home, "s"), 1) if line["content"] == large)
+    ctxwrap.purge("s", message=second, store=home)
+    assert files_with(home, FACT, "swordfish") == []
+    assert [*home.glob("home/*/agent/*/session/*/raw/*")] == []
+    chat.say("and now?")
+
+
+def test_an_answer_that_streamed_for_long_goes_altogether(provider: Provider, chat: Chat, home: Path) -> None:
+    provider.answer = lambda ask: Answer(" ".join(f"{FACT} {number}" for number in range(300)))
+    question = [{"role": "user", "content": "Tell me all."}]
+    list(chat.client.chat.completions.create(model="practice", messages=question, stream=True))
+    assert [event["type"] for event in events(home, "s")].count("delta") > 1
+    ctxwrap.purge("s", message=2, store=home)
+    assert files_with(home, FACT, "swordfish") == []
+
+
+def test_what_swapped_memories_said_is_in_no_index(chat: Chat, home: Path) -> None:
+    chat.say("hi", item("w-1", FACT), item("w-2", OTHER))
+    for number in range(60):
+        chat.say(f"number {number}")
+    index = next(home.glob("home/*/agent/*/session/*/context/swap/index.jsonl"))
+    assert FACT in index.read_text()
+    ctxwrap.forget("s", item="w-1", store=home)
+    assert files_with(home, FACT, "swordfish") == []
+    assert OTHER in index.read_text()
+
+
 def test_the_rest_of_the_log_stays_as_it_was(chat: Chat, home: Path) -> None:
     for number in range(5):
         chat.say(f"say {number}", item(f"w-{number}", f"Fact number {number} is about the sea."))
