@@ -51,7 +51,7 @@ def turns(count: int) -> Iterator[tuple[list[Record], list[Record]]]:
         change = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
         events = [
             {"type": "start", "runtime": Runtime(turn, MOMENT, MOMENT).as_json()},
-            {"type": "snapshot", "status": "clean", "operations": [change], "trailer": TEXT},
+            {"type": "snapshot", "round": turn, "status": "clean", "operations": [change], "trailer": TEXT},
             {"type": "done", "status": "ok"},
         ]
         yield (
@@ -59,7 +59,10 @@ def turns(count: int) -> Iterator[tuple[list[Record], list[Record]]]:
                 as_record(message, id=f"019{turn:018x}-{2 * turn - at}", round=turn)
                 for at, message in zip((1, 0), conversation(turn), strict=True)
             ],
-            [{**event, "ctx": {"id": f"019{turn:018x}-{3 * turn - 2 + at}"}} for at, event in enumerate(events)],
+            [
+                {**event, "ctx": {"id": f"019{turn:018x}-{3 * turn - 2 + at}", "messages": 2 * turn}}
+                for at, event in enumerate(events)
+            ],
         )
 
 
@@ -110,7 +113,7 @@ class Subject:
 
     @property
     def checkpoint(self) -> Path:
-        return self.log.directory / "context" / "checkpoint.json"
+        return self.log.directory / ".checkpoint"
 
 
 def medians(works: list[Callable[[], Any]], rounds: int, of: Callable[[list[float]], float]) -> list[float]:
