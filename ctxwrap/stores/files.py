@@ -201,7 +201,7 @@ class FileLog:
             self._checked = False  # unless all goes well
             with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
                 disk.sync(handle)
-            disk.sync_names(self._place)
+            disk.sync_names(os.path.dirname(self._place))
             self._checked = self._placed = True
 
     @property
