@@ -25,6 +25,8 @@ class Journal:
         """How far it was looked through."""
         self._check = 0
         """The checksum that a line written there continues."""
+        self._tail = b""
+        """What stands before that."""
         self._synced = 0
         """How much of it is known to be on the medium."""
         self._reported: set[int] = set()
@@ -37,7 +39,7 @@ class Journal:
                 if known.st_size == after:
                     return [], after
                 found = _look_through(handle, after)
-                self._know(known.st_ino, found)
+                self._know(handle, known.st_ino, found)
         except FileNotFoundError:
             return [], 0
         return [line.record for line in found.lines if line.record is not None], found.end
@@ -59,14 +61,14 @@ class Journal:
         if not position:
             return b""
         with disk.opened(self.path, os.O_RDONLY) as handle:
-            return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+            return _tail(handle, position)
 
     def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
         """Add records; where they end and, if they are to last, how to wait for the medium."""
         handle = self._opened()
         try:
             end = self._cleared_end(handle)
-            is_open = end > 0 and os.pread(handle, 1, end - 1) != b"\n"
+            is_open = bool(self._tail) and not self._tail.endswith(b"\n")
             lines = sealed(records, self._check, self._synced if lasting else None)
             self._write(handle, end, b"\n" + lines if is_open else lines)
         except BaseException:
@@ -107,24 +109,20 @@ class Journal:
             with contextlib.suppress(OSError):  # else it is cut off by whoever writes next
                 os.ftruncate(handle, end)
             raise
-        self._end, self._check = end + len(lines), check_in(lines[-SEAL:]) or 0
+        self._end, self._tail = end + len(lines), lines[-SEAL:]
+        self._check = check_in(self._tail) or 0
 
     def _cleared_end(self, handle: int) -> int:
         """Where to write, after what a crash cut short was set aside."""
         known = os.fstat(handle)
-        if not self._is_known(handle, known):
-            self._file, self._end, self._check, self._synced = known.st_ino, 0, 0, 0
+        # the tail, since another file may have got the number of one that was replaced
+        if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
+            self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
         if known.st_size != self._end:
-            self._know(known.st_ino, _look_through(handle, self._end))
+            self._know(handle, known.st_ino, _look_through(handle, self._end))
         if known.st_size != self._end:
             self._set_aside(handle, self._end)
         return self._end
-
-    def _is_known(self, handle: int, known: os.stat_result) -> bool:
-        """Whether this is the file that was looked through; another one may get the number of one that was replaced."""
-        if known.st_ino != self._file or known.st_size < self._end:
-            return False
-        return not self._check or _check_before(handle, self._end) in (None, self._check)
 
     def _set_aside(self, handle: int, good: int) -> None:
         torn = disk.read_all(handle, good)
@@ -132,10 +130,11 @@ class Journal:
         os.ftruncate(handle, good)
         logger.warning("%s: %d bytes that a crash cut short were set aside", self.path, len(torn))
 
-    def _know(self, file: int, found: Found) -> None:
+    def _know(self, handle: int, file: int, found: Found) -> None:
         if file != self._file:
             self._file, self._synced = file, 0
         self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
+        self._tail = _tail(handle, found.end)
         for line in found.lines:
             if line.fault and line.start not in self._reported:
                 self._reported.add(line.start)
@@ -193,11 +192,12 @@ class Written:
 
 
 def _look_through(handle: int, after: int) -> Found:
-    return found_in(disk.read_all(handle, after), after, _check_before(handle, after) if after else 0)
+    return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
 
 
-def _check_before(handle: int, position: int) -> int | None:
-    return check_in(os.pread(handle, min(position, SEAL), max(0, position - SEAL)))
+def _tail(handle: int, position: int) -> bytes:
+    """The end of what stands before a position: the seal of a line."""
+    return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
 
 
 def _in_batch(record: Record) -> bool:

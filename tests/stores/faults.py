@@ -51,6 +51,8 @@ class Seam:
 
     def __init__(self, before: Before | None = None, after: Before | None = None, *, records: bool = False) -> None:
         self.counts: Counter[str] = Counter()
+        self.total = 0
+        """How many calls may have changed something."""
         self.operations: list[Operation] = []
         """What was done to the medium so far."""
         self._before = before
@@ -68,13 +70,9 @@ class Seam:
         setattr(self, name, call)
         return call
 
-    @property
-    def total(self) -> int:
-        """How many calls may have changed something."""
-        return sum(self.counts[name] for name in CHANGES)
-
     def _called(self, name: str, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         self.counts[name] += 1
+        self.total += name in CHANGES
         now = name, self.counts[name], self.total
         known = _prepared(name, args, options) if self._records else None
         try:

@@ -2,8 +2,11 @@
 
 import errno
 import itertools
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -11,10 +14,9 @@ import pytest
 
 import ctxwrap
 from ctxwrap.stores.files import FileStore
-from tests.stores.contract import KEY
 from tests.stores.faults import Before, Seam, failing, installed, killing, killing_after, short
 from tests.stores.medium import Medium, State
-from tests.stores.work import Acks, Worker, entry, lost, merged, recovered, telling, three_turns, told_by
+from tests.stores.work import KEY, Acks, Worker, entry, lost, merged, recovered, telling, three_turns, told_by
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -57,7 +59,7 @@ def assert_kept(root: Path, acks: Sequence[Acks]) -> None:
         worker.turn(3)
         worker.tidy(3)
     assert [path for path in root.rglob("*") if path.name.endswith(".new")] == []
-    shutil.rmtree(root)
+    shutil.rmtree(root, ignore_errors=True)
 
 
 def killed(root: Path, seam: Seam) -> list[Acks]:
@@ -89,6 +91,40 @@ def test_a_kill_within_any_write_loses_nothing_acknowledged(quick_path: Path) ->
     for number, length in itertools.product(range(1, writes + 1), (1, 100, 160)):
         acks = killed(quick_path / "killed", Seam(short(length, number), killing_after("write", number)))
         assert_kept(quick_path / "killed", acks)
+
+
+SYSTEM_CALLS = (
+    "write", "pwrite64", "fsync", "fdatasync", "rename", "renameat", "renameat2", "unlink", "unlinkat", "openat",
+    "ftruncate", "flock", "close",
+)  # fmt: skip
+
+
+def traced(root: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """Three turns in a process that strace has in its hands."""
+    command = ["strace", "-f", "-qq", *options, sys.executable, "-m", "tests.stores.work", str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=60)
+
+
+def test_a_kill_at_real_system_calls_loses_nothing_acknowledged(quick_path: Path) -> None:
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed")
+    trace = quick_path / "trace"
+    whole = traced(quick_path / "whole", "-o", str(trace), "-e", f"trace={','.join(SYSTEM_CALLS)}")
+    if whole.returncode:
+        pytest.skip(f"strace may not trace here: {whole.stderr.decode(errors='replace')[:200]}")
+    calls = [line.split(None, 1)[1].partition("(")[::2] for line in trace.read_text(errors="replace").splitlines()]
+    begin = next(at for at, (_, rest) in enumerate(calls) if str(quick_path / "whole") in rest)
+    kills = 0
+    for name in SYSTEM_CALLS:
+        before, total = (sum(called == name for called, _ in part) for part in (calls[:begin], calls))
+        for number in range(before + 1, total + 1, max(1, (total - before) // 4)):
+            inject = ("-e", f"trace={name}", "-e", f"inject={name}:signal=KILL:when={number}")
+            done = traced(quick_path / "killed", "-o", os.devnull, *inject)
+            acks = [json.loads(line) for line in done.stdout.splitlines(keepends=True) if line.endswith(b"\n")]
+            kills += done.returncode != 0
+            assert_kept(quick_path / "killed", acks)
+    assert kills > 25
 
 
 CODES = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)

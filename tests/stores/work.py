@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ctxwrap.stores.files import FileStore
-from ctxwrap.types import Checkpoint, Log, Record
-from tests.stores.contract import KEY
+from ctxwrap.types import Checkpoint, Log, Record, SessionKey
+
+KEY = SessionKey("tenant", "agent", "session")
 
 STREAMS = ("messages", "events")
 
