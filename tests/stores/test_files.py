@@ -25,6 +25,9 @@ HOSTILE = [
     "..", ".", "/", "../../etc/passwd", "a/b", "a\\b", "\x00", "a\nb", " ", "con", "CON", "nul.txt", "aux", "x.sock",
     "x.d", "-rf", "~", "$HOME", "Alice", "alice", "ALICE", "e\u0301", "\u00e9", "😀", "x" * 300, "x" * 301,
     ".hidden", "trailing.", "a+b", "\ud800", "%2e%2e", "id+" + "0" * 32,
+    "index", "Index", "index/list", "prn", "com1", "COM1", "com1.log", "lpt9", "clock$", "conin$", "nul.", "nul ",
+    "a\x00b", "é" * 150, "e\u0301" * 100, "😀" * 75, "👩‍👩‍👧", "😀\ufe0f", "\u212b", "\u00c5", "A\u030a", "ﬁ", "fi", "ß", "ss",
+    "SS", "ẞ", "İ", "i\u0307", "ı", "i", "I", "K", "\u212a", "k", "a" * 64, "a" * 65, "a" * 63 + ".", "\u202e", "\u200b",
 ]  # fmt: skip
 
 
