@@ -59,13 +59,13 @@ def sync(handle: int) -> None:
         with contextlib.suppress(OSError):
             os.chmod(handle, 0o600 | _DOUBTFUL)
         raise
-    if is_doubtful(handle):
+    if is_doubtful(os.fstat(handle)):
         raise OSError(errno.EIO, "the medium failed to take the file when others waited for it")
 
 
-def is_doubtful(handle: int) -> bool:
+def is_doubtful(known: os.stat_result) -> bool:
     """Whether the medium failed to take a file once, and it is to be written anew."""
-    return bool(os.fstat(handle).st_mode & _DOUBTFUL)
+    return bool(known.st_mode & _DOUBTFUL)
 
 
 def _sync(handle: int) -> None:

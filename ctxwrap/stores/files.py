@@ -4,8 +4,8 @@ import json
 import logging
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
@@ -64,7 +64,7 @@ def _is_whole(meta: str) -> bool:
     try:
         with disk.opened(meta, os.O_RDONLY) as handle:
             json.loads(disk.read_all(handle))
-            return not disk.is_doubtful(handle)
+            return not disk.is_doubtful(os.fstat(handle))
     except FileNotFoundError:
         return False
     except (ValueError, RecursionError):
@@ -113,20 +113,22 @@ class FileLog:
             yield from self._journals[stream].lines()
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
-        with self._explained("write to"), ExitStack() as failed:
-            written = {}
-            for stream, records in batches.items():
-                if records:
-                    written[stream] = self._journals[stream].append(records, lasting=lasting)
-                    failed.callback(written[stream].close)
-            failed.pop_all()
+        written: dict[str, Written] = {}
+        with self._explained("write to"):
+            try:
+                for stream, records in batches.items():
+                    if records:
+                        written[stream] = self._journals[stream].append(records, lasting=lasting)
+            except BaseException:
+                _close(written.values())
+                raise
         if lasting:
             self._unsynced += written.values()
         return {stream: each.end for stream, each in written.items()}
 
     def unsynced(self) -> Callable[[], None]:
         written, self._unsynced = self._unsynced, []
-        return lambda: self._sync(written)
+        return lambda: self._sync(written) if written else None
 
     def lease(self) -> Callable[[], None] | None:
         with self._explained("lock"):
@@ -186,11 +188,12 @@ class FileLog:
                 os.unlink(path)
 
     def _sync(self, written: Sequence[Written]) -> None:
-        with self._explained("write to"), ExitStack() as handles:
-            for each in written:
-                handles.callback(each.close)
-            for each in written:
-                each.wait()
+        with self._explained("write to"):
+            try:
+                for each in written:
+                    each.wait()
+            finally:
+                _close(written)
             if new := {each.file for each in written} - self._named:
                 disk.sync_directory(self._place)
                 self._sync_place()
@@ -243,6 +246,11 @@ class FileLog:
                 f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
                 "Check that the directory is writable and its disk has room, or name another with store=."
             ) from error
+
+
+def _close(written: Iterable[Written]) -> None:
+    for each in written:
+        each.close()
 
 
 _LEVELS = len(("session", "<agent>", "agent", "<tenant>", "home", "<root>"))

@@ -65,9 +65,9 @@ class Journal:
 
     def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
         """Add records; where they end and, if they are to last, how to wait for the medium."""
-        handle = self._opened()
+        handle, known = self._opened()
         try:
-            end = self._cleared_end(handle)
+            end = self._cleared_end(handle, known)
             is_open = bool(self._tail) and not self._tail.endswith(b"\n")
             lines = sealed(records, self._check, self._synced if lasting else None)
             self._write(handle, end, b"\n" + lines if is_open else lines)
@@ -90,17 +90,19 @@ class Journal:
         if file == self._file:
             self._synced = max(self._synced, position)
 
-    def _opened(self) -> int:
+    def _opened(self) -> tuple[int, os.stat_result]:
         """The file to write to; one that the medium failed to take is written anew, since nobody knows what it has."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         handle = disk.opened_for_good(self.path, flags)
-        if not disk.is_doubtful(handle):
-            return handle
+        known = os.fstat(handle)
+        if not disk.is_doubtful(known):
+            return handle, known
         try:
             disk.replace(self.path, disk.read_all(handle), lasting=True)
         finally:
             os.close(handle)
-        return disk.opened_for_good(self.path, flags)
+        handle = disk.opened_for_good(self.path, flags)
+        return handle, os.fstat(handle)
 
     def _write(self, handle: int, end: int, lines: bytes) -> None:
         try:
@@ -112,9 +114,8 @@ class Journal:
         self._end, self._tail = end + len(lines), lines[-SEAL:]
         self._check = check_in(self._tail) or 0
 
-    def _cleared_end(self, handle: int) -> int:
+    def _cleared_end(self, handle: int, known: os.stat_result) -> int:
         """Where to write, after what a crash cut short was set aside."""
-        known = os.fstat(handle)
         # the tail, since another file may have got the number of one that was replaced
         if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
             self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0

@@ -44,15 +44,16 @@ def sealed(records: Sequence[Record], check: int, synced: int | None = None) -> 
             control["w"] = synced
         if len(records) > 1:
             control["b"] = [place, len(records)]
-        lines.append(closed(encoded({**said, "ctx": control})[:-2], check))
-        check = check_in(lines[-1]) or 0
+        covered = encoded({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
+        check = zlib.crc32(covered)
+        lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)
 
 
 def closed(head: bytes, check: int) -> bytes:
     """A whole line out of all of it but its seal, behind a line with the checksum `check`."""
-    head += b',"c":"%08x' % check
-    return head + b'%08x"}}\n' % zlib.crc32(head)
+    covered = head + b',"c":"%08x' % check
+    return covered + b'%08x"}}\n' % zlib.crc32(covered)
 
 
 def resealed(line: bytes, check: int) -> bytes:
