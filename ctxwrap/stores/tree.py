@@ -84,9 +84,10 @@ class FileTree:
         return True
 
     def link(self, name: str, other: str) -> None:
+        if not self._is_file(name):
+            return
         with (
             self._explained("write to"),
-            contextlib.suppress(*_ABSENT),
             self._directory(name) as (source, this),
             self._directory(other, make=True) as (directory, that),
         ):
@@ -95,8 +96,12 @@ class FileTree:
             except FileExistsError:
                 pass
             except OSError:  # a file system without hard links
-                if (data := self.load(name)) is not None:
-                    self.save(other, data)
+                self.save(other, self.load(name) or b"")
+
+    def _is_file(self, name: str) -> bool:
+        with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
+            return stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode)
+        return False
 
     def remove(self, name: str) -> None:
         with (

@@ -381,3 +381,30 @@ def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
         log.rewrite("messages", shout)
     assert contents(log) in (["a", "b"], ["A", "B"])
     assert_sealed(directory / "messages.jsonl")
+
+
+def test_what_is_not_there_gets_no_other_name(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save("there/file", b"x")
+        for name in ("absent", "there/absent", "absent/file", "there"):
+            log.files.link(name, "other/name")
+        assert log.files.load("other/name") is None
+        log.files.link("there/file", "other/name")
+    assert log.files.load("other/name") == b"x"
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save("file", b"x")
+        for change in (
+            lambda: log.files.save("file/below", b"x"),
+            lambda: log.files.save("file/below", b"x", lasting=True),
+            lambda: log.files.extend("file/below", b"x", 0),
+            lambda: log.files.link("file", "file/below"),
+        ):
+            with pytest.raises(ctxwrap.StoreUnavailable, match="cannot write to session"):
+                change()
+    assert log.files.load("file") == b"x"
+    assert [file.name for file in log.files.entries()] == ["file", "meta.json"]
