@@ -1,6 +1,7 @@
 """Small steps on a file system that never follow a link, keep what they write to its owner, and can be made to last."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -8,21 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _PRIVATE = os.O_CLOEXEC | os.O_NOFOLLOW
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | _PRIVATE
+
+_DOUBTFUL = stat.S_IXUSR
+"""The mark of a file that the medium failed to take once. The system may take for written then what it lost, so that a
+later sync says nothing about it; everybody has to know."""
 
 
 @contextmanager
 def opened(path: str, flags: int, directory: int | None = None) -> Iterator[int]:
-    handle = os.open(path, flags | _PRIVATE, 0o600, dir_fd=directory)
+    handle = opened_for_good(path, flags, directory)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def opened_for_good(path: str, flags: int) -> int:
+def opened_for_good(path: str, flags: int, directory: int | None = None) -> int:
     """The same for a handle that somebody else closes."""
-    return os.open(path, flags | _PRIVATE, 0o600)
+    if flags & os.O_CREAT:
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, (flags & ~os.O_CREAT) | _PRIVATE, dir_fd=directory)
+    handle = os.open(path, flags | _PRIVATE, 0o600, dir_fd=directory)
+    if flags & os.O_CREAT:
+        os.chmod(handle, 0o600)  # whatever the umask left of it
+    return handle
 
 
 def read_all(handle: int, start: int = 0) -> bytes:
@@ -43,6 +53,22 @@ def write_all(handle: int, data: bytes) -> None:
 
 def sync(handle: int) -> None:
     """Wait until the medium has what was written to a file, and its length."""
+    try:
+        _sync(handle)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.chmod(handle, 0o600 | _DOUBTFUL)
+        raise
+    if is_doubtful(os.fstat(handle)):
+        raise OSError(errno.EIO, "the medium failed to take the file when others waited for it")
+
+
+def is_doubtful(known: os.stat_result) -> bool:
+    """Whether the medium failed to take a file once, and it is to be written anew."""
+    return bool(known.st_mode & _DOUBTFUL)
+
+
+def _sync(handle: int) -> None:
     if hasattr(fcntl, "F_FULLFSYNC"):  # macOS, where fsync stops at the drive's cache
         fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
     elif hasattr(os, "fdatasync"):
@@ -57,6 +83,15 @@ def sync_directory(path: str) -> None:
         os.fsync(handle)
 
 
+def sync_names(path: str) -> None:
+    """The same for a directory and all those above it in which anything may be ours."""
+    while os.access(path, os.W_OK):
+        sync_directory(path)
+        if os.path.ismount(path):
+            break
+        path = os.path.dirname(path)
+
+
 def replace(path: str, data: bytes, *, lasting: bool) -> None:
     """Put `data` in the place of a file; whenever this stops, the old file is there or the new one.
 
@@ -67,7 +102,7 @@ def replace(path: str, data: bytes, *, lasting: bool) -> None:
         with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
             write_all(handle, data)
             if lasting:
-                os.fsync(handle)
+                _sync(handle)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -84,6 +119,7 @@ def make_directory(path: str) -> None:
     make_directory(os.path.dirname(path))
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
+        os.chmod(path, 0o700)  # whatever the umask left of it
 
 
 def is_open_to_all(path: str) -> bool:

@@ -3,16 +3,15 @@
 import json
 import logging
 import os
-import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
 from ctxwrap.stores import disk, index, locks
-from ctxwrap.stores.journal import Journal
-from ctxwrap.stores.lines import SEAL, encoded, seal, sealed
+from ctxwrap.stores.journal import Journal, Written
+from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.tree import FileTree
 from ctxwrap.types import Change, Checkpoint, Line, Record, SessionKey
@@ -60,8 +59,17 @@ def _key_in(meta: Path) -> SessionKey | None:
     return key if all(isinstance(name, str) for name in key) else None
 
 
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+def _is_whole(meta: str) -> bool:
+    """Whether it can be relied on; what was not made to last may be cut short, or all zeros, after a power cut."""
+    try:
+        with disk.opened(meta, os.O_RDONLY) as handle:
+            json.loads(disk.read_all(handle))
+            return not disk.is_doubtful(os.fstat(handle))
+    except FileNotFoundError:
+        return False
+    except (ValueError, RecursionError):
+        logger.warning("%s was not whole and is written anew", meta)
+        return False
 
 
 class FileLog:
@@ -74,10 +82,12 @@ class FileLog:
         self._life = life
         self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
         self._checked = False
-        self._new_names = True
-        """Whether names of ours may not be on the medium yet."""
-        self._syncs: list[Callable[[], None]] = []
-        self.files = FileTree(self._place)
+        self._placed = False
+        """Whether the medium is known to have the session's directory."""
+        self._named: set[int] = set()
+        """The files of which the medium is known to have the names."""
+        self._unsynced: list[Written] = []
+        self.files = FileTree(self._place, self._explained, self._sync_place)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -103,22 +113,24 @@ class FileLog:
             yield from self._journals[stream].lines()
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
-        positions = dict[str, int]()
+        written: dict[str, Written] = {}
         with self._explained("write to"):
             try:
                 for stream, records in batches.items():
                     if records:
-                        positions[stream], sync = self._journals[stream].append(records, lasting=lasting)
-                        self._syncs += [sync] if sync else []
+                        written[stream] = self._journals[stream].append(records, lasting=lasting)
             except BaseException:
-                for stream in positions:
+                _close(written.values())
+                for stream in written:
                     self._journals[stream].take_back()
                 raise
-        return positions
+        if lasting:
+            self._unsynced += written.values()
+        return {stream: each.end for stream, each in written.items()}
 
     def unsynced(self) -> Callable[[], None]:
-        syncs, self._syncs = self._syncs, []
-        return lambda: self._sync(syncs)
+        written, self._unsynced = self._unsynced, []
+        return lambda: self._sync(written) if written else None
 
     def lease(self) -> Callable[[], None] | None:
         with self._explained("lock"):
@@ -146,7 +158,7 @@ class FileLog:
                 line = disk.read_all(handle)
             known = json.loads(line)
             positions = known.pop("ctx")["positions"]
-            if line[-SEAL:] == seal(zlib.crc32(line[:-SEAL], self._foundation(positions))):
+            if line == closed(line[:-SEAL], self._foundation(positions)):
                 return Checkpoint(positions, known)
             logger.debug("session %r: the checkpoint is not one of its log", self._key.session)
         except FileNotFoundError:
@@ -177,16 +189,25 @@ class FileLog:
             with suppress(FileNotFoundError):
                 os.unlink(path)
 
-    def _sync(self, syncs: Sequence[Callable[[], None]]) -> None:
+    def _sync(self, written: Sequence[Written]) -> None:
         with self._explained("write to"):
-            for sync in syncs:
-                sync()
-            if self._new_names:
-                with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
-                    os.fsync(handle)
-                for directory in (self.directory, *self.directory.parents[:_LEVELS]):
-                    disk.sync_directory(str(directory))
-                self._new_names = False
+            try:
+                for each in written:
+                    each.wait()
+            finally:
+                _close(written)
+            if new := {each.file for each in written} - self._named:
+                disk.sync_directory(self._place)
+                self._sync_place()
+                self._named |= new
+
+    def _sync_place(self) -> None:
+        if not self._placed:
+            self._checked = False  # unless all goes well
+            with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
+                disk.sync(handle)
+            disk.sync_names(os.path.dirname(self._place))
+            self._checked = self._placed = True
 
     @property
     def _lock_path(self) -> str:
@@ -208,12 +229,10 @@ class FileLog:
         root = str(self.directory.parents[_LEVELS - 1])
         if disk.is_open_to_all(root):
             raise StoreUnavailable(f"anybody may write to {root}, so sessions are not safe there: chmod o-w {root}")
-        if not _has_content(self._meta_path):
-            temporary = f"{self._place}/.meta.{os.getpid()}.{threading.get_ident()}"
-            with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as handle:
-                disk.write_all(handle, encoded(self._key._asdict()) + b"\n")
-            os.replace(temporary, self._meta_path)
-            index.add(self.directory.parent, self.directory.name)
+        if not _is_whole(str(self._meta_path)):
+            with locks.exclusive(self._lock_path):
+                index.add(self.directory.parent, self.directory.name)
+                disk.replace(str(self._meta_path), encoded(self._key._asdict()) + b"\n", lasting=False)
         if _key_in(self._meta_path) != self._key:
             raise StoreCorrupt(
                 f"{self._meta_path} does not name session {self._key.session!r}: move the directory away"
@@ -229,6 +248,11 @@ class FileLog:
                 f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
                 "Check that the directory is writable and its disk has room, or name another with store=."
             ) from error
+
+
+def _close(written: Iterable[Written]) -> None:
+    for each in written:
+        each.close()
 
 
 _LEVELS = len(("session", "<agent>", "agent", "<tenant>", "home", "<root>"))

@@ -1,6 +1,7 @@
 """One stream of a session: a file of sealed lines that only grows."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -22,8 +23,12 @@ class Journal:
         """The inode of the file that what follows is known of; rewriting makes another one."""
         self._end = 0
         """How far it was looked through."""
-        self._before = 0
-        """Where the last append began."""
+        self._check = 0
+        """The checksum that a line written there continues."""
+        self._tail = b""
+        """What stands before that."""
+        self._before = (0, 0, b"")
+        """The same three, before the last append."""
         self._synced = 0
         """How much of it is known to be on the medium."""
         self._reported: set[int] = set()
@@ -35,8 +40,8 @@ class Journal:
                 known = os.fstat(handle)
                 if known.st_size == after:
                     return [], after
-                found = self._look_through(handle, after)
-                self._know(known.st_ino, found)
+                found = _look_through(handle, after)
+                self._know(handle, known.st_ino, found)
         except FileNotFoundError:
             return [], 0
         return [line.record for line in found.lines if line.record is not None], found.end
@@ -58,36 +63,54 @@ class Journal:
         if not position:
             return b""
         with disk.opened(self.path, os.O_RDONLY) as handle:
-            return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+            return _tail(handle, position)
 
-    def append(self, records: Sequence[Record], *, lasting: bool) -> tuple[int, Callable[[], None] | None]:
-        """Add records; the position behind them and, if they are to last, what waits for the medium."""
-        handle = disk.opened_for_good(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
+        """Add records; where they end and, if they are to last, how to wait for the medium."""
+        handle, known = self._opened()
         try:
-            end = self._cleared_end(handle)
-            tail = os.pread(handle, SEAL, max(0, end - SEAL))
-            lines = sealed(records, check_in(tail), self._synced if lasting else None)
-            self._write(handle, end, lines if not tail or tail.endswith(b"\n") else b"\n" + lines)
+            end = self._cleared_end(handle, known)
+            is_open = bool(self._tail) and not self._tail.endswith(b"\n")
+            lines = sealed(records, self._check, self._synced if lasting else None)
+            self._write(handle, end, b"\n" + lines if is_open else lines)
         except BaseException:
             os.close(handle)
             raise
+        written = Written(self, handle, self._file, self._end)
         if not lasting:
-            os.close(handle)
-        position = self._end
-        return position, (lambda: self._sync(handle, position)) if lasting else None
+            written.close()
+        return written
 
     def take_back(self) -> None:
         """Undo the last append, since what belongs to it could not be written; nobody has seen it yet."""
         with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:
-            os.ftruncate(handle, self._before)
-            self._end = self._before
+            os.ftruncate(handle, self._before[0])
+            self._end, self._check, self._tail = self._before
 
     def rewrite(self, change: Change, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]) -> None:
         """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
         lines = self._all_changed(change, banned)
-        lines += sealed(new, check_in(lines))
+        lines += sealed(new, check_in(lines) or 0)
         before()
         disk.replace(self.path, lines, lasting=True)
+
+    def know_synced(self, file: int, position: int) -> None:
+        if file == self._file:
+            self._synced = max(self._synced, position)
+
+    def _opened(self) -> tuple[int, os.stat_result]:
+        """The file to write to; one that the medium failed to take is written anew, since nobody knows what it has."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        handle = disk.opened_for_good(self.path, flags)
+        known = os.fstat(handle)
+        if not disk.is_doubtful(known):
+            return handle, known
+        try:
+            disk.replace(self.path, disk.read_all(handle), lasting=True)
+        finally:
+            os.close(handle)
+        handle = disk.opened_for_good(self.path, flags)
+        return handle, os.fstat(handle)
 
     def _write(self, handle: int, end: int, lines: bytes) -> None:
         try:
@@ -96,22 +119,17 @@ class Journal:
             with contextlib.suppress(OSError):  # else it is cut off by whoever writes next
                 os.ftruncate(handle, end)
             raise
-        self._before, self._end = end, end + len(lines)
+        self._before = end, self._check, self._tail
+        self._end, self._tail = end + len(lines), lines[-SEAL:]
+        self._check = check_in(self._tail) or 0
 
-    def _sync(self, handle: int, position: int) -> None:
-        try:
-            disk.sync(handle)
-            self._synced = max(self._synced, position)
-        finally:
-            os.close(handle)
-
-    def _cleared_end(self, handle: int) -> int:
+    def _cleared_end(self, handle: int, known: os.stat_result) -> int:
         """Where to write, after what a crash cut short was set aside."""
-        known = os.fstat(handle)
-        if known.st_ino != self._file or known.st_size < self._end:
-            self._file, self._end, self._synced = known.st_ino, 0, 0
+        # the tail, since another file may have got the number of one that was replaced
+        if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
+            self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
         if known.st_size != self._end:
-            self._know(known.st_ino, self._look_through(handle, self._end))
+            self._know(handle, known.st_ino, _look_through(handle, self._end))
         if known.st_size != self._end:
             self._set_aside(handle, self._end)
         return self._end
@@ -122,14 +140,11 @@ class Journal:
         os.ftruncate(handle, good)
         logger.warning("%s: %d bytes that a crash cut short were set aside", self.path, len(torn))
 
-    def _look_through(self, handle: int, after: int) -> Found:
-        check = check_in(os.pread(handle, SEAL, max(0, after - SEAL)) if after else b"")
-        return found_in(disk.read_all(handle, after), after, check)
-
-    def _know(self, file: int, found: Found) -> None:
+    def _know(self, handle: int, file: int, found: Found) -> None:
         if file != self._file:
             self._file, self._synced = file, 0
-        self._end, self._synced = found.end, max(self._synced, found.synced)
+        self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
+        self._tail = _tail(handle, found.end)
         for line in found.lines:
             if line.fault and line.start not in self._reported:
                 self._reported.add(line.start)
@@ -143,19 +158,65 @@ class Journal:
         except FileNotFoundError:
             return b""
         spellings = [spelling for text in banned for spelling in _spellings(text)]
+        found = [(line, data[line.start : line.end].removesuffix(b"\n")) for line in found_in(data, 0, 0).lines]
+        kept = [(line, text) for line, text in found if line.record is not None or not _holds(text, spellings)]
         lines, check = [], 0
-        for line in found_in(data, 0, 0).lines:
-            text = data[line.start : line.end].removesuffix(b"\n")
-            if line.record is not None:
-                lines.append(_changed(line, text, change(line.record), check))
-            elif not any(spelling in text for spelling in spellings):
+        for line, text in kept:
+            if line.record is None:
                 lines.append(text + b"\n")
-            check = check_in(lines[-1]) if lines else 0
+            else:
+                record = change(line.record)
+                stays = record == line.record and not line.fault and (len(kept) == len(found) or not _in_batch(record))
+                lines.append(resealed(text, check) if stays else sealed([unsealed(record)], check))
+            check = check_in(lines[-1]) or check
         return b"".join(lines)
 
 
-def _changed(line: Line, text: bytes, record: Record, check: int) -> bytes:
-    return resealed(text, check) if record == line.record and not line.fault else sealed([unsealed(record)], check)
+class Written:
+    """A batch that the system has, until the medium has it, too."""
+
+    def __init__(self, journal: Journal, handle: int, file: int, end: int) -> None:
+        self._journal = journal
+        self._handle: int | None = handle
+        self.file = file
+        self.end = end
+        self._lasts = False
+
+    def wait(self) -> None:
+        """Until it is on the medium. If that fails, nobody knows whether it is, and asking again does not help."""
+        if self._lasts:
+            return
+        if self._handle is None:
+            raise OSError(errno.EIO, "the medium failed to take it")
+        try:
+            disk.sync(self._handle)
+            self._journal.know_synced(self.file, self.end)
+            self._lasts = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+def _look_through(handle: int, after: int) -> Found:
+    return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
+
+
+def _tail(handle: int, position: int) -> bytes:
+    """The end of what stands before a position: the seal of a line."""
+    return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+
+
+def _in_batch(record: Record) -> bool:
+    """Then it must not be all that is left of it, or it would pass for one that was cut short."""
+    return "b" in (record.get("ctx") or ())
+
+
+def _holds(text: bytes, spellings: Sequence[bytes]) -> bool:
+    return any(spelling in text for spelling in spellings)
 
 
 def _spellings(text: str) -> set[bytes]:

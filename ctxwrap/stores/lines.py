@@ -1,11 +1,13 @@
 """The lines of a stream: how records become bytes that vouch for each other, and what bytes hold of them.
 
-Every line closes, in its `ctx`, with a checksum `c` over itself and the checksum before it. `b` says which of how many
-lines of one batch it is. `w` is how much of the stream was known to be on the medium when the line was written; it is
-there if somebody waits for that, and tells what a power cut left half done from what was damaged later.
+Every line closes, in its `ctx`, with `c`: the checksum of the line before it, and its own over all up to there. So each
+vouches for itself, whatever became of others, and the last one for all before it. `b` says which of how many lines of
+one batch it is. `w` is how much of the stream was known to be on the medium when the line was written; it is there if
+somebody waits for that, and tells what a power cut left half done from what was damaged later.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,14 +15,16 @@ from typing import NamedTuple
 
 from ctxwrap.types import Line, Record
 
-SEAL = len(b',"c":"00000000"}}\n')
+SEAL = len(b',"c":"0000000000000000"}}\n')
 """The length of what a line closes with."""
+
+_SEAL = re.compile(rb',"c":"([0-9a-f]{8})([0-9a-f]{8})"\}\}')
+
+_UNCOVERED = len(b'00000000"}}')
+"""The length of the end of a line that its own checksum does not cover."""
 
 _SECTOR = 512
 """The unit in which a medium forgets."""
-
-_MANY = 64
-"""So many ways to continue a damaged line, or ends of a record within one, are looked at."""
 
 
 def encoded(record: Record) -> bytes:
@@ -35,25 +39,26 @@ def sealed(records: Sequence[Record], check: int, synced: int | None = None) -> 
     lines = []
     for place, record in enumerate(records):
         said = {name: value for name, value in record.items() if name != "ctx"}
-        control = dict(record["ctx"])
+        control = dict(record["ctx"]) or {"v": 1}
         if synced is not None:
             control["w"] = synced
         if len(records) > 1:
             control["b"] = [place, len(records)]
-        head = encoded({**said, "ctx": control})[:-2]
-        check = zlib.crc32(head, check)
-        lines.append(head + seal(check))
+        covered = encoded({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
+        check = zlib.crc32(covered)
+        lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)
 
 
-def seal(check: int) -> bytes:
-    return b',"c":"%08x"}}\n' % check
+def closed(head: bytes, check: int) -> bytes:
+    """A whole line out of all of it but its seal, behind a line with the checksum `check`."""
+    covered = head + b',"c":"%08x' % check
+    return covered + b'%08x"}}\n' % zlib.crc32(covered)
 
 
 def resealed(line: bytes, check: int) -> bytes:
-    """The line as it is, with its checksum, if it has one, over another line before it."""
-    head = line[: 1 - SEAL]
-    return line + b"\n" if _stored(line) is None else head + seal(zlib.crc32(head, check))
+    """The line as it is, with its seal, if it has one, behind another line."""
+    return line + b"\n" if _seal(line) is None else closed(line[: 1 - SEAL], check)
 
 
 def unsealed(record: Record) -> Record:
@@ -65,17 +70,21 @@ def unsealed(record: Record) -> Record:
     }
 
 
-def check_in(lines: bytes) -> int:
-    """The checksum that a line written behind these continues: that of the last one, or 0."""
-    return _stored(lines.removesuffix(b"\n")) or 0
+def check_in(lines: bytes) -> int | None:
+    """The checksum that the last of these lines has, if any."""
+    seal = _seal(lines.removesuffix(b"\n"))
+    return seal.check if seal else None
 
 
-def _stored(line: bytes) -> int | None:
-    tail = line[1 - SEAL :]
-    digits = tail[6:14]
-    if not tail.startswith(b',"c":"') or not tail.endswith(b'"}}') or digits.strip(b"0123456789abcdef"):
-        return None
-    return int(digits, 16)
+class _Seal(NamedTuple):
+    before: int
+    """The checksum of the line before."""
+    check: int
+
+
+def _seal(line: bytes) -> _Seal | None:
+    found = _SEAL.fullmatch(line, max(0, len(line) - SEAL + 1))
+    return _Seal(int(found[1], 16), int(found[2], 16)) if found else None
 
 
 class Found(NamedTuple):
@@ -84,16 +93,74 @@ class Found(NamedTuple):
     lines: list[Line]
     end: int
     """Where the next line is to be written; behind it lies what a crash cut short."""
+    check: int
+    """The checksum that the next line continues."""
     synced: int
     """How much of the stream is known to be on the medium."""
 
 
-def found_in(data: bytes, start: int, check: int, number: int = 1) -> Found:
-    """The lines in `data`, which begins at `start` of a stream, behind a line with the checksum `check`."""
-    lines = list(_each(data, start, frozenset({check}), number))
-    kept = _without_torn(lines, data, start)
-    end = kept[-1].end if kept else start
-    return Found(kept, end, max((_synced(line) or 0 for line in kept), default=0))
+def found_in(data: bytes, start: int, check: int | None) -> Found:
+    """The lines in `data`, which begins at `start` of a stream, behind a line with the checksum `check`, if known."""
+    at = int(start > 0 and data.startswith(b"\n"))  # of a line that had none yet when it was read
+    reader = _Reader(check)
+    read = list(reader.lines(data, start, at))
+    kept = _without_torn([line for line, _ in read], data, start)
+    return Found(
+        kept,
+        kept[-1].end if kept else start + at,
+        (read[len(kept) - 1][1] if kept else check) or 0,
+        max((_synced(line) or 0 for line in kept), default=0),
+    )
+
+
+class _Reader:
+    """Goes from line to line and knows what the next one has to continue."""
+
+    def __init__(self, check: int | None) -> None:
+        self._check = check
+        """The last checksum, or None if it is not known."""
+        self._by_hand = False
+        """Whether lines of other writers stand behind that."""
+        self._seen: set[int] = set()
+        """The hashes of the seals so far."""
+
+    def lines(self, data: bytes, start: int, at: int) -> Iterator[tuple[Line, int | None]]:
+        """Each line, and the checksum that one behind it continues."""
+        number = 1
+        while at < len(data):
+            newline = data.find(b"\n", at)
+            stop = newline if newline >= 0 else len(data)
+            text, end, stray = data[at:stop], min(stop + 1, len(data)), False
+            is_whole = _is_whole(text)
+            if not is_whole and (length := _whole_within(text)):
+                text, end, is_whole = text[:length], _behind(data, at + length), True
+                stray = end > at + length
+            line = self._sealed(text) if is_whole else self._unsealed(text)
+            fault = line.fault or ("its end is damaged" if stray else "")
+            yield line._replace(number=number, start=start + at, end=start + end, fault=fault), self._check
+            at, number = end, number + 1
+
+    def _sealed(self, text: bytes) -> Line:
+        seal, record = _seal(text), _parsed(text)
+        assert seal is not None
+        follows = self._check in (None, seal.before) or (self._by_hand and not seal.before)
+        is_double = not follows and hash(seal) in self._seen
+        if not is_double:
+            self._check, self._by_hand = seal.check, False
+            self._seen.add(hash(seal))
+        if is_double or record is None:
+            return Line(0, 0, 0, None, "it stands there twice" if is_double else "it is no record")
+        return Line(0, 0, 0, record, "" if follows else "the line before it is missing")
+
+    def _unsealed(self, text: bytes) -> Line:
+        record = _parsed(text)
+        if record and "ctx" not in record and _seal(text) is None:
+            self._by_hand = True
+            return Line(0, 0, 0, record, checked=False)
+        self._check = None
+        if not record:
+            return Line(0, 0, 0, None, "it is no record")
+        return Line(0, 0, 0, None, "its checksum is wrong" if _seal(text) else "it has no checksum")
 
 
 def _parsed(line: bytes) -> Record | None:
@@ -104,55 +171,28 @@ def _parsed(line: bytes) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _each(data: bytes, start: int, checks: frozenset[int], number: int) -> Iterator[Line]:
-    at = 0
-    while at < len(data):
-        newline = data.find(b"\n", at)
-        stop = newline if newline >= 0 else len(data)
-        text, end = data[at:stop], min(stop + 1, len(data))
-        whole = _whole_within(text, checks) if newline < 0 or not _is_sealed_by(text, checks) else None
-        if whole is not None:
-            text, end = text[:whole], _behind(data, at + whole)
-        line, checks = _line(text, checks)
-        fault = line.fault or ("its end is damaged" if whole is not None and end > at + whole else "")
-        yield line._replace(number=number, start=start + at, end=start + end, fault=fault)
-        at, number = end, number + 1
+def _is_whole(line: bytes) -> bool:
+    seal = _seal(line)
+    return seal is not None and zlib.crc32(line[:-_UNCOVERED]) == seal.check
+
+
+def _whole_within(text: bytes) -> int | None:
+    """Where a whole record ends with which a damaged line begins: its newline is gone."""
+    check = at = 0
+    for seal in _SEAL.finditer(text):
+        covered = seal.end() - _UNCOVERED
+        check, at = zlib.crc32(text[at:covered], check), covered
+        if check == int(seal[2], 16):
+            return seal.end()
+    return None
 
 
 def _behind(data: bytes, end: int) -> int:
     """Where the next line begins behind a record whose newline is another byte now, or missing altogether."""
+    if data.startswith(b'{"', end):
+        return end
     stray = min(end + 1, len(data))
     return stray + (data[stray : stray + 1] == b"\n")
-
-
-def _line(text: bytes, checks: frozenset[int]) -> tuple[Line, frozenset[int]]:
-    """What a line says, and the checksums that the next one may continue."""
-    stored, record = _stored(text), _parsed(text)
-    if stored is not None and record is not None and _is_sealed_by(text, checks):
-        return Line(0, 0, 0, record), frozenset({stored})
-    if len(checks) < _MANY:
-        checks |= {stored or 0, *(zlib.crc32(text[: 1 - SEAL], check) for check in checks)}
-    if stored is None and record and "ctx" not in record:
-        return Line(0, 0, 0, record, checked=False), checks
-    fault = "it is no record" if not record else "its checksum is wrong" if stored is not None else "it has no checksum"
-    return Line(0, 0, 0, None, fault), checks
-
-
-def _is_sealed_by(line: bytes, checks: frozenset[int]) -> bool:
-    stored = _stored(line)
-    return stored is not None and any(zlib.crc32(line[: 1 - SEAL], check) == stored for check in checks)
-
-
-def _whole_within(text: bytes, checks: frozenset[int]) -> int | None:
-    """Where a whole record ends with which a damaged line begins: its newline is gone."""
-    end = 0
-    for _ in range(_MANY):
-        end = text.find(b'"}}', end) + 3
-        if end < 3:
-            return None
-        if _is_sealed_by(text[:end], checks):
-            return end
-    return None
 
 
 def _without_torn(lines: list[Line], data: bytes, start: int) -> list[Line]:
@@ -161,10 +201,11 @@ def _without_torn(lines: list[Line], data: bytes, start: int) -> list[Line]:
         if line.record is None and _cut_short(line, data, start) and not _outlived(line, lines[at + 1 :]):
             lines = lines[:at]
             break
-    batch = _batch(lines[-1]) if lines else None
-    if batch is None or batch[0] + 1 >= batch[1]:
-        return lines
-    return lines[: -batch[0] - 1]
+    place, count = (_batch(lines[-1]) if lines else None) or (0, 1)
+    first = len(lines) - 1 - place
+    begun = [(at, count) for at in range(place + 1)]
+    is_half = place + 1 < count and first >= 0 and [_batch(line) for line in lines[first:]] == begun
+    return lines[:first] if is_half else lines
 
 
 def _cut_short(line: Line, data: bytes, start: int) -> bool:

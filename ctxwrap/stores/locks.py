@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,51 +14,63 @@ from ctxwrap.stores import disk
 
 _NAME = re.compile(r"[0-9a-f]{16}")
 
-_held: set[int] = set()
-"""Handles whose locks are this process's own. A forked child closes its copies, else it would keep what its parent
-lets go of only by ending."""
+
+class _Lock:
+    """A lock, or the wish for one, on a handle of its own."""
+
+    def __init__(self, path: str) -> None:
+        with _forking:
+            self.handle = disk.opened_for_good(path, os.O_RDWR | os.O_CREAT)
+            _ours.add(self)
+
+    def give_back(self) -> None:
+        """Once: the second time, or in a forked child, the handle may be another file's."""
+        if self in _ours:
+            fcntl.flock(self.handle, fcntl.LOCK_UN)  # a forked child may have the handle for a moment, too
+            with _forking:
+                _ours.discard(self)
+                os.close(self.handle)
+
+
+_ours: set[_Lock] = set()
+"""This process's own. A forked child closes its copies: it would keep what its parent lets go of only by ending."""
+
+_forking = threading.RLock()
+"""No process is forked between the opening of a handle and its becoming ours."""
 
 
 def _let_go_in_child() -> None:
-    while _held:
-        os.close(_held.pop())
+    while _ours:
+        os.close(_ours.pop().handle)
+    _forking.release()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(before=_forking.acquire, after_in_parent=_forking.release, after_in_child=_let_go_in_child)
 
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
     """Others wait: processes and threads alike, since each takes the lock on a handle of its own."""
-    with disk.opened(path, os.O_RDWR | os.O_CREAT) as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough while a forked child has the handle, too
+    lock = _Lock(path)
+    try:
+        fcntl.flock(lock.handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        lock.give_back()
 
 
 def taken(path: str) -> Callable[[], None] | None:
     """The lock, as what gives it back, or None while another has it."""
-    handle = disk.opened_for_good(path, os.O_RDWR | os.O_CREAT)
+    lock = _Lock(path)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(handle)
+        lock.give_back()
         return None
     except BaseException:
-        os.close(handle)
+        lock.give_back()
         raise
-    _held.add(handle)
-    return lambda: _give_back(handle)
-
-
-def _give_back(handle: int) -> None:
-    """Once: a forked child has closed it already, and the second time the number may be another file's."""
-    if handle in _held:
-        _held.discard(handle)
-        fcntl.flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
+    return lock.give_back
 
 
 class SignOfLife:

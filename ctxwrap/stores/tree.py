@@ -3,8 +3,8 @@
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from ctxwrap.stores import disk
 from ctxwrap.types import FileEntry
@@ -16,14 +16,20 @@ _SMALL = 512
 
 
 class FileTree:
-    def __init__(self, root: str) -> None:
+    def __init__(
+        self, root: str, explained: Callable[[str], AbstractContextManager[None]], sync_place: Callable[[], None]
+    ) -> None:
         self._root = root
+        self._explained = explained
+        self._sync_place = sync_place
+        """Waits until the medium has the root's own name."""
 
     def entries(self, under: str = "") -> list[FileEntry]:
-        return sorted(self._walk(_parts(under)))
+        with self._explained("read"):
+            return sorted(self._walk(_parts(under)))
 
     def load(self, name: str) -> bytes | None:
-        with contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
+        with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
             if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
                 return None
             with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
@@ -31,31 +37,44 @@ class FileTree:
         return None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
-        with self._directory(name, make=True) as (directory, last):
+        with self._explained("write to"):
+            with self._directory(name, make=True) as (directory, last):
+                if lasting or len(data) > _SMALL:
+                    self._put_in_place(directory, last, data, lasting=lasting)
+                else:
+                    with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
+                        disk.write_all(handle, data)
+                        os.ftruncate(handle, len(data))
             if lasting:
-                self._put_in_place(directory, last, data, lasting=True)
-            elif len(data) <= _SMALL:
-                with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
-                    disk.write_all(handle, data)
-                    os.ftruncate(handle, len(data))
-            else:
-                self._put_in_place(directory, last, data, lasting=False)
+                self._sync_names(name)
 
     def _put_in_place(self, directory: int, last: str, data: bytes, *, lasting: bool) -> None:
         temporary = f".{last}.new"
-        with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, directory) as handle:
-            disk.write_all(handle, data)
-            if lasting:
+        try:
+            with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, directory) as handle:
+                disk.write_all(handle, data)
+                if lasting:
+                    os.fsync(handle)
+            if not lasting:  # a name that is taken over is a reason for file systems to write the data out first
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(last, dir_fd=directory)
+            os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+    def _sync_names(self, name: str) -> None:
+        """Wait until the medium has the name, and those of the directories on the way to it."""
+        parts = _parts(name)
+        for depth in range(len(parts)):
+            with self._opened(parts[:depth]) as handle:
                 os.fsync(handle)
-        if not lasting:  # a name that is taken over is a reason for file systems to write the data out first
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(last, dir_fd=directory)
-        os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
-        if lasting:
-            os.fsync(directory)
+        self._sync_place()
 
     def extend(self, name: str, data: bytes, after: int) -> bool:
         with (
+            self._explained("write to"),
             self._directory(name, make=True) as (directory, last),
             disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, directory) as handle,
         ):
@@ -66,7 +85,13 @@ class FileTree:
         return True
 
     def link(self, name: str, other: str) -> None:
-        with self._directory(name) as (source, this), self._directory(other, make=True) as (directory, that):
+        if not self._is_file(name):
+            return
+        with (
+            self._explained("write to"),
+            self._directory(name) as (source, this),
+            self._directory(other, make=True) as (directory, that),
+        ):
             try:
                 os.link(this, that, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
             except FileExistsError:
@@ -74,8 +99,14 @@ class FileTree:
             except OSError:  # a file system without hard links
                 self.save(other, self.load(name) or b"")
 
+    def _is_file(self, name: str) -> bool:
+        with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
+            return stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode)
+        return False
+
     def remove(self, name: str) -> None:
         with (
+            self._explained("write to"),
             contextlib.suppress(*_ABSENT),
             self._directory(name) as (directory, last),
         ):
@@ -112,6 +143,7 @@ class FileTree:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, 0o700, dir_fd=handle)
+                        os.chmod(part, 0o700, dir_fd=handle)  # whatever the umask left of it
                 below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = below

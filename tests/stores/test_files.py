@@ -25,6 +25,9 @@ HOSTILE = [
     "..", ".", "/", "../../etc/passwd", "a/b", "a\\b", "\x00", "a\nb", " ", "con", "CON", "nul.txt", "aux", "x.sock",
     "x.d", "-rf", "~", "$HOME", "Alice", "alice", "ALICE", "e\u0301", "\u00e9", "😀", "x" * 300, "x" * 301,
     ".hidden", "trailing.", "a+b", "\ud800", "%2e%2e", "id+" + "0" * 32,
+    "index", "Index", "index/list", "prn", "com1", "COM1", "com1.log", "lpt9", "clock$", "conin$", "nul.", "nul ",
+    "a\x00b", "é" * 150, "e\u0301" * 100, "😀" * 75, "👩‍👩‍👧", "😀\ufe0f", "\u212b", "\u00c5", "A\u030a", "ﬁ", "fi",
+    "ß", "ss", "SS", "ẞ", "İ", "i\u0307", "ı", "i", "I", "K", "\u212a", "k", "a" * 64, "a" * 65, "a" * 63 + ".",
 ]  # fmt: skip
 
 
@@ -92,9 +95,10 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
 def assert_sealed(path: Path) -> None:
     check = 0
     for line in path.read_bytes().splitlines():
-        head, _, seal = line.rpartition(b',"c":')
-        check = zlib.crc32(head, check)
-        assert seal == b'"%08x"}}' % check
+        head, own = line[:-11], line[-11:]
+        assert head.endswith(b',"c":"%08x' % check)
+        check = zlib.crc32(head)
+        assert own == b'%08x"}}' % check
 
 
 def test_every_line_is_sealed_by_a_checksum_over_itself_and_the_line_before(tmp_path: Path) -> None:
@@ -308,7 +312,7 @@ def test_a_link_in_place_of_a_log_is_not_rewritten(tmp_path: Path) -> None:
     assert b'"a"' in (tmp_path / "target").read_bytes()
 
 
-STEPS = ("open", "write", "fsync", "replace", "unlink", "close")
+STEPS = ("open", "write", "fsync", "fdatasync", "replace", "unlink", "close")
 
 
 def dies_at(step: int, work: Callable[[], None]) -> bool:
@@ -377,3 +381,44 @@ def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
         log.rewrite("messages", shout)
     assert contents(log) in (["a", "b"], ["A", "B"])
     assert_sealed(directory / "messages.jsonl")
+
+
+def test_what_is_not_there_gets_no_other_name(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save("there/file", b"x")
+        for name in ("absent", "there/absent", "absent/file", "there"):
+            log.files.link(name, "other/name")
+        assert log.files.load("other/name") is None
+        log.files.link("there/file", "other/name")
+    assert log.files.load("other/name") == b"x"
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.files.save("file", b"x")
+        for change in (
+            lambda: log.files.save("file/below", b"x"),
+            lambda: log.files.save("file/below", b"x", lasting=True),
+            lambda: log.files.extend("file/below", b"x", 0),
+            lambda: log.files.link("file", "file/below"),
+        ):
+            with pytest.raises(ctxwrap.StoreUnavailable, match="cannot write to session"):
+                change()
+    assert log.files.load("file") == b"x"
+    assert [file.name for file in log.files.entries()] == ["file", "meta.json"]
+
+
+def test_streams_are_written_together_or_not_at_all(tmp_path: Path) -> None:
+    written(tmp_path, "a")
+    log = FileStore(tmp_path).open(KEY)
+    (log.directory / "events.jsonl").mkdir()
+    with log.locked(), pytest.raises(ctxwrap.StoreUnavailable):
+        log.append({"messages": [record("b")], "events": [record("e")]})
+    assert contents(log) == contents(FileStore(tmp_path).open(KEY)) == ["a"]
+    (log.directory / "events.jsonl").rmdir()
+    with log.locked():
+        log.append({"messages": [record("c")], "events": [record("e")]})
+    assert contents(FileStore(tmp_path).open(KEY)) == ["a", "c"]
+    assert not [line.fault for line in log.lines("messages") if line.fault]
