@@ -1,5 +1,6 @@
 """Compression: what memory and log amount to, as typed files with where it comes from; made without a model."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from ctxwrap.types import Record
 _DECISIONS = frozenset({"decision", "decided", "choice", "agreement", "resolution"})
 _OPEN_WORK = frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question"})
 _REFS = frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"})
+
+_HEAD = re.compile(rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n")
+"""How a summary begins."""
 
 _TEXT = 1000
 """No text in a line is longer than that."""
@@ -47,6 +51,12 @@ def compressed(memory: Memory, told: Told) -> dict[str, bytes]:
         "context/todo.md": _todo(memory.active_task, todo),
         "context/summary.md": _summary(memory, told, decisions, todo),
     }
+
+
+def counts_in(summary: bytes) -> tuple[int, int] | None:
+    """How many messages and rounds a summary is of."""
+    head = _HEAD.match(summary)
+    return (int(head[1]), int(head[2])) if head else None
 
 
 def kind_of(item: Item) -> str:
