@@ -30,7 +30,7 @@ def test_every_room_is_in_the_readme() -> None:
         path.stem for path in (ROOT / "ctxwrap").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
     table = README[README.index("## For developers") :]
-    small = {"__init__", "__main__", "context", "inspection", "records", "scope", "threads", "wrapping"}
+    small = {"__init__", "__main__", "context", "records", "scope", "threads", "wrapping"}
     assert {room for room in rooms - small if f"`{room}" not in table} == set()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ctxwrap import __version__
-from ctxwrap.cli.options import STORE, in_one_sentence, of_a_session
+from ctxwrap.cli.options import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,6 +48,47 @@ def memory(
 
     with in_one_sentence():
         show_memory(session=session, tenant=tenant, agent=agent, store=store, round=round, as_json=as_json, plot=plot)
+
+
+@main.command()
+@TENANT
+@AGENT
+@click.option("--all", "everybody", is_flag=True, help="Those of every tenant and agent.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N only.")
+@STORE
+@AS_JSON
+def sessions(as_json: bool, **which: Any) -> None:
+    """List the sessions there are, the newest first."""
+    from ctxwrap.cli.sessions import list_sessions
+
+    with in_one_sentence():
+        list_sessions(as_data=as_json, **which)
+
+
+@main.command()
+@of_a_session
+@click.option("--turn", metavar="N", help="Everything about one turn, by its number or id.")
+@AS_JSON
+def show(as_json: bool, **which: Any) -> None:
+    """Show SESSION at a glance: what it is, what it holds, and its turns."""
+    from ctxwrap.cli.show import show_session
+
+    with in_one_sentence():
+        show_session(as_data=as_json, **which)
+
+
+@main.command()
+@of_a_session
+@click.option("-n", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
+@click.option("--events", is_flag=True, help="Events instead of messages.")
+@click.option("--json", "as_json", is_flag=True, help="Print each as a line of JSON.")
+def tail(as_json: bool, **which: Any) -> None:
+    """Print the newest messages of SESSION."""
+    from ctxwrap.cli.tail import show_tail
+
+    with in_one_sentence():
+        show_tail(as_data=as_json, **which)
 
 
 _SURE = click.option("--yes", is_flag=True, help="Do not ask.")

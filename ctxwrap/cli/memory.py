@@ -1,6 +1,5 @@
 """What a session remembers, now or in an earlier round: as a list, as JSON, as a plot."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import click
 
 from ctxwrap.cli.plot import plotted
-from ctxwrap.cli.text import one_line, printable
+from ctxwrap.cli.text import json_text, one_line, printable
 from ctxwrap.inspection import curves_of, details_of
 from ctxwrap.memory.items import TIERS
 from ctxwrap.stores import open_store
@@ -25,15 +24,10 @@ def show_memory(
     place = open_store(store)
     key = SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
     details = details_of(place, key, round)
-    for line in [_json(details)] if as_json else _listing(key, details):
+    for line in [json_text(details)] if as_json else _listing(key, details):
         click.echo(printable(line))
     if plot is not None:
         _write(Path(plot), plotted(curves_of(place, key), f"What session {session} remembers"))
-
-
-def _json(details: dict[str, Any]) -> str:
-    """In ASCII, so that nothing gets lost and nothing steers a terminal."""
-    return json.dumps(details, indent=2).replace("\x7f", "\\u007f")
 
 
 def _listing(key: SessionKey, details: dict[str, Any]) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """What many commands have in common: which session, where it is kept, and errors in one sentence."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from ctxwrap.cli.text import one_line, printable
 from ctxwrap.errors import CtxwrapError
 
 Command = Callable[..., Any]
@@ -23,10 +25,21 @@ def of_a_session(command: Command) -> Command:
     return command
 
 
+class _Remarks(logging.Handler):
+    """What ctxwrap has to say while a command runs: no traceback, and nothing that steers a terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(one_line(record.getMessage()), err=True)
+
+
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """ctxwrap's own errors as messages."""
+    """ctxwrap's own errors as messages, and its warnings as lines of text."""
+    logger, remarks = logging.getLogger("ctxwrap"), _Remarks(logging.WARNING)
+    logger.addHandler(remarks)
     try:
         yield
     except CtxwrapError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(printable(str(error))) from error
+    finally:
+        logger.removeHandler(remarks)

@@ -1,5 +1,6 @@
 """Compression: what memory and log amount to, as typed files with where it comes from; made without a model."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,9 @@ from ctxwrap.types import Record
 _DECISIONS = frozenset({"decision", "decided", "choice", "agreement", "resolution"})
 _OPEN_WORK = frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question"})
 _REFS = frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"})
+
+_HEAD = re.compile(rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n")
+"""How a summary begins."""
 
 _TEXT = 1000
 """No text in a line is longer than that."""
@@ -103,6 +107,12 @@ def _view(item: Item) -> View:
     return View(item, kind, text, line({"id": legal_name(item.id), **said, **_whence(item)}))
 
 
+def counts_in(summary: bytes) -> tuple[int, int] | None:
+    """How many messages and rounds a summary is of."""
+    head = _HEAD.match(summary)
+    return (int(head[1]), int(head[2])) if head else None
+
+
 def kind_of(item: Item) -> str:
     """fact, decision, todo or ref: what the model called the item, in our words."""
     name = item.type.strip().casefold()
@@ -113,12 +123,9 @@ def kind_of(item: Item) -> str:
 
 
 def _whence(item: Item) -> Record:
+    source = item.source or f"rounds:{item.first}-{item.last}"
     named = {} if legal_name(item.id) == item.id else {"item": item.id}
-    return {
-        "source": item.source or f"rounds:{item.first}-{item.last}",
-        "tier": item.tier,
-        "origin": item.origin,
-    } | named
+    return {"source": source, "tier": item.tier, "origin": item.origin, **named}
 
 
 def _ref(item: Item, text: str) -> Record:

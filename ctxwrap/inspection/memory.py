@@ -1,11 +1,12 @@
-"""Read-only questions about a session, in one place for every face that asks them."""
+"""What a session remembers and remembered, and how it faded."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.memory.items import TIERS, Item, Place
+from ctxwrap.inspection.reading import no_session, round_in
+from ctxwrap.memory.items import PLACES, TIERS, Item, Place
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
 from ctxwrap.session.past import OPERATING
@@ -51,12 +52,20 @@ def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[
     """
     memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
     if not memory.round:
-        raise _no_session(key)
+        raise no_session(store, key)
     memory.advance(memory.round)
     state = memory.shown()
     tiers = {tier: [_detailed(memory.items[item["id"]], memory) for item in state["memory"][tier]] for tier in TIERS}
     swap = [_detailed(item, memory) for item in memory.swap.values()]
     return {**state, "round": memory.round, "memory": tiers, "swap": swap}
+
+
+def counts_of(store: Store, key: SessionKey) -> dict[str, int]:
+    """How many items there are in each tier now, and in swap as far as that is at hand."""
+    memory = _memory_now(store, key)
+    memory.advance(memory.round)
+    counts = Counter(item.tier for item in (*memory.items.values(), *memory.swap.values()))
+    return {place: counts[place] for place in PLACES}
 
 
 def curves_of(store: Store, key: SessionKey) -> tuple[Curve, ...]:
@@ -126,17 +135,11 @@ def _told(store: Store, key: SessionKey) -> list[_Told]:
     told, newest = list[_Told](), 1
     for event in events:
         if event.get("type") in _TELLING:
-            told.append(_Told(_round_in(event) or newest, event))
+            told.append(_Told(round_in(event) or newest, event))
             newest = max(newest, told[-1].round)
     if not told:
-        raise _no_session(key)
+        raise no_session(store, key)
     return told
-
-
-def _round_in(event: Record) -> int:
-    runtime = event.get("runtime")
-    given = runtime.get("round") if isinstance(runtime, dict) else event.get("round")
-    return given if isinstance(given, int) else 0
 
 
 def _detailed(item: Item, memory: Memory) -> dict[str, Any]:
@@ -147,7 +150,3 @@ def _detailed(item: Item, memory: Memory) -> dict[str, Any]:
         "source": item.source,
         "first": item.first,
     }
-
-
-def _no_session(key: SessionKey) -> NotFound:
-    return NotFound(f"no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")

@@ -1,0 +1,234 @@
+"""Messages, events and whole turns of a log, for a screen."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ctxwrap.cli.tables import Column, facts, heading, indented, table
+from ctxwrap.cli.text import as_name, as_time, json_text
+from ctxwrap.inspection import TurnDetails
+from ctxwrap.inspection.reading import calls_in, control_in, count_in, said_in, text_in
+from ctxwrap.types import Record
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    Parts = Iterator[RenderableType]
+
+_PACK = (
+    Column("sent"),
+    Column("tokens", right=True),
+    Column("what"),
+    Column("from", folds=True),
+    Column("why", folds=True, needs=60),
+)
+_OPERATIONS = (
+    Column("operation"),
+    Column("item", folds=True),
+    Column("tier"),
+    Column("why", folds=True, needs=80),
+    Column("content", folds=True),
+)
+_MOVES = (
+    Column("moved", folds=True),
+    Column("from"),
+    Column("to"),
+    Column("round", right=True),
+    Column("why", folds=True, needs=60),
+)
+
+
+def turn_parts(about: TurnDetails) -> "Parts":
+    """Everything about a turn."""
+    info, begun, ended = about.info, _first(about, "start"), _first(about, "done")
+    yield facts(
+        [
+            ("turn", f"{info.number} ({as_name(info.id)})"),
+            ("status", f"{info.status}{f' ({info.reason})' if info.reason else ''}"),
+            ("mode", info.mode),
+            ("round", info.round),
+            ("started (UTC)", as_time(info.started_at)),
+            ("ended (UTC)", as_time(text_in(control_in(ended), "time"))),
+            ("model", info.model),
+            ("wire", f"{text_in(begun, 'wire')}{', streamed' if begun.get('stream') is True else ''}"),
+            ("runtime", _flat(begun.get("runtime"))),
+            ("usage", _flat(ended.get("usage"))),
+            ("response", text_in(ended, "response_id")),
+            ("damage", damage(about.damaged)),
+        ]
+    )
+    for message in about.messages:
+        yield ""
+        yield from message_parts(message)
+    for event in about.events:
+        yield from _EVENTS.get(text_in(event, "type"), _other)(event)
+
+
+def message_parts(message: Record, number: int | None = None, limit: int | None = None) -> "Parts":
+    """A message, or so many characters of it."""
+    control = control_in(message)
+    about = (
+        as_time(text_in(control, "time")),
+        f"round {_text(control['round'])}" if "round" in control else "",
+        " ".join(filter(None, (text_in(control, "status"), text_in(control, "reason")))),
+        f"branches off after {as_name(text_in(control, 'parent'))}" if "parent" in control else "",
+        f"answers {text_in(message, 'tool_call_id')}" if message.get("tool_call_id") else "",
+        text_in(control, "fault"),
+    )
+    who = f"{_text(message.get('role'))} {_text(message.get('name'))}".strip()
+    yield heading(", ".join(filter(None, (who, *about))), mark=f"#{number or count_in(control, 'seq')}")
+    text = "\n".join(filter(None, (said_in(message), *_other_contents(message))))
+    if text:
+        yield indented(_cut(text, limit))
+
+
+def event_parts(event: Record, number: int, limit: int) -> "Parts":
+    """An event, as far as so many characters go."""
+    control = control_in(event)
+    turn = f"turn {as_name(text_in(control, 'turn'))}" if "turn" in control else ""
+    about = _text(event.get("type")), as_time(text_in(control, "time")), turn
+    yield heading(", ".join(filter(None, about)), mark=f"#{number}")
+    yield indented(_cut(_rest(event, "type", "run"), limit))
+
+
+def damage(lines: int) -> str:
+    """What to say of so many damaged lines."""
+    if not lines:
+        return ""
+    return f"{lines} line{'s' if lines > 1 else ''} of the log cannot be trusted; what they said may be missing here"
+
+
+def _cut(text: str, limit: int | None) -> str:
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit} characters more, which --json has)"
+
+
+def _other_contents(message: Record) -> Iterator[str]:
+    """What a message holds beside text."""
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind != "text":
+            yield f"[{_text(kind) or 'something'}]"
+    for call in calls_in(message):
+        yield f"calls {_text(call.get('name'))}({_text(call.get('arguments'))}) as {_text(call.get('id'))}"
+
+
+def _first(about: TurnDetails, kind: str) -> Record:
+    return next((event for event in about.events if event.get("type") == kind), {})
+
+
+def _start(event: Record) -> "Parts":
+    rows = [
+        (
+            "yes" if item.get("included") is True else "no",
+            *(item.get(name) for name in ("tokens", "kind", "source", "reason")),
+        )
+        for item in _objects(event.get("pack"))
+    ]
+    if rows:
+        yield ""
+        yield table(_PACK, rows)
+
+
+def _evolution(event: Record) -> "Parts":
+    rows = [
+        tuple(move.get(name) for name in ("id", "from_", "to", "round", "reason"))
+        for move in _objects(event.get("moves"))
+    ]
+    if rows:
+        yield ""
+        yield table(_MOVES, rows)
+
+
+def _recall(event: Record) -> "Parts":
+    yield ""
+    yield heading("recalled from swap")
+    yield from _operations(event)
+
+
+def _snapshot(event: Record) -> "Parts":
+    yield ""
+    yield heading(f"snapshot: {text_in(event, 'status')}")
+    trailer, operations = text_in(event, "trailer"), event.get("operations")
+    yield facts(
+        [
+            ("repairs", _flat(event.get("repairs"))),
+            ("violations", _flat(event.get("violations"))),
+            ("active task", text_in(event, "active_task")),
+            ("capabilities", _flat(event.get("capabilities"))),
+            ("trailer", f"{len(trailer)} characters, which --json has" if trailer else ""),
+            ("operations", "it was not applied" if operations is None else "" if operations else "none"),
+        ]
+    )
+    yield from _operations(event)
+
+
+def _operations(event: Record) -> "Parts":
+    rows = [
+        (*(each.get(name) for name in ("kind", "id", "tier", "reason")), _content(each.get("item")))
+        for each in _objects(event.get("operations"))
+    ]
+    if rows:
+        yield table(_OPERATIONS, rows)
+
+
+def _content(item: Any) -> object:
+    return item.get("content") if isinstance(item, dict) else None
+
+
+def _reask(event: Record) -> "Parts":
+    yield ""
+    yield heading(f"asked again, {_text(event.get('attempt'))}: {text_in(event, 'status')}")
+    said = [(name, _flat(event.get(name))) for name in ("error", "violations", "usage")]
+    yield facts(said)
+    if text := text_in(event, "text"):
+        yield indented(text)
+
+
+def _choice(event: Record) -> "Parts":
+    yield ""
+    yield heading(f"choice {_text(event.get('index'))}, which is no part of the conversation")
+    yield indented("\n".join(filter(None, (said_in(event), *_other_contents(event)))))
+
+
+def _other(event: Record) -> "Parts":
+    yield ""
+    yield heading(text_in(event, "type") or "an event without a type")
+    yield indented(_rest(event, "type", "run"))
+
+
+def _nothing(event: Record) -> "Parts":
+    yield from ()
+
+
+_EVENTS = {
+    "start": _start,
+    "evolution": _evolution,
+    "recall": _recall,
+    "snapshot": _snapshot,
+    "reask": _reask,
+    "choice": _choice,
+    "done": _nothing,
+}
+
+
+def _rest(event: Record, *known: str) -> str:
+    return json_text({name: value for name, value in event.items() if name not in ("ctx", *known)}, indent=None)
+
+
+def _objects(value: Any) -> list[Record]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _flat(value: Any) -> str:
+    """What a small value says, on one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_flat(each)}" for name, each in value.items() if each not in (None, {}, []))
+    if isinstance(value, list):
+        return "; ".join(map(_flat, value))
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json_text(value, indent=None)

@@ -1,0 +1,41 @@
+"""Read-only questions about sessions, in one place for every face that asks them."""
+
+from ctxwrap.inspection.following import Following
+from ctxwrap.inspection.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of
+from ctxwrap.inspection.reading import Numbered
+from ctxwrap.inspection.sessions import (
+    Branching,
+    Child,
+    Contents,
+    Listing,
+    SessionDetails,
+    SessionInfo,
+    all_sessions,
+    session_details,
+    sessions_of,
+)
+from ctxwrap.inspection.turns import TurnDetails, TurnInfo, turn_details
+
+__all__ = [
+    "Branching",
+    "Child",
+    "Contents",
+    "Curve",
+    "Following",
+    "Listing",
+    "Numbered",
+    "Point",
+    "SessionDetails",
+    "SessionInfo",
+    "TurnDetails",
+    "TurnInfo",
+    "all_sessions",
+    "counts_of",
+    "curves_of",
+    "details_of",
+    "memory_at",
+    "memory_of",
+    "session_details",
+    "sessions_of",
+    "turn_details",
+]

@@ -1,0 +1,173 @@
+"""The turns of a session: a line about each, or everything about one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ctxwrap.errors import NotFound
+from ctxwrap.inspection.reading import (
+    Stream,
+    calls_in,
+    check_known,
+    control_in,
+    count_in,
+    readable,
+    round_in,
+    said_in,
+    text_in,
+    turn_in,
+    whole_stream,
+)
+from ctxwrap.session.swap import shortened
+from ctxwrap.types import Record, SessionKey, Store
+
+_SHORT = 200
+"""So many characters of what was said stand in a line about a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInfo:
+    """One turn in a line."""
+
+    number: int
+    """From 1, in the order in which turns began."""
+    id: str
+    round: int
+    mode: str
+    status: str
+    """ok, error or cancelled; open as long as nobody wrote its end."""
+    reason: str
+    """Why it ended."""
+    model: str
+    started_at: str
+    tokens_in: int | None
+    """As the provider counts them, cached ones included."""
+    tokens_out: int | None
+    said: str
+    """What the user said, in short; or what a tool gave."""
+    answer: str
+    """The answer, in short and as far as it came."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetails:
+    """Everything that the log holds of one turn."""
+
+    info: TurnInfo
+    messages: tuple[Record, ...]
+    """With all contents."""
+    events: tuple[Record, ...]
+    damaged: int
+    """Lines of the whole session with something wrong: one of them may have been this turn's."""
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"messages": list(self.messages), "events": list(self.events)}
+        return {"turn": self.info.as_json(), **said, "damaged": self.damaged}
+
+
+def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
+    """A turn by its number or id; a NotFound if there is no such turn."""
+    log = store.open(key)
+    messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
+    check_known(store, key, messages, events)
+    said, happened = _by_turn(messages), _runs(events)
+    number, id = _named(list(happened), turn, key)
+    whole = tuple(readable(record, log.files) for record in said[id])
+    info = _info(number, id, whole, happened[id])
+    plain = tuple(readable(event, log.files) for event in happened[id])
+    return TurnDetails(info, whole, plain, messages.damaged + events.damaged)
+
+
+def turns_in(messages: Stream, events: Stream) -> tuple[TurnInfo, ...]:
+    """All turns, the first one first."""
+    said = _by_turn(messages)
+    runs = enumerate(_runs(events).items(), 1)
+    return tuple(_info(number, id, said[id], happened) for number, (id, happened) in runs)
+
+
+def _by_turn(stream: Stream) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = defaultdict(list)
+    for _, record in stream.records:
+        found[turn_in(record)].append(record)
+    return found
+
+
+def _runs(events: Stream) -> dict[str, list[Record]]:
+    """The events of each turn; one whose first event is damaged keeps its place by the next."""
+    runs: dict[str, list[Record]] = {}
+    for _, event in events.records:
+        id = turn_in(event)
+        if id and event.get("run") == id:
+            runs.setdefault(id, []).append(event)
+    return runs
+
+
+def _named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, str]:
+    if turn in ids:
+        return ids.index(str(turn)) + 1, str(turn)
+    number = turn if isinstance(turn, int) else int(turn) if turn.isascii() and turn.isdecimal() else 0
+    if 1 <= number <= len(ids):
+        return number, ids[number - 1]
+    there_are = f"it has turns 1 to {len(ids)}" if ids else "it has none"
+    raise NotFound(f"session {key.session!r} has no turn {turn!r}: {there_are}")
+
+
+def _info(number: int, id: str, messages: Sequence[Record], events: Sequence[Record]) -> TurnInfo:
+    start, done = _first(events, "start"), _first(events, "done")
+    usage = done.get("usage")
+    return TurnInfo(
+        number=number,
+        id=id,
+        round=round_in(start) or max(map(round_in, events), default=0),
+        mode=text_in(start, "mode"),
+        status=text_in(done, "status") or "open",
+        reason=text_in(done, "reason"),
+        model=text_in(done, "model") or text_in(start, "model"),
+        started_at=text_in(control_in(start), "time"),
+        tokens_in=_total(usage, ("prompt_tokens",), _INPUT),
+        tokens_out=_total(usage, ("completion_tokens",), ("output_tokens",)),
+        said=_asked(messages),
+        answer=_answer(messages) or shortened("".join(_deltas(events)), _SHORT),
+    )
+
+
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""Anthropic counts what its cache took or gave apart."""
+
+
+def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
+    """The sum of the fields of the first spelling that is there."""
+    for spelling in names:
+        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
+        if counts:
+            return sum(counts)
+    return None
+
+
+def _first(events: Iterable[Record], kind: str) -> Record:
+    return next((event for event in events if event.get("type") == kind), {})
+
+
+def _asked(messages: Sequence[Record]) -> str:
+    for role, label in (("user", ""), ("tool", "tool: ")):
+        said = [said_in(message) for message in messages if message.get("role") == role]
+        if said:
+            return shortened(label + said[-1], _SHORT)
+    return ""
+
+
+def _answer(messages: Sequence[Record]) -> str:
+    """The message that ended the turn; answers before it are a past that the caller brought along."""
+    answers = [message for message in messages if "status" in control_in(message)]
+    if not answers:
+        return ""
+    calls = [f"{call.get('name')}({call.get('arguments')})" for call in calls_in(answers[-1])]
+    return shortened(" ".join([said_in(answers[-1]), *calls]), _SHORT)
+
+
+def _deltas(events: Iterable[Record]) -> Iterable[str]:
+    return (text_in(event, "text") for event in events if event.get("type") == "delta")
