@@ -346,6 +346,12 @@ class Log(Protocol):
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         """The records behind position `after`, and the position behind them; damaged ones are passed over."""
 
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        """The records of these numbers, both included, without reading the whole stream for a few of them.
+
+        A record that says no number, or one that is none above those before it, has the one behind the last.
+        """
+
     def lines(self, stream: str) -> Iterator[Line]:
         """Every line of a stream, looked at anew; a last one that a crash cut short has a fault, too."""
 
