@@ -308,6 +308,9 @@ class Files(Protocol):
     def link(self, name: str, other: str) -> None:
         """Let a file that never changes have another name, too."""
 
+    def leftovers(self) -> list[FileEntry]:
+        """What a crash left of the writing of files; `entries` has none of it."""
+
     def remove(self, name: str) -> None:
         """Let a file go, if there is one."""
 

@@ -58,6 +58,9 @@ class MemoryFiles:
         if name in self._files:
             self._files.setdefault(other, self._files[name])
 
+    def leftovers(self) -> list[FileEntry]:
+        return []
+
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
 
