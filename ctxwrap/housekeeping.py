@@ -62,5 +62,5 @@ def collect_garbage(
 def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
     """Make everything that follows from a session's log anew: all of `context/` but your own files in it."""
     known = existing(key_for(session, tenant, agent), store)
-    with made_plain(known.key), undisturbed(), known.locked():
+    with undisturbed(), known.locked(), made_plain(known.key):
         known.rebuild()

@@ -13,7 +13,7 @@ from ctxwrap.housekeeping import Collectable, GarbageReport, collect_garbage
 def run_gc(session: str, place: Place, *, sure: bool, as_json: bool) -> None:
     report = collect_garbage(session, dry_run=not sure, **place)
     if as_json:
-        click.echo(json.dumps(_as_json(report), indent=2))
+        click.echo(json.dumps(_as_json(report), indent=2).replace("\x7f", "\\u007f"))
         return
     if report.files:
         _print_table(report)

@@ -98,7 +98,8 @@ def entries(session: Session) -> list[Entry]:
 def entry_of(session: Session, id: str) -> Entry:
     """The newest entry of that id, or of the memory item of that id."""
     found = _all_entries(session)[::-1]
-    entry = next((each for each in found if each.id == id), None) or next((e for e in found if e.item == id), None)
+    named = [entry for entry in found if entry.id == id] or [entry for entry in found if entry.item == id != ""]
+    entry = next(iter(named), None)
     if entry is None or entry.item in session.memory.forgotten:
         raise NotFound(f"nothing in swap of session {session.key.session!r} is called {id!r}: search for it first")
     return entry
@@ -151,7 +152,7 @@ def _all_entries(session: Session) -> list[Entry]:
 
 
 def _make_anew(session: Session) -> None:
-    with made_plain(session.key), session.log.locked():
+    with session.log.locked(), made_plain(session.key):
         session.refresh()
         session.rebuild()
 
