@@ -60,7 +60,7 @@ def start_child(
     that come back, such as `ctxwrap.using(session=child.session, agent=child.agent)`.
     """
     own = key_for(child_session or f"{session}/{name}", tenant, child_agent or agent)
-    _check_name("child", name)
+    _check_name("a child", name)
     _check_size(f"the handoff of {name!r}", handoff)
     with _opened(session, store, tenant, agent, settings) as known:
         _check_new(known, name, own)
@@ -176,7 +176,7 @@ def _check_active(known: Session, name: str) -> None:
 def _check_name(kind: str, name: object) -> None:
     if not isinstance(name, str) or not is_legal_name(name):
         raise InvalidId(
-            f"{str(name)[:80]!r} is no name for a {kind}: it takes 1 to 64 letters, digits and . _ + -, a letter or "
+            f"{str(name)[:80]!r} is no name for {kind}: it takes 1 to 64 letters, digits and . _ + -, a letter or "
             "digit first, and no .sock or .d at the end"
         )
 
@@ -207,7 +207,7 @@ def _checked_artifacts(artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
             f"a result has {MOST_ARTIFACTS} artifacts at most, not {len(artifacts)}: pack some together"
         )
     for name, data in artifacts.items():
-        _check_name("artifact", name)
+        _check_name("an artifact", name)
         if not isinstance(data, bytes):
             raise SettingsError(f"the artifact {name!r} must be bytes, not {type(data).__name__}")
         _check_bytes(f"the artifact {name!r}", len(data), LARGEST_ARTIFACT)
