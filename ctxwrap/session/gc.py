@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.session.abi import is_legal_name
+from ctxwrap.session.abi import CONTEXT_FILES, is_legal_name
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.dedup import BLOBS
+from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
 from ctxwrap.session.past import STREAMS
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
@@ -36,6 +37,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 _CONTENT = re.compile(rb"sha256-[0-9a-f]{56}")
 _PLACE = re.compile(rb"context/(?:dedup/blob|swap/chunk)/[A-Za-z0-9._+-]{1,64}")
 _LARGEST_REFERENCE = 4096
+_WRITTEN = {f"context/{name}" for name in CONTEXT_FILES - {"budget", "plan.json"}} | {SWAP_INDEX, DEDUP_INDEX}
 _REFERENCE = {"source", "start_event", "end_event", "hash"}
 
 
@@ -203,8 +205,15 @@ def _contents(files: Files, uses: "_Uses", now: datetime) -> Iterator[Garbage]:
 
 def _leftovers(files: Files, now: datetime) -> Iterator[Garbage]:
     for entry in files.leftovers():
-        if _is_older(entry, _HOUR, now):
+        if _is_older(entry, _HOUR, now) and _is_ours(entry.name):
             yield Garbage(entry.name, entry.size, "a crash cut short the writing of it")
+
+
+def _is_ours(leftover: str) -> bool:
+    """Whether it was to become a file that ctxwrap writes; hidden files of others, and a child's, are theirs."""
+    directory, _, name = leftover.rpartition("/")
+    name = name.removeprefix(".").removesuffix(".new")
+    return f"{directory}/{name}" in _WRITTEN or (directory in ("raw", CHUNKS, BLOBS) and is_legal_name(name))
 
 
 class _Uses(NamedTuple):

@@ -202,6 +202,17 @@ def test_what_a_crash_cut_short_may_refer_to_a_content(told: Teller) -> None:
     assert f"raw/{blob_name(ORPHAN)[0]}" not in names(collected(told))
 
 
+def test_only_leftovers_of_our_own_files_go(told: Teller) -> None:
+    place = directory_of(told.store)
+    ours = ["context/.facts.jsonl.new", "context/.pack.md.new", "context/swap/.index.jsonl.new", "raw/.sha256-0.new"]
+    theirs = ["context/pinned/.note.new", "context/.gc.policy.new", "context/.budget.new", ".checkpoint.new"]
+    theirs += ["context/child/rev-1/.result.md.new", "raw/.notes", "context/swap/.new", "messages.jsonl.new"]
+    for name in (*ours, *theirs):
+        put(place, name, b"half")
+    assert [name for name in names(collected(told)) if name.endswith(".new")] == ours
+    assert all((place / name).exists() for name in theirs)
+
+
 HOSTILE = {
     "keep_messages=0": "keep_messages=0 would remove history.*write keep_messages=1",
     "keep_events=0": "keep_events=0 would remove history",
