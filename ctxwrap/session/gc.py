@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from ctxwrap.errors import SettingsError, unknown_name
+from ctxwrap.errors import SettingsError, StoreError, unknown_name
 from ctxwrap.session.abi import CONTEXT_FILES, is_legal_name
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import CHILD
@@ -167,8 +167,8 @@ def collect(log: Log, now: datetime) -> tuple[Collected, ...]:
 def _removed(garbage: Garbage, files: Files) -> Collected:
     try:
         files.remove(garbage.name)
-    except OSError as error:
-        return Collected(garbage, error.strerror or str(error))
+    except (OSError, StoreError) as error:
+        return Collected(garbage, getattr(error, "strerror", None) or str(error))
     return Collected(garbage)
 
 

@@ -398,7 +398,8 @@ def test_what_cannot_be_removed_is_said(told: Teller, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("os.unlink", refuse)
     files = {file.name: file for file in collected(told).files}
-    assert (files["context/pack.md"].removed, files["context/pack.md"].problem) == (False, "Permission denied")
+    assert not files["context/pack.md"].removed
+    assert "Permission denied" in files["context/pack.md"].problem
     assert files["context/pack.json"].removed
 
 
