@@ -205,6 +205,6 @@ def test_a_place_of_swap_that_is_a_link_is_an_error_that_says_so(tmp_path: Path)
     swap.rename(tmp_path / "elsewhere")
     swap.symlink_to(tmp_path / "elsewhere")
     before = sorted(path.name for path in (tmp_path / "elsewhere").rglob("*"))
-    with pytest.raises(StoreUnavailable, match="cannot .* session 's'"):
+    with pytest.raises(StoreUnavailable, match=r"cannot .* session 's'"):
         search_swap("s", "weather", **teller.place)
     assert sorted(path.name for path in (tmp_path / "elsewhere").rglob("*")) == before
