@@ -13,8 +13,9 @@ from ctxwrap.memory.likeness import key_of, telling_words
 from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.session import Session
+from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in
+from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
 
@@ -112,6 +113,7 @@ def _rewrite_events(
     operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
     forgetting = {"type": "forget", "operations": operations, "round": known.memory.round, "reason": reason, "ctx": {}}
     new = [*([forgetting] if ids else []), *events]
+    gone = with_contents(gone, known.records("events"), partial(loaded, files=known.log.files))
     known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
 
 

@@ -1,5 +1,6 @@
 """The lines of a log: what a message says stands on top, everything about it in `ctx`."""
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +42,27 @@ def message_in(record: Record) -> Message:
         tool_call_id=record.get("tool_call_id") or "",
         extra=record.get("extra") or {},
     )
+
+
+def number_in(record: Record) -> int | None:
+    """The number that a record says it has in its stream."""
+    control: Any = record.get("ctx")
+    number = control.get("seq") if isinstance(control, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def next_number(record: Record, before: int) -> int:
+    """The number of a record behind one of number `before`: its own if that is above, else the next."""
+    number = number_in(record) or 0
+    return number if number > before else before + 1
+
+
+def numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+    """The records of a stream from its start, each with its number."""
+    number = 0
+    for record in records:
+        number = next_number(record, number)
+        yield number, record
 
 
 _CALL = {"id", "name", "arguments"}

@@ -308,6 +308,9 @@ class Files(Protocol):
     def link(self, name: str, other: str) -> None:
         """Let a file that never changes have another name, too."""
 
+    def leftovers(self) -> list[FileEntry]:
+        """What a crash left of the writing of files; `entries` has none of it."""
+
     def remove(self, name: str) -> None:
         """Let a file go, if there is one."""
 
@@ -345,6 +348,12 @@ class Log(Protocol):
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         """The records behind position `after`, and the position behind them; damaged ones are passed over."""
+
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        """The records of these numbers, both included, without reading the whole stream for a few of them.
+
+        A record that says no number, or one that is none above those before it, has the one behind the last.
+        """
 
     def lines(self, stream: str) -> Iterator[Line]:
         """Every line of a stream, looked at anew; a last one that a crash cut short has a fault, too."""

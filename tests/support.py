@@ -12,8 +12,8 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stores.tree import FileTree
-from ctxwrap.types import Log
+from ctxwrap.stores.files import FileStore
+from ctxwrap.types import Log, SessionKey
 
 CANARY = "canary-in-the-trailer"
 """Stands in every scripted trailer; no view of a reply may show it."""
@@ -68,7 +68,7 @@ def assert_clean(*views: Any) -> None:
 
 def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
     """A session's messages as they stand on disk, with the contents that are kept apart."""
-    files = FileTree(str(_directory(home, session, tenant)))
+    files = FileStore(home).open(SessionKey(tenant, "default", session)).files
     return [put_back(line, files) for line in _lines(home, session, tenant, "messages")]
 
 

@@ -26,7 +26,7 @@ LAYERS = (
     ("calls",),
     ("drive", "drive_async"),
     ("clients",),
-    ("wrapping", "inspection", "forgetting"),
+    ("wrapping", "inspection", "forgetting", "housekeeping", "children", "swap"),
     ("practice",),
     ("cli",),
     ("__main__",),

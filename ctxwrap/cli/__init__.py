@@ -125,3 +125,34 @@ def purge(session: str, message: str, yes: bool, **place: Any) -> None:
 
     with in_one_sentence():
         run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above
+
+
+@main.command()
+@of_a_session
+@click.option("--yes", is_flag=True, help="Remove it; without this, it is only shown.")
+@AS_JSON
+def gc(session: str, yes: bool, as_json: bool, **place: Any) -> None:
+    """Show what of SESSION's derived files is of no use, and why.
+
+    What it says goes by the session's context/gc.policy. Messages, events, what they refer to, children and your own
+    files are never among it.
+    """
+    from ctxwrap.cli.gc import run_gc
+
+    with in_one_sentence():
+        run_gc(session, place, sure=yes, as_json=as_json)  # type: ignore[arg-type]  # the options above
+
+
+@main.command()
+@of_a_session
+@click.option("--query", metavar="TEXT", help="What holds these words, the best match first.")
+@click.option("--id", metavar="ID", help="Bring this one back: print its messages, or let memory have the item again.")
+@AS_JSON
+def swap(session: str, query: str | None, id: str | None, as_json: bool, **place: Any) -> None:
+    """List what left the prompt window of SESSION, the newest first."""
+    from ctxwrap.cli.swap import run_swap
+
+    if query is not None and id is not None:
+        raise click.UsageError("name either --query or --id")
+    with in_one_sentence():
+        run_swap(session, place, query=query, id=id, as_json=as_json)  # type: ignore[arg-type]  # the options above

@@ -41,7 +41,7 @@ class Memory:
         self._unread: list[str] = []
         """What went to swap since somebody asked for it by its words."""
         self.departed: list[Item] = []
-        """What went to swap since somebody emptied this list."""
+        """What went to swap, or says something else there, since somebody emptied this list."""
 
     def govern(self, rules: MemoryRules, *, evolves: bool) -> None:
         """Go by other rules from now on."""
@@ -165,7 +165,7 @@ class Memory:
         here[item.id] = item
         if item.tier == "swap":
             self._unread.append(item.id)
-            if known is None or known.tier != "swap":
+            if known is None or known.tier != "swap" or known.content != item.content:
                 self.departed.append(item)
             self._let_sink()
         elif self.evolves and (at := due(item, self.rules)) is not None:

@@ -6,7 +6,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from ctxwrap.records import message_in
 from ctxwrap.session.abi import blob_name, is_legal_name
@@ -21,6 +21,9 @@ LARGE = 16 * 1024
 
 _SHOWN = 200
 
+Form = Literal["text", "parts", "bytes"]
+"""What a content is: a message's text, its parts as JSON, or a file."""
+
 
 def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
     """The record of a message, its content replaced by a reference if it is a large one."""
@@ -28,12 +31,17 @@ def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
     data = _encoded(content)
     if len(data) < (LARGE_RESULT if record["role"] == "tool" else LARGE):
         return record
-    name, whole = blob_name(data)
-    if not _holds(files, name, len(data)):
-        files.save(f"raw/{name}", data, lasting=lasting)
-    blob = {"id": name, "digest": whole, "bytes": len(data), "form": "text" if isinstance(content, str) else "parts"}
+    blob = stored(data, files, "text" if isinstance(content, str) else "parts", lasting=lasting)
     control = {**record["ctx"], "digest": digest(message_in(record)), "blob": blob}
     return {**record, "content": _hint(content, len(data)), "ctx": control}
+
+
+def stored(data: bytes, files: Files, form: Form, *, lasting: bool) -> Record:
+    """The reference to a content that lies under its name from now on; it is written unless it does so already."""
+    name, whole = blob_name(data)
+    if not _holds(files, name):
+        files.save(f"raw/{name}", data, lasting=lasting)
+    return {"id": name, "digest": whole, "bytes": len(data), "form": form}
 
 
 def put_back(record: Record, files: Files) -> Record:
@@ -72,7 +80,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _holds(files: Files, name: str, size: int) -> bool:
+def _holds(files: Files, name: str) -> bool:
     known = files.load(f"raw/{name}")
     return known is not None and blob_name(known)[0] == name
 

@@ -46,9 +46,9 @@ class DedupIndex:
             use = self._uses.pop(name, None)
             if use is None:
                 use = Use([ref], 1, int(blob["bytes"]), tokens, str(blob["digest"]))
-                self._unlinked.append(name)
             else:
                 use.again(ref)
+            self._unlinked.append(name)
             self._uses[name] = use
             if len(self._uses) > _AT_HAND:
                 self._uses.pop(next(iter(self._uses)))

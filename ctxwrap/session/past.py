@@ -3,11 +3,10 @@
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
 
 from ctxwrap.memory.decay import Move
 from ctxwrap.memory.memory import Memory, rules_from_json
-from ctxwrap.records import message_in, timestamp
+from ctxwrap.records import message_in, next_number, timestamp
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.derived import Derived
@@ -51,8 +50,7 @@ class Past:
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> None:
         """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere."""
-        number = _number(record)
-        self.sequence[stream] = number if number > self.sequence[stream] else self.sequence[stream] + 1
+        self.sequence[stream] = next_number(record, self.sequence[stream])
         try:
             if stream == "messages":
                 self._take_message(record, whole)
@@ -153,9 +151,3 @@ class Past:
         self.memory.restore(known["memory"])
         self.moves = [Move(*move) for move in known["moves"]]
         self.derived = Derived.from_json(known["derived"])
-
-
-def _number(record: Record) -> int:
-    control: Any = record.get("ctx")
-    number = control.get("seq") if isinstance(control, dict) else None
-    return number if isinstance(number, int) else 0

@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxwrap.records import message_in
 from ctxwrap.session.alignment import digest
+from ctxwrap.session.blobs import blobs_in
 from ctxwrap.types import Message, Record
 
 FORGOTTEN = "[forgotten]"
@@ -16,6 +18,7 @@ PURGED = "[purged]"
 _STRUCTURE = frozenset(
     {"attempt", "ctx", "index", "message", "mode", "model", "moves", "pack", "response_id", "role", "round", "run"}
     | {"runtime", "status", "stream", "type", "usage", "wire", "id", "kind", "tier", "origin", "source"}
+    | {"agent", "child", "parent", "session"}
 )
 """Fields that say nothing in words."""
 
@@ -38,6 +41,8 @@ class Redaction:
     """Turns whose trailers, and answers to a question for one, go altogether."""
     choices: frozenset[str] = frozenset()
     """Turns whose other choices go altogether."""
+    blobs: frozenset[str] = frozenset()
+    """Contents that are kept apart and go altogether."""
 
     def event(self, event: Record) -> Record:
         if not (self.ids or self.versions or self.texts or self.trailers or self.choices):
@@ -45,18 +50,46 @@ class Redaction:
         turn = turn_in(event)
         if event.get("type") == "choice" and turn in self.choices:
             return emptied(event)
-        return {name: self._field(name, value, turn) for name, value in event.items()}
+        left = {name: self._field(name, value, turn) for name, value in event.items()}
+        return self._without_blobs(left) if self.blobs else left
 
     def _field(self, name: str, value: Any, turn: str) -> Any:
         if name in _STRUCTURE:
             return value
         if name == "operations":
             return [self._operation(operation) for operation in value]
+        if name == "artifacts":
+            return value
+        if name == "refs" and isinstance(value, list):
+            return [self._ref(ref) for ref in value]
         if name in ("trailer", "text") and isinstance(value, str):
             return FORGOTTEN if value and turn in self.trailers else self._said(self._without_items(value))
         if name == "active_task" and value in self.tasks:
             return ""
         return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
+
+    def _ref(self, ref: Any) -> Any:
+        """What a child refers to: its id and kind tell nothing."""
+        if not isinstance(ref, dict):
+            return _in_strings(ref, self._said)
+        return {
+            name: value if name in ("id", "kind") else _in_strings(value, self._said) for name, value in ref.items()
+        }
+
+    def _without_blobs(self, event: Record) -> Record:
+        control = event.get("ctx")
+        if isinstance(control, dict) and isinstance(control.get("blobs"), list):
+            left = [blob for blob in control["blobs"] if _id_in(blob) not in self.blobs]
+            event = {**event, "ctx": {**control, "blobs": left}}
+        if isinstance(event.get("artifacts"), list):
+            kept = [each for each in event["artifacts"] if _id_in(_blob_in(each)) not in self.blobs]
+            event = {**event, "artifacts": kept}
+        return event
+
+    def says(self, data: bytes) -> bool:
+        """Whether a file holds a text that is to be gone."""
+        text = data.decode("utf-8", "replace")
+        return self._said(text) != text
 
     def _operation(self, operation: Record) -> Record:
         item = operation.get("item")
@@ -118,6 +151,15 @@ def redaction(
     )
 
 
+def with_contents(gone: Redaction, events: Iterable[Record], load: Callable[[Record], bytes]) -> Redaction:
+    """The redaction, with the contents that events keep apart and that hold a text which is to be gone."""
+    found = set[str]()
+    for blob in (blob for event in events for blob in blobs_in(event)):
+        with suppress(LookupError):
+            found |= {blob["id"]} if gone.says(load(blob)) else set()
+    return replace(gone, blobs=frozenset(found))
+
+
 def turn_in(record: Record) -> str:
     return str((record.get("ctx") or {}).get("turn"))
 
@@ -174,6 +216,14 @@ def _blank(item: Mapping[str, Any]) -> Record:
         "tags": [],
         **({"extra": {"pinned": True}} if pinned else {}),
     }
+
+
+def _blob_in(artifact: Any) -> Any:
+    return artifact.get("blob") if isinstance(artifact, dict) else None
+
+
+def _id_in(blob: Any) -> Any:
+    return blob.get("id") if isinstance(blob, dict) else None
 
 
 def _without_ids(value: Any, ids: frozenset[str]) -> Any:

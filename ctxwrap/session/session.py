@@ -12,6 +12,7 @@ from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.records import as_record, timestamp
 from ctxwrap.session import blobs
+from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.line import Line
 from ctxwrap.session.past import STREAMS, Past
@@ -184,31 +185,45 @@ class Session:
         if self._unsaved >= _CHECKPOINT_EVERY:
             self._save()
 
+    def keep(self, data: bytes) -> Record:
+        """Store a file's content once, as lasting as settings say; what a record to come refers to it by."""
+        return blobs.stored(data, self.log.files, "bytes", lasting=self._settings.durability != "os")
+
     def records(self, stream: str) -> list[Record]:
         """All that a stream holds, with all contents."""
         return [self._with_content(record) for record in self.log.read(stream)[0]]
+
+    def messages(self, first: int, last: int) -> list[Record]:
+        """The messages of these numbers, both included, with their contents."""
+        return [self._with_content(record) for record in self.log.between("messages", first, last)]
 
     def rewrite_events(
         self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
     ) -> None:
         """Change the log's events for good, and add `new` ones that say so, in one step."""
         self._remove_derived()
+        before = self._used()
         self.log.rewrite("events", change, self._numbered("events", turn, "", new, timestamp(now)), banned)
+        for name in before - self._used():
+            self.log.files.remove(f"raw/{name}")
         self.refresh()
         self.rebuild()
 
     def rewrite_messages(self, change: Change, banned: Sequence[str] = ()) -> None:
-        """Change the log's messages for good, and let the contents go that none of them has any more."""
+        """Change the log's messages for good, and let the contents go that no record has any more."""
         self._remove_derived()
         self.log.rewrite("messages", change, banned=banned)
-        used = {
-            blob["id"] for stream in STREAMS for record in self.log.read(stream)[0] for blob in blobs.blobs_in(record)
-        }
+        used = self._used()
         for entry in self.log.files.entries("raw"):
             if entry.name.removeprefix("raw/") not in used:
                 self.log.files.remove(entry.name)
         self.refresh()
         self.rebuild()
+
+    def _used(self) -> set[str]:
+        """The names of the contents that records refer to."""
+        records = (record for stream in STREAMS for record in self.log.read(stream)[0])
+        return {blob["id"] for record in records for blob in blobs.blobs_in(record) if is_legal_name(blob["id"])}
 
     def _allowed(self, turn: str) -> Change:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""

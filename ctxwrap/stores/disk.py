@@ -35,10 +35,10 @@ def opened_for_good(path: str, flags: int, directory: int | None = None) -> int:
     return handle
 
 
-def read_all(handle: int, start: int = 0) -> bytes:
-    """What a file holds from `start` on."""
+def read_all(handle: int, start: int = 0, end: int | None = None) -> bytes:
+    """What a file holds from `start` on, or up to `end`."""
     pieces = []
-    while piece := os.pread(handle, 1 << 20, start):
+    while piece := os.pread(handle, 1 << 20 if end is None else min(1 << 20, max(0, end - start)), start):
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)

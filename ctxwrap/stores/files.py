@@ -108,6 +108,10 @@ class FileLog:
         with self._explained("read"):
             return self._journals[stream].read(after)
 
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        with self._explained("read"):
+            return self._journals[stream].between(first, last)
+
     def lines(self, stream: str) -> Iterator[Line]:
         with self._explained("read"):
             yield from self._journals[stream].lines()

@@ -7,8 +7,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from ctxwrap.records import number_in, numbered
 from ctxwrap.stores import disk
 from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, resealed, sealed, unsealed
+from ctxwrap.stores.seeking import span_of
 from ctxwrap.types import Change, Line, Record
 
 logger = logging.getLogger("ctxwrap")
@@ -45,6 +47,23 @@ class Journal:
         except FileNotFoundError:
             return [], 0
         return [line.record for line in found.lines if line.record is not None], found.end
+
+    def between(self, first: int, last: int) -> list[Record]:
+        """The records of these numbers; more of the stream is read only if it is not numbered as it should be."""
+        found = [record for record in self._near(first, last) if first <= (number_in(record) or 0) <= last]
+        if len(found) == last - first + 1 and all(number_in(each) == at for at, each in enumerate(found, first)):
+            return found
+        return [record for number, record in numbered(self.read()[0]) if first <= number <= last]
+
+    def _near(self, first: int, last: int) -> list[Record]:
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                start, end = span_of(handle, first, last)
+                check = check_in(os.pread(handle, SEAL, max(0, start - SEAL)) if start else b"") or 0
+                found = found_in(disk.read_all(handle, start, end), start, check)
+        except FileNotFoundError:
+            return []
+        return [line.record for line in found.lines if line.record is not None]
 
     def lines(self) -> Iterator[Line]:
         """Every line, the torn end of the file as one."""

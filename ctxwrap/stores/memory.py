@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from ctxwrap.records import numbered
 from ctxwrap.types import Change, Checkpoint, FileEntry, Line, Record, SessionKey
 
 
@@ -57,6 +58,9 @@ class MemoryFiles:
         if name in self._files:
             self._files.setdefault(other, self._files[name])
 
+    def leftovers(self) -> list[FileEntry]:
+        return []
+
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
 
@@ -88,6 +92,10 @@ class MemoryLog:
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         records = self._streams[stream]
         return copy.deepcopy(records[after:]), len(records)
+
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        records = numbered(self._streams[stream])
+        return copy.deepcopy([record for number, record in records if first <= number <= last])
 
     def lines(self, stream: str) -> Iterator[Line]:
         for at, record in enumerate(self.read(stream)[0]):

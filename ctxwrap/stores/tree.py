@@ -26,7 +26,12 @@ class FileTree:
 
     def entries(self, under: str = "") -> list[FileEntry]:
         with self._explained("read"):
-            return sorted(self._walk(_parts(under)))
+            return sorted(entry for entry in self._walk(_parts(under)) if not _is_hidden(entry))
+
+    def leftovers(self) -> list[FileEntry]:
+        with self._explained("read"):
+            found = [entry for place in ("context", "raw") for entry in self._walk([place])]
+        return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
     def load(self, name: str) -> bytes | None:
         with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
@@ -119,11 +124,9 @@ class FileTree:
         except _ABSENT:
             return
         for name, known in entries:
-            if name.startswith("."):
-                continue
             if stat.S_ISREG(known.st_mode):
                 yield FileEntry("/".join([*parts, name]), known.st_size, known.st_mtime)
-            elif stat.S_ISDIR(known.st_mode):
+            elif stat.S_ISDIR(known.st_mode) and not name.startswith("."):
                 yield from self._walk([*parts, name])
 
     @contextmanager
@@ -150,6 +153,10 @@ class FileTree:
             yield handle
         finally:
             os.close(handle)
+
+
+def _is_hidden(entry: FileEntry) -> bool:
+    return entry.name.rpartition("/")[2].startswith(".")
 
 
 def _parts(name: str) -> list[str]:

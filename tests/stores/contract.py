@@ -15,6 +15,10 @@ def record(text: str, **more: object) -> Record:
     return {"content": text, **more, "ctx": {"v": 1}}
 
 
+def numbered_record(number: int, filler: str = "") -> Record:
+    return {"content": f"number {number}", "filler": filler, "ctx": {"v": 1, "seq": number}}
+
+
 def contents(log: Log, after: int = 0) -> list[object]:
     return [line["content"] for line in log.read("messages", after)[0]]
 
@@ -44,6 +48,25 @@ class StoreContract:
             behind = log.append({"messages": [record("b")]})
         assert contents(log, position) == ["b"]
         assert log.read("messages", behind["messages"]) == ([], behind["messages"])
+
+    @pytest.mark.parametrize(("first", "last"), [(1, 1), (1, 700), (350, 389), (690, 900), (701, 702), (5, 4), (0, 2)])
+    def test_records_are_found_by_their_numbers(self, store: Store, first: int, last: int) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            for number in range(1, 700, 7):
+                batch = [numbered_record(at, "x" * (at * 7919 % 3000)) for at in range(number, number + 7)]
+                log.append({"messages": batch})
+        found = log.between("messages", first, last)
+        assert [line["content"] for line in found] == [
+            f"number {at}" for at in range(max(1, first), min(last, 700) + 1)
+        ]
+        assert log.between("events", first, last) == []
+
+    def test_records_without_a_number_have_the_next_one(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [numbered_record(1), record("two"), numbered_record(9), record("ten")]})
+        assert [line["content"] for line in log.between("messages", 2, 10)] == ["two", "number 9", "ten"]
 
     def test_sessions_tenants_and_agents_are_apart(self, store: Store) -> None:
         keys = [KEY, KEY._replace(tenant="other"), KEY._replace(agent="other"), KEY._replace(session="other")]

@@ -1,0 +1,275 @@
+"""Garbage collection: which derived files may go, and why; the log, what it refers to and inputs never do.
+
+What may go is listed here by place and name. Whatever else lies in a session is not looked at, a child's files and
+everything behind a link above all.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from ctxwrap.errors import SettingsError, StoreError, unknown_name
+from ctxwrap.session.abi import CONTEXT_FILES, is_legal_name
+from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.children import CHILD
+from ctxwrap.session.dedup import BLOBS
+from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
+from ctxwrap.session.past import STREAMS
+from ctxwrap.session.swap import CHUNKS
+from ctxwrap.session.swap import INDEX as SWAP_INDEX
+from ctxwrap.types import FileEntry, Files, Log
+
+POLICY = "context/gc.policy"
+
+_LARGEST_POLICY = 4096
+"""In bytes; one that is larger is none."""
+
+_HOUR = 3600.0
+"""For so long what no record refers to may be part of something that is being written."""
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhdw])")
+_COUNT = re.compile(r"[0-9]{1,9}")
+_CONTENT = re.compile(rb"sha256-[0-9a-f]{56}")
+_PLACE = re.compile(rb"context/(?:dedup/blob|swap/chunk)/[A-Za-z0-9._+-]{1,64}")
+_LARGEST_REFERENCE = 4096
+_WRITTEN = {f"context/{name}" for name in CONTEXT_FILES - {"budget", "plan.json"}} | {SWAP_INDEX, DEDUP_INDEX}
+_REFERENCE = {"source", "start_event", "end_event", "hash"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What `context/gc.policy` says; a key that it leaves out has its default, which is the document's example."""
+
+    pack_ttl: float = 86400.0
+    """After how many seconds a pack goes; 0 is never."""
+    swap_ttl: float = 30 * 86400.0
+    """After how many seconds the reference files of swap go, though never its index; 0 is never."""
+    dedup_min_refs: int = 1
+    """How often a content must be used to have a place in dedup; it stays in `raw/` in any case."""
+    keep_messages: bool = True
+    """Always: nothing here removes messages."""
+    keep_events: bool = True
+    """Always."""
+
+
+class Garbage(NamedTuple):
+    """One file that may go."""
+
+    name: str
+    size: int
+    reason: str
+
+
+class Collected(NamedTuple):
+    """One file that was to go."""
+
+    garbage: Garbage
+    problem: str = ""
+    """Why it is still there, if it is."""
+
+
+def policy_in(text: str) -> Policy:
+    """The policy that a text sets, or an error that names the line and what may stand there."""
+    found: dict[str, float | int | bool] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        try:
+            found[key] = _value(key, equals, value, found)
+        except SettingsError as error:
+            raise SettingsError(f"{POLICY}, line {number}: {error}. Nothing was removed.") from None
+    return Policy(**found)  # type: ignore[arg-type]  # each by its key's own reader
+
+
+def _value(key: str, equals: str, value: str, found: Mapping[str, object]) -> float | int | bool:
+    if not equals:
+        raise SettingsError(f"{key[:40]!r} says nothing: write key=value, such as pack_ttl=1d")
+    if key not in _READERS:
+        raise unknown_name("key", key[:40], _READERS)
+    if key in found:
+        raise SettingsError(f"{key} stands here for the second time: leave one of them")
+    return _READERS[key](key, value)
+
+
+def _duration(key: str, value: str) -> float:
+    match = _DURATION.fullmatch("0s" if value == "0" else value)
+    if match is None:
+        raise SettingsError(f"{key}={value[:40]!r} is no duration: write 45s, 90m, 12h, 1d or 2w, or 0 for never")
+    return float(int(match[1]) * _SECONDS[match[2]])
+
+
+def _count(key: str, value: str) -> int:
+    if not _COUNT.fullmatch(value):
+        raise SettingsError(f"{key}={value[:40]!r} is no number: write one from 0 up, such as 1")
+    return int(value)
+
+
+def _kept(key: str, value: str) -> bool:
+    if value == "0":
+        raise SettingsError(
+            f"{key}=0 would remove history, which no policy does: write {key}=1, and use purge for single messages"
+        )
+    if value != "1":
+        raise SettingsError(f"{key}={value[:40]!r} is neither 1 nor 0: write {key}=1")
+    return True
+
+
+_READERS = {
+    "pack_ttl": _duration,
+    "swap_ttl": _duration,
+    "dedup_min_refs": _count,
+    "keep_messages": _kept,
+    "keep_events": _kept,
+}
+
+
+def policy_of(files: Files) -> Policy:
+    """The session's policy; what is no file of its own, such as a link, is none."""
+    entry = next((entry for entry in files.entries("context") if entry.name == POLICY), None)
+    if entry is None:
+        return Policy()
+    if entry.size > _LARGEST_POLICY:
+        raise SettingsError(
+            f"{POLICY} has {entry.size} bytes, of {_LARGEST_POLICY} that it may have: write one key=value a line, such "
+            "as pack_ttl=1d. Nothing was removed."
+        )
+    try:
+        return policy_in((files.load(POLICY) or b"").decode())
+    except UnicodeDecodeError:
+        raise SettingsError(f"{POLICY} is no text in UTF-8: write it anew. Nothing was removed.") from None
+
+
+def plan(log: Log, now: datetime) -> tuple[Garbage, ...]:
+    """What may go at this moment, by name; nothing is changed."""
+    files, policy = log.files, policy_of(log.files)
+    uses, named = _uses(log), _named(log.files)
+    garbage = [
+        *_packs(files, policy, now),
+        *_references(files, policy, now),
+        *_links(files, policy, uses),
+    ]
+    unnamed = [each for each in garbage if each.name not in named]
+    return tuple(sorted([*unnamed, *_contents(files, uses, now), *_leftovers(files, now)]))
+
+
+def collect(log: Log, now: datetime) -> tuple[Collected, ...]:
+    """Remove what may go, while nobody else writes; the log itself is not written to."""
+    with log.locked():
+        return tuple(_removed(garbage, log.files) for garbage in plan(log, now))
+
+
+def _removed(garbage: Garbage, files: Files) -> Collected:
+    try:
+        files.remove(garbage.name)
+    except (OSError, StoreError) as error:
+        return Collected(garbage, getattr(error, "strerror", None) or str(error))
+    return Collected(garbage)
+
+
+def _packs(files: Files, policy: Policy, now: datetime) -> Iterator[Garbage]:
+    for entry in files.entries("context"):
+        if entry.name in ("context/pack.json", "context/pack.md") and _is_older(entry, policy.pack_ttl, now):
+            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; every call makes a new one")
+
+
+def _references(files: Files, policy: Policy, now: datetime) -> Iterator[Garbage]:
+    for entry in _directly_in(CHUNKS, files):
+        if _is_older(entry, policy.swap_ttl, now) and _is_reference(entry, files):
+            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; rebuilding makes it anew from the log")
+
+
+def _links(files: Files, policy: Policy, uses: "_Uses") -> Iterator[Garbage]:
+    raw = {entry.name.removeprefix("raw/") for entry in files.entries("raw")}
+    for entry in _directly_in(BLOBS, files):
+        content = entry.name.removeprefix(f"{BLOBS}/")
+        count = uses.counts[content]
+        if count and count < policy.dedup_min_refs and content in raw:
+            times = "once" if count == 1 else f"{count} times"
+            yield Garbage(entry.name, entry.size, f"used {times} only; a second name, its content stays in raw/")
+        elif content not in uses.mentioned and (uses.all_known or content in raw):
+            yield Garbage(entry.name, entry.size, "no record refers to it")
+
+
+def _contents(files: Files, uses: "_Uses", now: datetime) -> Iterator[Garbage]:
+    for entry in _directly_in("raw", files) if uses.all_known else ():
+        name = entry.name.removeprefix("raw/").encode()
+        if _CONTENT.fullmatch(name) and name.decode() not in uses.mentioned and _is_older(entry, _HOUR, now):
+            yield Garbage(entry.name, entry.size, "no record refers to it; a crash left it")
+
+
+def _leftovers(files: Files, now: datetime) -> Iterator[Garbage]:
+    for entry in files.leftovers():
+        if _is_older(entry, _HOUR, now) and _is_ours(entry.name):
+            yield Garbage(entry.name, entry.size, "a crash cut short the writing of it")
+
+
+def _is_ours(leftover: str) -> bool:
+    """Whether it was to become a file that ctxwrap writes; hidden files of others, and a child's, are theirs."""
+    directory, _, name = leftover.rpartition("/")
+    name = name.removeprefix(".").removesuffix(".new")
+    return f"{directory}/{name}" in _WRITTEN or (directory in ("raw", CHUNKS, BLOBS) and is_legal_name(name))
+
+
+class _Uses(NamedTuple):
+    """Which contents records use."""
+
+    counts: Counter[str]
+    mentioned: set[str]
+    """Also those that are only named somewhere: in words, in a path, in what a crash cut short."""
+    all_known: bool
+    """Whether every line could be read; a damaged one may refer to anything."""
+
+
+def _uses(log: Log) -> _Uses:
+    counts, mentioned, all_known = Counter[str](), set[bytes](), True
+    for line in (line for stream in STREAMS for line in log.lines(stream)):
+        if line.record is None:
+            all_known = False
+        else:
+            counts.update(blob["id"] for blob in blobs_in(line.record))
+            mentioned.update(_CONTENT.findall(json.dumps(line.record, default=str).encode()))
+    for entry in log.files.entries():
+        if "/" not in entry.name and ".torn-" in entry.name:
+            mentioned.update(_CONTENT.findall(log.files.load(entry.name) or b""))
+    return _Uses(counts, {name.decode() for name in mentioned} | set(counts), all_known)
+
+
+def _named(files: Files) -> set[str]:
+    """The chunks and blobs that a pack, a ref or the index of swap names."""
+    children = [entry.name for entry in files.entries(CHILD) if entry.name.endswith("/refs.jsonl")]
+    places = ("context/pack.json", "context/refs.jsonl", SWAP_INDEX, *children)
+    return {name.decode() for place in places for name in _PLACE.findall(files.load(place) or b"")}
+
+
+def _directly_in(directory: str, files: Files) -> Iterator[FileEntry]:
+    for entry in files.entries(directory):
+        if is_legal_name(entry.name.removeprefix(f"{directory}/")):
+            yield entry
+
+
+def _is_reference(entry: FileEntry, files: Files) -> bool:
+    """Whether a chunk only says where in the log its messages are, so that nothing is lost with it."""
+    try:
+        known = json.loads(files.load(entry.name) or b"") if entry.size <= _LARGEST_REFERENCE else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(known, dict) or not known.keys() <= _REFERENCE or known.get("source") != "messages.jsonl":
+        return False
+    digits = str(known.get("hash")).removeprefix("sha256:")
+    return entry.name == f"{CHUNKS}/sha256-{digits[:56]}"
+
+
+def _is_older(entry: FileEntry, seconds: float, now: datetime) -> bool:
+    return seconds > 0 and now.timestamp() - entry.modified > seconds
+
+
+def _age(entry: FileEntry, now: datetime) -> str:
+    seconds = int(now.timestamp() - entry.modified)
+    unit = next((unit for unit in ("d", "h", "m") if seconds >= _SECONDS[unit]), "s")
+    return f"{seconds // _SECONDS[unit]}{unit}"
