@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.stores import open_store as open_store
+    from ctxwrap.summarising import Summariser as Summariser
     from ctxwrap.wrapping import acompletion as acompletion
     from ctxwrap.wrapping import completion as completion
     from ctxwrap.wrapping import wrap as wrap
@@ -41,6 +42,7 @@ _HOMES = {
     "StoreCorrupt": "errors",
     "StoreError": "errors",
     "StoreUnavailable": "errors",
+    "Summariser": "summarising",
     "UnsupportedClient": "errors",
     "acompletion": "wrapping",
     "completion": "wrapping",

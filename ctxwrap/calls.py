@@ -15,6 +15,7 @@ from ctxwrap.context import Context, Target
 from ctxwrap.errors import SessionBusy
 from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
+from ctxwrap.summarising import summarise_behind
 from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, TurnRecord, Wire
@@ -198,8 +199,16 @@ class OpenCall:
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
+        else:
+            if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
+                self._summarise_behind(session, turn)
         finally:
             self._leave()
+
+    def _summarise_behind(self, session: Session, turn: Turn) -> None:
+        writer = self._context.settings.summariser
+        if writer is not None and self._target.mode == "enabled":
+            summarise_behind(session, writer, turn.id, self._clock)
 
     @property
     def record(self) -> TurnRecord:

@@ -61,6 +61,8 @@ class Context:
     def target(self, call: Names = NO_NAMES, client: Names = NO_NAMES) -> Target:
         """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
         here = scope.current()
+        if here.is_apart:
+            return Target(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
         session = _first(call.session, here.session, client.session, self._session)
         if session is None:

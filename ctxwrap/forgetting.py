@@ -11,7 +11,7 @@ from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import key_of, telling_words
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import message_in, timestamp
+from ctxwrap.records import message_in, message_range, timestamp
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
@@ -111,7 +111,8 @@ def _rewrite_events(
     """Redact the events and add those that say so: all of it in one step."""
     places = {item.id: item.tier for item in _items(known.memory)}
     operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
-    forgetting = {"type": "forget", "operations": operations, "round": known.memory.round, "reason": reason, "ctx": {}}
+    said = {"operations": operations, "round": known.memory.round, "reason": reason}
+    forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
     new = [*([forgetting] if ids else []), *events]
     gone = with_contents(gone, known.records("events"), partial(loaded, files=known.log.files))
     known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
@@ -153,7 +154,16 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace
     }
     turn = turn_in(purged)
     tasks = [task for task in _new_tasks(events, turn) if source.made_task(task)]
-    return _Trace(ids, redaction(events, ids=ids, versions=versions, texts=source.texts, tasks=tasks, turn=turn))
+    gone = redaction(
+        events,
+        ids=ids,
+        versions=versions,
+        texts=source.texts,
+        tasks=tasks,
+        turn=turn,
+        message=purged["ctx"]["seq"],
+    )
+    return _Trace(ids, gone)
 
 
 class _Source:
@@ -171,7 +181,7 @@ class _Source:
 
     def made(self, source: str, content: str) -> bool:
         """Whether what memory says, and says to be from `source`, came from the message."""
-        first, last = _range(source)
+        first, last = message_range(source)
         others = [words for seq, (_, words) in self._words.items() if first <= seq <= last and seq != self._seq]
         return first <= self._seq <= last and self._came_from(content, others)
 
@@ -184,12 +194,6 @@ class _Source:
         wanted = telling_words(content)
         own = wanted & self._words[self._seq][1]
         return not any(own < wanted & words for words in others)
-
-
-def _range(source: str) -> tuple[int, int]:
-    """The numbers in `messages:12-18`, or none at all."""
-    first, _, last = source.removeprefix("messages:").partition("-")
-    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else (1, 0)
 
 
 def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:

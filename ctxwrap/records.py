@@ -12,6 +12,12 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def message_range(source: str) -> tuple[int, int]:
+    """The numbers in `messages:12-18`; from 1 to 0, which is nothing, if there are none."""
+    first, _, last = source.removeprefix("messages:").partition("-")
+    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else (1, 0)
+
+
 def as_record(message: Message, **control: Any) -> Record:
     """A message as a record, with what is to be known about it."""
     record: Record = {"role": message.role, "content": message.content}

@@ -19,9 +19,11 @@ class Scope:
     tenant: str | None = None
     agent: str | None = None
     context_mode: Mode | None = None
+    is_apart: bool = False
+    """Whether calls are no part of any conversation, whatever they name."""
 
 
-_NAMES = tuple(field.name for field in fields(Scope))
+_NAMES = tuple(field.name for field in fields(Scope) if field.name != "is_apart")
 _NOBODY = Scope()
 _current: ContextVar[Scope] = ContextVar("ctxwrap_scope", default=_NOBODY)
 
@@ -47,6 +49,14 @@ def using(**names: str) -> Iterator[None]:
         check_mode(names["context_mode"])
     _carry_into_threads()
     with _entered(replace(_current.get(), **names)):  # type: ignore[arg-type]  # checked above
+        yield
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Let every wrapped call made inside the block go through as it is: for calls that ctxwrap itself asks for."""
+    _carry_into_threads()
+    with _entered(Scope(is_apart=True)):
         yield
 
 

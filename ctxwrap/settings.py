@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import SettingsError, unknown_name
 
@@ -105,6 +105,18 @@ class MemoryRules:
         }
 
 
+@runtime_checkable
+class SummaryWriter(Protocol):
+    """Somebody who writes summaries, as a `Summariser` does."""
+
+    model: str
+    every: int
+    max_tokens: int
+
+    def ask(self, rules: str, texts: str) -> str:
+        """What is answered to `rules` about `texts`, as it comes; any error is the answer that there is none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     context_mode: Mode = "enabled"
@@ -156,6 +168,9 @@ class Settings:
     busy_timeout: float = 30.0
     """How many seconds a call waits for its session before it raises SessionBusy."""
 
+    summariser: SummaryWriter | None = None
+    """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
+
     def __post_init__(self) -> None:
         for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
@@ -167,6 +182,8 @@ class Settings:
         _check_number("busy_timeout", self.busy_timeout)
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
+        if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):
+            raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
 
 
 _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}

@@ -24,12 +24,16 @@ class Branch:
     """The messages from the root to the newest one, as far as they are known: the same for the same log."""
 
     def __init__(
-        self, digests: Iterable[Digest] = (), ids: Iterable[str] = (), recent: Iterable[Message] = (), before: int = 0
+        self,
+        digests: Iterable[Digest] = (),
+        ids: Iterable[str] = (),
+        recent: Iterable[tuple[int, Message]] = (),
+        before: int = 0,
     ) -> None:
         self.digests = list(digests)
         self._ids = list(ids)
         self._recent = deque(recent)
-        self._recent_size = sum(map(_size, self._recent))
+        self._recent_size = sum(_size(message) for _, message in self._recent)
         self._before = before
 
     def __len__(self) -> int:
@@ -46,15 +50,19 @@ class Branch:
 
     def history(self, without: int) -> tuple[Message, ...]:
         """The recent messages without the newest ones."""
-        return tuple(self._recent)[: max(0, len(self._recent) - without)]
+        return tuple(message for _, message in self._recent)[: max(0, len(self._recent) - without)]
 
-    def add(self, message: Message, said: Digest, id: str = "", parent: str = "") -> None:
+    def since(self, number: int) -> list[tuple[int, Message]]:
+        """The recent messages behind the one of that number in the log, with theirs."""
+        return [(each, message) for each, message in self._recent if each > number]
+
+    def add(self, number: int, message: Message, said: Digest, id: str = "", parent: str = "") -> None:
         """Go on with `message` and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
             self._go_back(parent)
         self._ids.append(id or str(self._before + len(self)))
         self.digests.append(said)
-        self._recent.append(message)
+        self._recent.append((number, message))
         self._recent_size += _size(message)
         self._forget()
 
@@ -64,7 +72,7 @@ class Branch:
             self._before = 0
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
         for _ in range(min(len(self) - keep, len(self._recent))):
-            self._recent_size -= _size(self._recent.pop())
+            self._recent_size -= _size(self._recent.pop()[1])
         del self.digests[keep:], self._ids[keep:]
 
     def _forget(self) -> None:
@@ -72,15 +80,16 @@ class Branch:
         del self.digests[:surplus], self._ids[:surplus]
         self._before += surplus
         while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
-            self._recent_size -= _size(self._recent.popleft())
+            self._recent_size -= _size(self._recent.popleft()[1])
 
     def as_json(self) -> Record:
-        recent = [as_record(message) for message in self._recent]
+        recent = [as_record(message, seq=number) for number, message in self._recent]
         return {"digests": list(self.digests), "ids": list(self._ids), "recent": recent, "before": self._before}
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
-        return cls(value["digests"], value["ids"], map(message_in, value["recent"]), value["before"])
+        recent = [(record["ctx"]["seq"], message_in(record)) for record in value["recent"]]
+        return cls(value["digests"], value["ids"], recent, value["before"])
 
 
 def _size(message: Message) -> int:

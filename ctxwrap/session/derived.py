@@ -12,6 +12,7 @@ from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import Children
 from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
+from ctxwrap.session.summaries import Summaries
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
 from ctxwrap.types import Files, Message, Record
@@ -25,11 +26,11 @@ class Derived:
         self.swap = SwapIndex()
         self.dedup = DedupIndex()
         self.children = Children()
+        self.summaries = Summaries()
         self._outputs: deque[Record] = deque(maxlen=_OUTPUTS)
         self._said: dict[str, str] = {}
         self._messages = 0
         self._round = 0
-        self._summary: Record | None = None
         self.created_at = ""
         self.updated_at = ""
         self._latest: str | None = None
@@ -58,8 +59,7 @@ class Derived:
         elif kind == "done" and isinstance(control, dict):
             self._messages = int(control.get("messages") or self._messages)
             self.swap.let_go(self._messages)
-        elif kind == "summary":
-            self._summary = {"source": str(event["source"]), "text": str(event["text"])}
+        self.summaries.take(event)
         self.children.take(event)
         for item in memory.departed:
             self.swap.take_item(item)
@@ -93,7 +93,7 @@ class Derived:
             round=self._round,
             user=self._said.get("user", ""),
             assistant=self._said.get("assistant", ""),
-            summary=self._summary,
+            summary=self.summaries.newest,
             refs=(*self._outputs, *self.children.refs),
         )
 
@@ -111,7 +111,7 @@ class Derived:
             "said": self._said,
             "messages": self._messages,
             "round": self._round,
-            "summary": self._summary,
+            "summaries": self.summaries.as_json(),
             "created_at": self.created_at,
             "updated_at": self.updated_at,
         }
@@ -124,7 +124,7 @@ class Derived:
         derived.children = Children.from_json(value["children"])
         derived._outputs.extend(value["outputs"])
         derived._said, derived._messages, derived._round = value["said"], value["messages"], value["round"]
-        derived._summary = value["summary"]
+        derived.summaries = Summaries(**value["summaries"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
         return derived
 

@@ -22,7 +22,7 @@ STREAMS = ("messages", "events")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 4
+_FORMAT = 5
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -79,7 +79,8 @@ class Past:
         if message.role == "system":
             self._take_system(said, turn)
             return
-        self.branch.add(message, said, str(control.get("id") or ""), control.get("parent") or "")
+        at, id, parent = self.sequence["messages"], str(control.get("id") or ""), control.get("parent") or ""
+        self.branch.add(at, message, said, id, parent)
         self.last_turn = turn
         self.round = max(self.round, number)
         self.answered = message.role == "assistant"

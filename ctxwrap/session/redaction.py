@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ctxwrap.records import message_in
+from ctxwrap.records import message_in, message_range
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.types import Message, Record
@@ -43,15 +43,23 @@ class Redaction:
     """Turns whose other choices go altogether."""
     blobs: frozenset[str] = frozenset()
     """Contents that are kept apart and go altogether."""
+    summaries: int = 0
+    """The message from which on summaries go altogether, in whatever words; 0 is none of them."""
 
     def event(self, event: Record) -> Record:
-        if not (self.ids or self.versions or self.texts or self.trailers or self.choices):
+        if not (self.ids or self.versions or self.texts or self.trailers or self.choices or self.summaries):
             return event
+        if event.get("type") == "summary" and self._may_tell(message_range(str(event.get("source")))[1]):
+            return {**event, "text": FORGOTTEN}
         turn = turn_in(event)
         if event.get("type") == "choice" and turn in self.choices:
             return emptied(event)
         left = {name: self._field(name, value, turn) for name, value in event.items()}
         return self._without_blobs(left) if self.blobs else left
+
+    def _may_tell(self, last: int) -> bool:
+        """Whether a summary that ends with this message may tell what is to be gone; in doubt, it may."""
+        return bool(self.summaries) and not 0 < last < self.summaries
 
     def _field(self, name: str, value: Any, turn: str) -> Any:
         if name in _STRUCTURE:
@@ -136,10 +144,15 @@ def redaction(
     texts: Iterable[str] = (),
     tasks: Iterable[str] = (),
     turn: str = "",
+    message: int = 0,
 ) -> Redaction:
-    """What has to go from `events` with these items and texts: also every text in which a turn wrote such an item."""
+    """What has to go from `events` with these items and texts: also every text in which a turn wrote such an item.
+
+    Summaries go from the first message on of which an item was made, and from `message` on.
+    """
     wanted = Redaction(ids=frozenset(ids), versions=frozenset(versions))
     touched = [(at, item) for at, item in items_in(events) if wanted.concerns(item)]
+    sources = [message_range(str(item.get("source")))[0] for _, item in touched]
     banned = {text.strip() for text in (*texts, *tasks, *(str(item.get("content")) for _, item in touched))}
     return Redaction(
         ids=wanted.ids,
@@ -148,6 +161,7 @@ def redaction(
         tasks=frozenset(tasks),
         trailers=frozenset({at for at, _ in touched} | ({turn} if turn else set())),
         choices=frozenset({turn} if turn else ()),
+        summaries=min([*sources, *([message] if message else [])], default=1),
     )
 
 
