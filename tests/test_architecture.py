@@ -26,7 +26,7 @@ LAYERS = (
     ("calls",),
     ("drive", "drive_async"),
     ("clients",),
-    ("wrapping", "inspection", "forgetting"),
+    ("wrapping", "inspection", "forgetting", "verifying", "archive"),
     ("practice",),
     ("cli",),
     ("__main__",),
@@ -78,7 +78,7 @@ def test_every_module_says_what_it_owns(path: Path) -> None:
 
 def test_importing_is_light() -> None:
     heavy = {"pydantic", "asyncio", "httpx", "httpx2", "litellm", "openai", "anthropic", "tiktoken", "jsonschema"}
-    heavy.add("tenacity")
+    heavy |= {"tenacity", "rich"}
     code = f"import sys, ctxwrap; print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

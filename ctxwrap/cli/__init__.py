@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from ctxwrap import __version__
-from ctxwrap.cli.options import STORE, in_one_sentence, of_a_session
+from ctxwrap.cli.options import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -84,3 +84,67 @@ def purge(session: str, message: str, yes: bool, **place: Any) -> None:
 
     with in_one_sentence():
         run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above
+
+
+@main.command()
+@of_a_session
+@AS_JSON
+def verify(session: str, as_json: bool, **place: Any) -> None:
+    """Check that SESSION is whole; nothing is changed.
+
+    Every line and its checksum, what records refer to, large contents, and whether what was made of the log is
+    what the log says. Damage ends it with exit code 1, the first bad record named first.
+    """
+    from ctxwrap.cli.verify import run_verify
+
+    with in_one_sentence():
+        run_verify(session, place, as_json=as_json)
+
+
+@main.command()
+@of_a_session
+@AS_JSON
+def rebuild(session: str, as_json: bool, **place: Any) -> None:
+    """Make what follows from SESSION's log anew.
+
+    Summary, facts, swap, dedup and the like; the log, large contents, pins, budget and policy stay.
+    """
+    from ctxwrap.cli.verify import run_rebuild
+
+    with in_one_sentence():
+        run_rebuild(session, place, as_json=as_json)
+
+
+@main.command()
+@of_a_session
+@click.option("-o", "--output", "file", metavar="FILE", required=True, help="The archive to write.")
+@click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
+@AS_JSON
+def export(session: str, file: str, force: bool, as_json: bool, **place: Any) -> None:
+    """Write SESSION to one archive file, which `ctxwrap import` reads.
+
+    It holds everything that was said, in the clear: keep it as you keep the session.
+    """
+    from ctxwrap.cli.archive import run_export
+
+    with in_one_sentence():
+        run_export(session, file, place, force=force, as_json=as_json)
+
+
+@main.command("import")
+@click.argument("file")
+@click.option("--session", metavar="NAME", help="What it is to be called here. [default: its own name]")
+@STORE
+@TENANT
+@AGENT
+@click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that.")
+@AS_JSON
+def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool, **place: Any) -> None:
+    """Bring a session from an archive FILE into the store.
+
+    Everything is checked before anything is written, and no session that is there is touched.
+    """
+    from ctxwrap.cli.archive import run_import
+
+    with in_one_sentence():
+        run_import(file, session, place, max_bytes=max_bytes, as_json=as_json)

@@ -1,5 +1,6 @@
 """What many commands have in common: which session, where it is kept, and errors in one sentence."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,3 +31,14 @@ def in_one_sentence() -> Iterator[None]:
         yield
     except CtxwrapError as error:
         raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the log's own words on what is damaged: the command says it in better ones."""
+    logger = logging.getLogger("ctxwrap")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
