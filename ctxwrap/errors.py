@@ -5,6 +5,7 @@ CtxwrapError
 ├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
 ├── SessionBusy                      another turn has the session, and settings say not to go on beside it
+├── InvalidArchive (ValueError)      a file that is no archive of a session, or one that is not safe to read
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
@@ -31,6 +32,10 @@ class UnsupportedClient(CtxwrapError, TypeError):
 
 class InvalidId(CtxwrapError, ValueError):
     """A tenant, agent or session id that cannot name anything."""
+
+
+class InvalidArchive(CtxwrapError, ValueError):
+    """A file that is no archive of a session, or one that is not safe to read."""
 
 
 class NotFound(CtxwrapError, LookupError):

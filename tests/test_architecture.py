@@ -26,7 +26,7 @@ LAYERS = (
     ("calls",),
     ("drive", "drive_async"),
     ("clients",),
-    ("wrapping", "inspection", "forgetting", "housekeeping", "children", "swap"),
+    ("wrapping", "inspection", "forgetting", "housekeeping", "children", "swap", "verifying", "archive"),
     ("practice",),
     ("cli",),
     ("__main__",),

@@ -156,3 +156,67 @@ def swap(session: str, query: str | None, id: str | None, as_json: bool, **place
         raise click.UsageError("name either --query or --id")
     with in_one_sentence():
         run_swap(session, place, query=query, id=id, as_json=as_json)  # type: ignore[arg-type]  # the options above
+
+
+@main.command()
+@of_a_session
+@AS_JSON
+def verify(session: str, as_json: bool, **place: Any) -> None:
+    """Check that SESSION is whole; nothing is changed.
+
+    Every line and its checksum, what records refer to, large contents, and whether what was made of the log is
+    what the log says. Damage ends it with exit code 1, the first bad record named first.
+    """
+    from ctxwrap.cli.verify import run_verify
+
+    with in_one_sentence():
+        run_verify(session, place, as_json=as_json)
+
+
+@main.command()
+@of_a_session
+@AS_JSON
+def rebuild(session: str, as_json: bool, **place: Any) -> None:
+    """Make what follows from SESSION's log anew.
+
+    Summary, facts, swap, dedup and the like; the log, large contents, pins, budget and policy stay.
+    """
+    from ctxwrap.cli.verify import run_rebuild
+
+    with in_one_sentence():
+        run_rebuild(session, place, as_json=as_json)
+
+
+@main.command()
+@of_a_session
+@click.option("-o", "--output", "file", metavar="FILE", required=True, help="The archive to write.")
+@click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
+@AS_JSON
+def export(session: str, file: str, force: bool, as_json: bool, **place: Any) -> None:
+    """Write SESSION to one archive file, which `ctxwrap import` reads.
+
+    It holds everything that was said, in the clear: keep it as you keep the session.
+    """
+    from ctxwrap.cli.archive import run_export
+
+    with in_one_sentence():
+        run_export(session, file, place, force=force, as_json=as_json)
+
+
+@main.command("import")
+@click.argument("file")
+@click.option("--session", metavar="NAME", help="What it is to be called here. [default: its own name]")
+@STORE
+@TENANT
+@AGENT
+@click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that.")
+@AS_JSON
+def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool, **place: Any) -> None:
+    """Bring a session from an archive FILE into the store.
+
+    Everything is checked before anything is written, and no session that is there is touched.
+    """
+    from ctxwrap.cli.archive import run_import
+
+    with in_one_sentence():
+        run_import(file, session, place, max_bytes=max_bytes, as_json=as_json)

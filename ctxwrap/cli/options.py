@@ -43,3 +43,14 @@ def in_one_sentence() -> Iterator[None]:
         raise click.ClickException(printable(str(error))) from error
     finally:
         logger.removeHandler(remarks)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the log's own words on what is damaged: the command says it in better ones."""
+    logger = logging.getLogger("ctxwrap")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

@@ -20,6 +20,9 @@ from ctxwrap.types import Files, Message, Record
 _OUTPUTS = 50
 """So many of the newest tool outputs are listed among the refs."""
 
+_SHOWN = 300
+"""So many characters of what was said last are shown."""
+
 
 class Derived:
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class Derived:
         if message.role == "tool":
             self._outputs += [_output(blob, message) for blob in blobs_in(record)]
         if message.role in ("user", "assistant") and message.text:
-            self._said[message.role] = shortened(message.text, 300)
+            self._said[message.role] = message.text[: 4 * _SHOWN]
         if message.role == "assistant":
             self._latest = message.text
 
@@ -91,8 +94,8 @@ class Derived:
         return Told(
             messages=self._messages,
             round=self._round,
-            user=self._said.get("user", ""),
-            assistant=self._said.get("assistant", ""),
+            user=shortened(self._said.get("user", ""), _SHOWN),
+            assistant=shortened(self._said.get("assistant", ""), _SHOWN),
             summary=self.summaries.newest,
             refs=(*self._outputs, *self.children.refs),
         )

@@ -48,16 +48,21 @@ class Past:
         self.runtime: Runtime | None = None
         self.derived = Derived()
 
-    def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> None:
-        """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere."""
+    def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
+        """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere.
+
+        Whether it made sense; one that does not is passed over.
+        """
         self.sequence[stream] = next_number(record, self.sequence[stream])
         try:
             if stream == "messages":
                 self._take_message(record, whole)
             else:
                 self._take_event(record)
-        except (AttributeError, LookupError, TypeError, ValueError):
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             logger.exception("a record of %s makes no sense; it is passed over", stream)
+            return False
+        return True
 
     def next_runtime(self, round: int, now: datetime) -> Runtime:
         """The runtime fields of a turn in `round`; those of an earlier turn in it, if there was one."""

@@ -19,6 +19,7 @@ from ctxwrap.session.abi.streams import (
     PROVIDER_NATIVE,
     ROLES,
     event_issues,
+    issues_in_record,
     message_issues,
 )
 
@@ -42,6 +43,7 @@ __all__ = [
     "control_issues",
     "event_issues",
     "is_legal_name",
+    "issues_in_record",
     "legal_name",
     "message_issues",
     "pack_issues",

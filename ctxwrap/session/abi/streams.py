@@ -59,18 +59,27 @@ def event_issues(text: str, *, strict: bool = False) -> tuple[Issue, ...]:
     return (*line_issues(text, "event not object", partial(_event_issues, strict=strict)), *_unfinished(text))
 
 
+def issues_in_record(stream: str, record: Record) -> tuple[Issue, ...]:
+    """The same, in our form, for a line of `messages` or `events` that was read already."""
+    check = _message_form_issues if stream == "messages" else _event_form_issues
+    return tuple(check(record, strict=False))
+
+
 def _unfinished(text: str) -> Iterator[Issue]:
     if text and not text.endswith("\n"):
         yield Issue("missing final newline", text.count("\n") + 1)
 
 
 def _message_issues(record: Record, strict: bool) -> Iterator[Issue]:
-    content = record.get("content")
     if isinstance(record, Repeating) or repeats([value for name, value in record.items() if name != "content"]):
         yield Issue("invalid json")
-        return
+    else:
+        yield from _message_form_issues(record, strict)
+
+
+def _message_form_issues(record: Record, strict: bool) -> Iterator[Issue]:
     yield from _native_fields(record, PROVIDER_NATIVE, strict)
-    role = record.get("role")
+    role, content = record.get("role"), record.get("content")
     if not isinstance(role, str):
         yield Issue("missing role")
         return
@@ -113,7 +122,11 @@ def _is_part(part: Any, strict: bool) -> bool:
 def _event_issues(record: Record, strict: bool) -> Iterator[Issue]:
     if repeats(record):
         yield Issue("invalid json")
-        return
+    else:
+        yield from _event_form_issues(record, strict)
+
+
+def _event_form_issues(record: Record, strict: bool) -> Iterator[Issue]:
     yield from _native_fields(record, PROVIDER_NATIVE if strict else PROVIDER_NATIVE - _NATIVE_IDS, strict)
     kind = record.get("type")
     if not isinstance(kind, str):
