@@ -1,4 +1,4 @@
-"""Housekeeping on request: what was derived from a session's log is removed where it is of no use, or made anew."""
+"""Housekeeping on request: what was derived from a session's log and is of no use is shown, and removed."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ctxwrap.calls import utc_now
 from ctxwrap.session import gc
-from ctxwrap.session.finding import Place, existing, key_for, made_plain
+from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.threads import undisturbed
 
 
@@ -49,7 +49,7 @@ def collect_garbage(
     brings back what is removed, but for a pack, which every call makes anew.
     """
     log, moment = existing(key_for(session, tenant, agent), store).log, now or utc_now()
-    with made_plain(key_for(session, tenant, agent)), undisturbed():
+    with undisturbed():
         policy = gc.policy_of(log.files)
         if dry_run:
             files = tuple(Collectable(*garbage, removed=False) for garbage in gc.plan(log, moment))
@@ -57,10 +57,3 @@ def collect_garbage(
             done = gc.collect(log, moment)
             files = tuple(Collectable(*each.garbage, not each.problem, each.problem) for each in done)
     return GarbageReport(dry_run, policy, files)
-
-
-def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
-    """Make everything that follows from a session's log anew: all of `context/` but your own files in it."""
-    known = existing(key_for(session, tenant, agent), store)
-    with undisturbed(), known.locked(), made_plain(known.key):
-        known.rebuild()

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import NamedTuple
 
-from ctxwrap.errors import NotFound, StoreUnavailable
+from ctxwrap.errors import NotFound
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.session import is_derived
 from ctxwrap.session.verifying import SEVERITIES, Finding, Progress, Severity, Verification, verified
@@ -49,13 +49,7 @@ def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent
     files = known.log.files
     with undisturbed(), known.locked():
         before = _digests(files)
-        try:
-            known.rebuild()
-        except OSError as error:
-            raise StoreUnavailable(
-                f"cannot write what follows from session {session!r}: {error.strerror or error}. "
-                "Look at it with `ctxwrap verify`, check that its disk has room, and try again."
-            ) from error
+        known.rebuild()
         after = _digests(files)
     common = before.keys() & after.keys()
     changed = {name for name in common if before[name] != after[name]}

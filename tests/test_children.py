@@ -17,12 +17,13 @@ from ctxwrap.children import (
 )
 from ctxwrap.errors import CtxwrapError, InvalidId, NotFound, SettingsError
 from ctxwrap.forgetting import forget, purge
-from ctxwrap.housekeeping import collect_garbage, rebuild
+from ctxwrap.housekeeping import collect_garbage
 from ctxwrap.session.abi import blob_name, event_issues, record_issues
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Store
+from ctxwrap.verifying import rebuild
 from tests.session.telling import KEY, Teller, directory_of, hashes, item
 
 REF = {"id": "r1", "path": "artifact/fix.patch", "kind": "artifact", "summary": "the fix"}

@@ -1,10 +1,8 @@
 """Finding a session that there is; asking for one that there is not makes none."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from ctxwrap.errors import NotFound, StoreUnavailable
+from ctxwrap.errors import NotFound
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores import given_store
@@ -18,18 +16,6 @@ Place = Store | str | os.PathLike[str] | None
 def key_for(session: str, tenant: str = "default", agent: str = "default") -> SessionKey:
     """The names as a key, or an error that says what a name is."""
     return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
-
-
-@contextmanager
-def made_plain(key: SessionKey) -> Iterator[None]:
-    """What the system has against work on a session's files, as an error that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreUnavailable(
-            f"cannot change the files beside the log of session {key.session!r}: {error.strerror or error}. Check that "
-            "they are writable, the disk has room, and no part of context/ is a link."
-        ) from error
 
 
 def existing(

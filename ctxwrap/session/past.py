@@ -76,7 +76,9 @@ class Past:
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
         message, control = message_in(whole(record)), dict(record.get("ctx") or {})
         number, turn = int(control.get("round") or 0), str(control.get("turn"))
-        said = str(control.get("digest") or digest(message))
+        said = str(control.get("digest") or "")
+        if not said.isalnum():
+            said = digest(message)
         if "purged" in control:
             self.purged.add(turn)
             message = placeholder(message)

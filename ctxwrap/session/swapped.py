@@ -17,7 +17,6 @@ from ctxwrap.records import message_in, next_number, numbered
 from ctxwrap.session.abi import record_issues
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
-from ctxwrap.session.finding import made_plain
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import INDEX
@@ -152,7 +151,7 @@ def _all_entries(session: Session) -> list[Entry]:
 
 
 def _make_anew(session: Session) -> None:
-    with session.log.locked(), made_plain(session.key):
+    with session.log.locked():
         session.refresh()
         session.rebuild()
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ctxwrap.calls import utc_now
 from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.housekeeping import GarbageReport, collect_garbage, rebuild
+from ctxwrap.housekeeping import GarbageReport, collect_garbage
 from ctxwrap.session import gc
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.gc import Policy, policy_in
@@ -27,6 +27,7 @@ from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.swap import bring_back, search_swap
 from ctxwrap.types import Message
+from ctxwrap.verifying import rebuild
 from tests.session.telling import KEY, NOW, TRUTH, Teller, directory_of, hashes
 
 LATER = utc_now() + timedelta(days=400)

@@ -34,12 +34,12 @@ EVENT_TYPES = frozenset(
     | {"approval_request", "approval_result", "agent.child.cancel", "agent.stop"}
 )
 OWN_EVENT_TYPES = frozenset(
-    {"snapshot", "recall", "forget", "purge", "evolution", "reask", "choice", "rules", "summarise", "summary"}
+    {"snapshot", "recall", "forget", "purge", "evolution", "reask", "choice", "summarise", "summary"}
     | {"agent.child.start", "agent.child.result"}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
-    | {"forget", "purge", "rules", "summarise", "summary"}
+    | {"forget", "purge", "summarise", "summary"}
 )
 """Events that may happen outside of any run."""
 
