@@ -137,9 +137,10 @@ def test_show_is_a_session_at_a_glance(chat: Chat, home: Path) -> None:
     assert row(lines, "session") == ["session", "s"]
     assert row(lines, "memory")[1:3] == ["0", "core,"]
     assert "  Source: messages:1-4, 2 rounds" in lines
-    assert row(lines, "turn", "round")[2:] == ["mode", "status", "model", "in", "out", "said", "answer"]
-    assert row(lines, "2")[1:5] == ["2", "disabled", "ok", "practice"]
     details = data(home, "show", "s")
+    columns = ["id", "round", "mode", "status", "model", "in", "out", "said", "answer"]
+    assert row(lines, "turn")[1:] == columns
+    assert row(lines, "2")[1:6] == [details["turns"][1]["id"], "2", "disabled", "ok", "practice"]
     assert [turn["said"] for turn in details["turns"]] == ["Hello!", "Quietly."]
     assert (details["tenant"], details["rounds"], details["damaged"]) == ("default", 2, 0)
     assert not [line for line in lines if line.startswith(("damage", "branches", "kept apart"))]

@@ -24,7 +24,7 @@ _BRANCHES = 8
 
 _TURNS = (
     Column("turn", right=True),
-    Column("id", needs=140),
+    Column("id", needs=120),
     Column("round", right=True, needs=60),
     Column("mode", needs=80),
     Column("status"),
