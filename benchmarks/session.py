@@ -4,7 +4,7 @@
 
 Everything is compared within one run, taken in turns. Opening and turns are CPU time, as multiples of what they cost in
 a session of 100 messages. Appends are counted per second, beside the same bytes written to an open file: of CPU time if
-nobody waits for the medium (`os`, which a power cut can cost), else of wall time (`always`).
+nobody waits for the medium (`os`), else of wall time (`turn` and `always`, whose every such write is waited for).
 """
 
 import argparse
@@ -15,10 +15,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
 from ctxwrap.stores.files import FileLog, FileStore
@@ -35,12 +37,28 @@ def conversation(turn: int) -> tuple[Message, Message]:
     return Message("user", f"question {turn}: " + "some words " * 20), Message("assistant", f"{TEXT}{turn}")
 
 
+def remembered(turn: int) -> Item:
+    return Item(
+        id=f"core-{turn % 40}",
+        type="fact",
+        content=f"The user said something in round {turn}.",
+        tags=("said",),
+        tier="core",
+        decay=0.1,
+        anchor=turn,
+        first=turn,
+        last=turn,
+    )
+
+
 def past(turns: int) -> Iterator[tuple[list[Record], list[Record]]]:
     """The messages and events of so many turns."""
     for turn in range(1, turns + 1):
+        item = remembered(turn)
+        change = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
         events = [
             {"type": "start", "runtime": Runtime(turn, MOMENT, MOMENT).as_json()},
-            {"type": "snapshot", "status": "clean", "operations": [], "trailer": TEXT},
+            {"type": "snapshot", "round": turn, "status": "clean", "operations": [change], "trailer": TEXT},
             {"type": "done", "status": "ok"},
         ]
         yield (
@@ -48,18 +66,22 @@ def past(turns: int) -> Iterator[tuple[list[Record], list[Record]]]:
                 as_record(message, id=f"019{turn:018x}-{2 * turn - at}", round=turn)
                 for at, message in zip((1, 0), conversation(turn), strict=True)
             ],
-            [{**event, "ctx": {"id": f"019{turn:018x}-{3 * turn - 2 + at}"}} for at, event in enumerate(events)],
+            [
+                {**event, "ctx": {"id": f"019{turn:018x}-{3 * turn - 2 + at}", "messages": 2 * turn}}
+                for at, event in enumerate(events)
+            ],
         )
 
 
-def take_turn(session: Session, turn: str, sent: tuple[Message, Message]) -> None:
-    """All that the log sees of a turn in which the caller sends its newest message."""
+def take_turn(session: Session, turn: str, sent: Sequence[Message], answered: Message) -> None:
+    """All that the log sees of a turn."""
     with session.locked():
-        opening = session.open_turn(Request(sent[:1]), NOW)
+        opening = session.open_turn(Request(tuple(sent)), NOW)
         asked = [as_record(message, round=number) for message, number in opening.new]
+        assert len(asked) == 1, "only the question is new"
         session.append(turn, asked, [{"type": "start", "runtime": opening.runtime.as_json(), "ctx": {}}], NOW)
     with session.locked():
-        answer = as_record(sent[1], round=opening.runtime.round)
+        answer = as_record(answered, round=opening.runtime.round)
         session.append(turn, [answer], [{"type": "done", "status": "ok", "ctx": {}}], NOW)
 
 
@@ -86,9 +108,21 @@ class Subject:
         session.refresh()
         return session
 
-    def turn(self) -> None:
+    def replayed(self) -> Session:
+        """Opened without its checkpoint."""
+        path = self.log.directory / ".checkpoint"
+        aside = path.rename(path.with_suffix(".aside"))
+        try:
+            return self.opened()
+        finally:
+            aside.rename(path)
+
+    def turn(self, sends: int = 1) -> None:
+        """One in which the caller sends so many of its newest messages."""
         self.turns += 1
-        take_turn(self.session, f"{self.turns:021x}", conversation(self.turns))
+        first = self.turns - sends // 2
+        *sent, answered = [message for turn in range(first, self.turns + 1) for message in conversation(turn)]
+        take_turn(self.session, f"{self.turns:021x}", sent, answered)
 
 
 def medians(works: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float]) -> list[float]:
@@ -105,8 +139,14 @@ def medians(works: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[],
 def long_pasts(store: FileStore, sizes: Sequence[int], rounds: int) -> None:
     subjects = [Subject(store, size) for size in sizes]
     print(f"{'CPU ms, and times that':24}" + "".join(f"{size:>9} messages" for size in sizes))
-    for name, works in (("opened", [each.opened for each in subjects]), ("turn", [each.turn for each in subjects])):
-        spent = medians(works, rounds, time.thread_time)
+    rows: list[tuple[str, list[Callable[[], Any]], int]] = [
+        ("opened", [each.opened for each in subjects], rounds),
+        ("opened, no checkpoint", [each.replayed for each in subjects], 1),
+        ("turn, newest sent", [each.turn for each in subjects], rounds),
+        ("turn, 40 messages sent", [partial(each.turn, 40) for each in subjects], rounds),
+    ]
+    for name, works, times in rows:
+        spent = medians(works, times, time.thread_time)
         row = "".join(f"{each * 1e3:10.2f} {each / spent[0]:6.2f}x" for each in spent)
         print(f"{name:24}{row}", flush=True)
 
@@ -138,7 +178,7 @@ class Appends:
 def appends(store: FileStore, home: Path, rounds: int, portions: tuple[int, int]) -> None:
     print(f"{'per second':24}{'bare':>12}{'appended':>12}{'ratio':>8}")
     clocks = time.thread_time, time.perf_counter
-    for name, lasting, portion, clock in zip(("os", "always"), (False, True), portions, clocks, strict=True):
+    for name, lasting, portion, clock in zip(("os", "turn, always"), (False, True), portions, clocks, strict=True):
         both = Appends(store.open(SessionKey("bench", "agent", name)), home / f"bare-{name}", portion)
         works = [lambda: both.write(lasting=lasting), lambda: both.append(lasting=lasting)]  # noqa: B023
         bare, appended = (portion / spent for spent in medians(works, rounds, clock))
@@ -151,11 +191,8 @@ KEY = SessionKey("bench", "agent", "shared")
 def work(home: str, name: int, turns: int) -> None:
     session = Session(KEY, FileStore(home).open(KEY))
     for turn in range(turns):
-        sent = (
-            Message("user", f"{name} asks {turn}: " + "some words " * 20),
-            Message("assistant", f"{name}-{turn} {TEXT}"),
-        )
-        take_turn(session, f"{name:010x}{turn:011x}", sent)
+        asked = Message("user", f"{name} asks {turn}: " + "some words " * 20)
+        take_turn(session, f"{name:010x}{turn:011x}", [asked], Message("assistant", f"{name}-{turn} {TEXT}"))
 
 
 def spent_by(processes: int, home: str, turns: int) -> float:
