@@ -58,10 +58,9 @@ def import_session(
         try:
             with undisturbed(), target.locked():
                 _write(target, archive, log, work)
-        except OSError as error:
+        except (OSError, StoreUnavailable) as error:
             raise StoreUnavailable(
-                f"the import of session {key.session!r} was interrupted: {error.strerror or error}. "
-                "Check that its store has room, and import it again."
+                f"the import of session {key.session!r} was interrupted and can be asked for again: {error}"
             ) from error
         work.finish()
     return Imported(key, manifest.key, manifest.messages, manifest.events, manifest.contents, manifest.damage)
