@@ -138,7 +138,6 @@ def _write(target: Session, archive: Archive, log: _Log, work: _Work) -> None:
         target.log.append({"events": log.events}, lasting=True)
         target.log.unsynced()()  # on the medium before any message is
     target.log.append({"messages": log.messages}, lasting=True)
-    target.refresh()
     try:
         target.rebuild()
     except OSError as error:
