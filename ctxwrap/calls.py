@@ -15,6 +15,7 @@ from ctxwrap.context import Context, Target
 from ctxwrap.errors import SessionBusy
 from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
+from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
 from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.turn import Turn
@@ -192,13 +193,20 @@ class OpenCall:
         self.save("abandoned")
 
     def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
+        now = self._clock()
+
+        def end() -> Ending:
+            messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
+            return messages, events, now
+
         try:
             with undisturbed(), session.locked():
-                records = turn.closing_records(session.memory, session.next_message, interrupted)
-                session.append(turn.id, *records, self._clock(), part="c")
+                messages, events, _ = end()
+                session.append(turn.id, messages, events, now, part="c")
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
+            session.owe(turn.id, end)
         else:
             if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
                 self._summarise_behind(session, turn)

@@ -58,10 +58,9 @@ def import_session(
         try:
             with undisturbed(), target.locked():
                 _write(target, archive, log, work)
-        except OSError as error:
+        except (OSError, StoreUnavailable) as error:
             raise StoreUnavailable(
-                f"the import of session {key.session!r} was interrupted: {error.strerror or error}. "
-                "Check that its store has room, and import it again."
+                f"the import of session {key.session!r} was interrupted and can be asked for again: {error}"
             ) from error
         work.finish()
     return Imported(key, manifest.key, manifest.messages, manifest.events, manifest.contents, manifest.damage)
@@ -139,7 +138,6 @@ def _write(target: Session, archive: Archive, log: _Log, work: _Work) -> None:
         target.log.append({"events": log.events}, lasting=True)
         target.log.unsynced()()  # on the medium before any message is
     target.log.append({"messages": log.messages}, lasting=True)
-    target.refresh()
     try:
         target.rebuild()
     except OSError as error:

@@ -26,6 +26,11 @@ logger = logging.getLogger("ctxwrap")
 _CHECKPOINT_EVERY = 64
 """After how many records of its own, or left behind by others, a session writes a checkpoint."""
 
+_MOST_OWED = 64
+
+Ending = tuple[Sequence[Record], Sequence[Record], datetime]
+"""A turn's last messages and events, and when they came."""
+
 
 class Session:
     """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process.
@@ -43,6 +48,8 @@ class Session:
         self._opened = False
         self._unsaved = 0
         self._placed = False
+        self._owed: dict[str, Callable[[], Ending]] = {}
+        """The ends of turns that the medium refused, by turn."""
         self._begin()
 
     def _begin(self) -> None:
@@ -63,6 +70,7 @@ class Session:
                 try:
                     self.refresh()
                     self._close_dead_turns()
+                    self._pay()
                     yield
                 finally:
                     sync = self.log.unsynced()
@@ -250,6 +258,22 @@ class Session:
             }
             for at, (seq, record) in enumerate(enumerate(records, first))
         ]
+
+    def owe(self, turn: str, end: Callable[[], Ending]) -> None:
+        """Write the end of a turn as soon as that is possible, since it was not: before anything else is written."""
+        if len(self._owed) < _MOST_OWED:
+            self._owed[turn] = end
+
+    def _pay(self) -> None:
+        for turn, end in list(self._owed.items()):
+            try:
+                messages, events, now = end()
+                self.append(turn, messages, events, now, part="c")
+            except StoreError:
+                return
+            except Exception:
+                logger.exception("session %r: the end of a turn is lost", self.key.session)
+            del self._owed[turn]
 
     def _close_dead_turns(self) -> None:
         """End the turns whose processes ended without a word, with what they said as far as it is known."""

@@ -1,0 +1,152 @@
+"""A session whose process is killed, or whose disk refuses, at any moment of three turns opens again and goes on."""
+
+import errno
+import itertools
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxwrap import drive
+from ctxwrap.calls import BareCall
+from ctxwrap.context import Context, Target
+from ctxwrap.protocol.text import SEPARATOR, unframe
+from ctxwrap.session.finding import existing
+from ctxwrap.settings import Settings
+from ctxwrap.stores.files import FileStore
+from ctxwrap.types import Body, SessionKey
+from ctxwrap.verifying import verify
+from ctxwrap.wires.openai_chat import OpenAIChat
+from tests.stores.faults import Seam, failing, installed, killing
+from tests.support import item
+
+KEY = SessionKey("default", "default", "s")
+LARGE = "a line of output\n" * 200
+Tell = Callable[[str], object]
+
+
+def no_question(body: Body) -> Body:
+    raise AssertionError("nothing is to be asked again")
+
+
+def answered(call: drive.Call, text: str, number: int) -> None:
+    content = call.body["messages"][-1]["content"]
+    state = unframe(content if isinstance(content, str) else content[-1]["text"])
+    assert state is not None
+    state["memory"]["working"].append(item(f"w-{number}", f"Thing number {number} of some interest"))
+    message = {"role": "assistant", "content": f"{text}\n\n{SEPARATOR}\n{json.dumps(state)}"}
+    call.reply({"id": "x", "model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+
+def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -> None:
+    """Three turns, one of them with a large content, as a wrapped client drives them; each is told when it is saved."""
+    context = Context(store=FileStore(root), settings=Settings(durability=durability), session="s")
+    for number in range(first, first + 3):
+        said = f"question {number} {LARGE if number == 1 else ''}"
+        body = {"model": "m", "messages": [{"role": "user", "content": said}]}
+        if number == 1:
+            body["messages"][0]["content"] = said * 8
+        call = drive.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
+        if isinstance(call, BareCall):
+            continue
+        tell(f"question {number}")
+        answered(call, f"answer {number}", number)
+        if not call.record.report.not_saved:
+            tell(f"answer {number}")
+
+
+def in_child(work: Callable[[Tell], None]) -> tuple[list[str], int]:
+    """What a child told, and the signal that ended it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reading)
+            work(lambda text: os.write(writing, f"{text}\n".encode()))
+        finally:
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as heard:
+        told = heard.read().splitlines()
+    status = os.waitpid(child, 0)[1]
+    return told, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+
+
+def said(root: Path) -> list[str]:
+    session = existing(KEY, root)
+    return [" ".join(str(record["content"]).split()[:2]) for record in session.records("messages")]
+
+
+def assert_whole(root: Path, told: list[str]) -> None:
+    """All that was told is there once and in order, nothing is damaged, and the session goes on."""
+    before = [text for text in (said(root) if told else []) if text in told]
+    assert before == told
+    turns(root, told.append, first=10)
+    after = said(root)
+    assert [text for text in after if text in told] == told
+    report = verify("s", store=root)
+    assert [finding for finding in report.findings if finding.severity != "note"] == []
+    session = existing(KEY, root)
+    with session.locked():
+        assert session.past.turns.begun == {}
+
+
+def operations(root: Path) -> int:
+    """How many system calls three turns take that may change something."""
+    with installed(Seam()) as seam:
+        turns(root, lambda text: None)
+    return seam.total
+
+
+@pytest.mark.parametrize("durability", ["os", "always"])
+def test_a_kill_at_any_system_call_of_three_turns(tmp_path: Path, durability: str) -> None:
+    last = operations(tmp_path / "counted")
+    deaths = 0
+    for number in itertools.count(1):
+
+        def work(tell: Tell, number: int = number) -> None:
+            with installed(Seam(killing(number))):
+                turns(tmp_path / str(number), tell, durability=durability)
+
+        told, ended_by = in_child(work)
+        if ended_by != signal.SIGKILL:
+            break
+        deaths += 1
+        assert_whole(tmp_path / str(number), told)
+    assert deaths > last // 2
+
+
+CODES = (errno.ENOSPC, errno.EIO, errno.EDQUOT)
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
+def test_a_disk_that_refuses_any_write_of_three_turns(tmp_path: Path, for_ever: bool) -> None:
+    with installed(Seam()) as seam:
+        turns(tmp_path / "counted", lambda text: None)
+    for number in range(1, seam.counts["write"] + 1):
+
+        def work(tell: Tell, number: int = number) -> None:
+            with installed(Seam(failing("write", number, CODES[number % len(CODES)], for_ever=for_ever))):
+                turns(tmp_path / str(number), tell)
+
+        assert_whole(tmp_path / str(number), in_child(work)[0])
+
+
+def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_path: Path) -> None:
+    context = Context(store=FileStore(tmp_path), settings=Settings(), session="s")
+    calls = []
+    for number in range(2):
+        body = {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]}
+        call = drive.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
+        assert isinstance(call, drive.Call)
+        with installed(Seam(failing("write", 1, errno.ENOSPC, for_ever=number == 0))):
+            answered(call, f"answer {number}", number)
+        calls.append(call.record.report.not_saved)
+    assert calls[0] == ("reply",)
+    assert said(tmp_path)[:3] == ["question 0", "answer 0", "question 1"]
+    assert "w-0" in existing(KEY, tmp_path).memory.items
