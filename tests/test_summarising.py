@@ -26,7 +26,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.abi import event_issues
 from ctxwrap.session.finding import existing, key_for
 from ctxwrap.stores.files import FileStore
-from ctxwrap.summarising import LONGEST, Summariser, cleaned, wait_for_summaries
+from ctxwrap.summarising import LONGEST, Summariser, cleaned, summarise_behind, wait_for_summaries
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, item, messages, trailer
 
@@ -556,6 +556,21 @@ def test_two_processes_at_once_ask_once(provider: Provider, model: Model, home: 
     assert summaries(home) == ["From a process."]
 
 
+def test_whoever_comes_second_sees_so_under_the_lock(provider: Provider, model: Model, home: Path) -> None:
+    asked: list[str] = []
+
+    def write(text: str) -> str:
+        asked.append(text)
+        raise OSError("the line is dead")
+
+    Chat(provider, home, None).say("one", "two")
+    here, elsewhere = existing(key_for("s"), home), existing(key_for("s"), home)
+    for session in (here, elsewhere):
+        summarise_behind(session, Summariser(write, every=EVERY), "t", lambda: NOW)
+        settled()
+    assert len(asked) == len(of_type(home, "summarise")) == 1
+
+
 def test_one_that_is_older_than_another_is_dropped(
     provider: Provider, model: Model, home: Path, gate: threading.Event
 ) -> None:
@@ -623,7 +638,8 @@ def test_it_keeps_no_program_alive_and_a_forked_child_has_none(provider: Provide
 
 
 def test_what_was_deleted_comes_back_byte_for_byte(chat: Chat, home: Path) -> None:
-    chat.go_on(5)
+    chat.go_on()
+    chat.go_on()
     before = summary_md(home)
     assert "Summary 2." in before
     shutil.rmtree(directory(home) / "context")
@@ -689,7 +705,7 @@ def test_a_forgotten_memory_is_in_no_summary_and_does_not_come_back(chat: Chat, 
     ctxwrap.forget("s", item="w-1", store=home)
     assert files_with(home, SECRET, "strongbox") == []
     assert "So far" not in summary_md(home)
-    chat.go_on()
+    chat.go_on(1)
     assert [label for label, _ in texts_in(model.questions[-1])] == [
         "message 7 by user", "message 8 by assistant",
     ]  # fmt: skip
