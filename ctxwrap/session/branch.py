@@ -90,8 +90,10 @@ class Branch:
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
+        digests = value["digests"].split(" ") if value["digests"] else []
+        ids = value["ids"].split("\n") if digests else []
         recent = [(record["ctx"]["seq"], message_in(record)) for record in value["recent"]]
-        return cls(value["digests"], value["ids"], recent, value["before"])
+        return cls(digests, ids, recent, value["before"])
 
 
 def _size(message: Message) -> int:
