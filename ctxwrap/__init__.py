@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ctxwrap.archive import export_session as export_session
+    from ctxwrap.archive import import_session as import_session
     from ctxwrap.clients.results import turn_of as turn_of
     from ctxwrap.errors import CtxwrapError as CtxwrapError
+    from ctxwrap.errors import InvalidArchive as InvalidArchive
     from ctxwrap.errors import InvalidId as InvalidId
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
     from ctxwrap.errors import NotFound as NotFound
@@ -19,18 +22,22 @@ if TYPE_CHECKING:
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
     from ctxwrap.forgetting import forget as forget
     from ctxwrap.forgetting import purge as purge
+    from ctxwrap.housekeeping import collect_garbage as collect_garbage
     from ctxwrap.scope import using as using
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.stores import open_store as open_store
     from ctxwrap.summarising import Summariser as Summariser
+    from ctxwrap.verifying import rebuild as rebuild
+    from ctxwrap.verifying import verify as verify
     from ctxwrap.wrapping import acompletion as acompletion
     from ctxwrap.wrapping import completion as completion
     from ctxwrap.wrapping import wrap as wrap
 
 _HOMES = {
     "CtxwrapError": "errors",
+    "InvalidArchive": "errors",
     "InvalidId": "errors",
     "MemoryRules": "settings",
     "NoSessionWarning": "errors",
@@ -45,12 +52,17 @@ _HOMES = {
     "Summariser": "summarising",
     "UnsupportedClient": "errors",
     "acompletion": "wrapping",
+    "collect_garbage": "housekeeping",
     "completion": "wrapping",
+    "export_session": "archive",
     "forget": "forgetting",
+    "import_session": "archive",
     "open_store": "stores",
     "purge": "forgetting",
+    "rebuild": "verifying",
     "turn_of": "clients.results",
     "using": "scope",
+    "verify": "verifying",
     "wrap": "wrapping",
 }
 """Where each public name lives; importing ctxwrap loads none of it."""

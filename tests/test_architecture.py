@@ -94,6 +94,7 @@ def test_wrapping_imports_no_sdk_but_the_clients_own() -> None:
 def test_the_public_names_are_what_they_are() -> None:
     assert ctxwrap.__all__ == [
         "CtxwrapError",
+        "InvalidArchive",
         "InvalidId",
         "MemoryRules",
         "NoSessionWarning",
@@ -108,12 +109,17 @@ def test_the_public_names_are_what_they_are() -> None:
         "Summariser",
         "UnsupportedClient",
         "acompletion",
+        "collect_garbage",
         "completion",
+        "export_session",
         "forget",
+        "import_session",
         "open_store",
         "purge",
+        "rebuild",
         "turn_of",
         "using",
+        "verify",
         "wrap",
     ]
     assert all(getattr(ctxwrap, name).__name__ == name for name in ctxwrap.__all__)

@@ -90,15 +90,16 @@ class SignOfLife:
             self._name, self._process = self._begun(), os.getpid()
         return self._name
 
-    def shown_by(self, name: str) -> bool:
-        """Whether the process of that name lives."""
+    def shown_by(self, name: str, *, buries: bool = False) -> bool:
+        """Whether the process of that name lives; if not, what it left is taken away if that is asked for."""
         if not _NAME.fullmatch(name):
             return False
         path = self._path(name)
         try:
             with disk.opened(path, os.O_RDWR) as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(path)
+                if buries:
+                    os.unlink(path)
         except BlockingIOError:
             return True
         except FileNotFoundError:
@@ -124,7 +125,7 @@ class SignOfLife:
     def _bury(self) -> None:
         """Take away what is left of processes that ended without a word."""
         for name in os.listdir(self._directory):
-            self.shown_by(name)
+            self.shown_by(name, buries=True)
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"
