@@ -121,7 +121,7 @@ def test_messages_are_not_counted_while_a_turn_is_under_way(chat: Chat, store: S
     chat.say("Hello!")
     stream = chat.say("And now?", stream=True)
     (info,) = sessions_of(store, "default", "default").sessions
-    assert (info.state, info.rounds, info.messages) == ("active", 2, None)
+    assert (info.state, info.rounds, info.messages) == ("active", 1, None)
     details = session_details(store, KEY)
     assert (details.info.messages, details.turns[-1].status) == (3, "open")
     list(stream)

@@ -1,5 +1,6 @@
 """Reading an archive that anybody may have made: nothing of it is believed before it was looked at."""
 
+import errno
 import hashlib
 import json
 import os
@@ -59,6 +60,10 @@ def _explained(path: str) -> Iterator[None]:
             f"{path!r} cannot be imported: it is no whole zip ({error}). Copy or export it again."
         ) from error
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a damaged archive names a place before its own beginning
+            raise InvalidArchive(
+                f"{path!r} cannot be imported: it is no whole zip. Copy or export it again."
+            ) from error
         raise NotFound(f"cannot read {path!r}: {error.strerror or error}") from error
 
 

@@ -51,9 +51,15 @@ def ask(provider: Provider, home: Path, text: str = "hello", *, stream: bool = F
 def test_a_turn_waits_for_the_disk_at_its_edges(
     provider: Provider, home: Path, medium: Medium, durability: str, syncs: int
 ) -> None:
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    client = ctxwrap.wrap(bare, store=home, session="s", durability=durability)
+    counts = []
     for number in range(3):
-        ask(provider, home, f"Question {number}", durability=durability)
-    assert medium.syncs == 3 * syncs
+        before = medium.syncs
+        client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
+        counts.append(medium.syncs - before)
+    assert counts[1:] == [syncs, syncs]
+    assert counts[0] == syncs + (syncs > 0), "the first turn also waits for the session's own file"
 
 
 @pytest.mark.parametrize(("durability", "between"), [("turn", False), ("always", True)])
@@ -62,7 +68,7 @@ def test_only_always_waits_for_what_is_said_in_between(
 ) -> None:
     provider.answer = Told(LONG)
     ask(provider, home, durability=durability, stream=True)
-    assert (medium.syncs > 4) == between
+    assert (medium.syncs > 5) == between
 
 
 def test_nothing_is_sent_that_the_disk_did_not_take_if_that_is_asked_for(
@@ -88,7 +94,7 @@ def test_a_call_goes_on_without_the_disk_and_says_so(provider: Provider, home: P
 
 
 def test_a_reply_that_the_disk_did_not_take_is_not_called_saved(provider: Provider, home: Path, medium: Medium) -> None:
-    medium.broken_from = 3
+    medium.broken_from = 4
     reply = ask(provider, home, durability="turn")
     turn = ctxwrap.turn_of(reply)
     assert turn is not None

@@ -205,6 +205,8 @@ async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str)
     side = desk.side(store=FaultyStore(desk.home, fault))
     await answered(side, stream=False)
     before = desk.said()
+    if step == "end":  # the answer that could not be written is written as soon as that is possible
+        before.append(("assistant", "Hello, world."))
     fault.mended = True
     side.answers("Welcome back.")
     result = await side.ask("Are you there?")
@@ -313,6 +315,7 @@ def test_a_session_goes_on_when_there_is_room_again(filled: Filled) -> None:
         ("user", "Third."),
         ("assistant", "You said: Third."),
         ("user", "No room for the answer: long"),
+        ("assistant", "x" * 20_000),
         ("user", "Fifth."),
         ("assistant", "You said: Fifth."),
     ]
