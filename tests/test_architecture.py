@@ -17,7 +17,7 @@ LAYERS = (
     ("errors",),
     ("settings",),
     ("types",),
-    ("scope", "threads", "records", "protocol", "memory"),
+    ("scope", "threads", "records", "protocol", "memory", "tokens"),
     ("wires",),
     ("stages", "stores"),
     ("reasking", "session"),

@@ -1,0 +1,236 @@
+"""The tokens of messages and requests: their texts, what frames them, tools, pictures, sound and files."""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil
+from typing import Any
+
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.images import image_tokens, size_of_base64, size_of_url
+from ctxwrap.tokens.tools import as_json, as_types
+from ctxwrap.types import Body, Message
+
+PER_MESSAGE = 3
+PER_NAME = 1
+PER_REPLY = 3
+"""What OpenAI publishes: three tokens frame a message, one more comes with a name, three begin the reply."""
+
+PER_CALL = 8
+"""What frames a call of a tool, or its result."""
+
+PER_TOOL = 8
+TOOLS_OF_CLAUDE = 500
+"""What frames a tool's definition, and what tells the model how to use tools at all."""
+
+OF_AUDIO = 1000
+BYTES_PER_TOKEN_OF_AUDIO = 1600
+"""Ten tokens a second, in sound of a common compression; less compressed sound is overrated."""
+
+OF_A_FILE = 3000
+BYTES_PER_FILE = 100_000
+"""A page of a document is a picture and its text; a file is counted as one for so many bytes."""
+
+_HIDDEN_BYTES_PER_TOKEN = 6
+
+
+def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
+    """A message with what frames it; `model` tells what its pictures cost."""
+    content = _Content(counter, model)
+    tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
+    if message.name:
+        tokens += PER_NAME + counter.count(message.name)
+    return tokens + sum(content.call(call.get("name"), call.get("arguments")) for call in message.tool_calls)
+
+
+def messages_tokens(messages: Iterable[Message], counter: Counter, model: str = "") -> int:
+    """All messages of a request, and the reply's beginning."""
+    return PER_REPLY + sum(message_tokens(message, counter, model) for message in messages)
+
+
+def body_tokens(wire_name: str, body: Body, counter: Counter) -> int:
+    """What a request takes of the model's window before any reply; what the provider keeps itself is not in it."""
+    return _BODIES[wire_name](body, _Content(counter, str(body.get("model") or "")))
+
+
+class _Content:
+    """Counts contents of any API; what it does not know it counts as the JSON it is."""
+
+    def __init__(self, counter: Counter, model: str) -> None:
+        self._count = counter.count
+        self._model = model
+
+    def tokens(self, content: Any) -> int:
+        """The tokens of a text, a part or a list of them."""
+        if isinstance(content, str):
+            return self._count(content) if content else 0
+        if isinstance(content, Mapping):
+            return self._part(dict(content))
+        if isinstance(content, (list, tuple)):
+            return sum(map(self.tokens, content))
+        return 0 if content is None else self._json(content)
+
+    def message(self, message: Any) -> int:
+        """A message as the APIs have it, with what frames it."""
+        if not isinstance(message, Mapping):
+            return PER_MESSAGE + self.tokens(message)
+        tokens = PER_MESSAGE + self.tokens(message.get("role")) + self.tokens(message.get("content"))
+        if message.get("name"):
+            tokens += PER_NAME + self.tokens(message["name"])
+        tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))
+        return tokens + sum(
+            map(self._chat_call, _listed(message.get("tool_calls")) + _listed(message.get("function_call")))
+        )
+
+    def item(self, item: Any) -> int:
+        """An item of the Responses API: a message, or something that stands beside messages."""
+        if isinstance(item, Mapping) and "role" not in item:
+            return self._part(dict(item))
+        return self.message(item)
+
+    def tools(self, tools: Any) -> int:
+        """The definitions of tools: Claude gets their JSON, and most others are trained on what OpenAI does."""
+        listed = _listed(tools)
+        if not listed:
+            return 0
+        if "claude" in self._model.lower():
+            return TOOLS_OF_CLAUDE + sum(PER_TOOL + self._json(tool) for tool in listed)
+        return self._count(as_types(listed))
+
+    def schema(self, wanted: Any) -> int:
+        """The schema that a reply is to follow, if one is given."""
+        return self._json(wanted) if isinstance(wanted, Mapping) and len(wanted) > 1 else 0
+
+    def call(self, name: Any, arguments: Any) -> int:
+        written = arguments if isinstance(arguments, str) else as_json(arguments or {})
+        return PER_CALL + self.tokens(name) + self.tokens(written)
+
+    def _chat_call(self, call: Any) -> int:
+        if not isinstance(call, Mapping):
+            return self._json(call)
+        function = call.get("function") or call.get("custom") or call
+        if not isinstance(function, Mapping):
+            return self._json(call)
+        return self.call(function.get("name"), function.get("arguments", function.get("input")))
+
+    def result(self, content: Any) -> int:
+        return PER_CALL + self.tokens(content)
+
+    def hidden(self, part: Body, name: str) -> int:
+        """Thoughts that only the provider can read, and what it shows of them."""
+        shown = self.tokens(part.get("summary")) + self.tokens(part.get("content"))
+        return shown + ceil(len(str(part.get(name) or "")) / _HIDDEN_BYTES_PER_TOKEN)
+
+    def _part(self, part: Body) -> int:
+        known = _PARTS.get(str(part.get("type")))
+        return known(self, part) if known else self._json(part)
+
+    def image(self, part: Body) -> int:
+        given = part.get("image_url") or part.get("source") or {}
+        given = given if isinstance(given, Mapping) else {"url": given}
+        detail = str(given.get("detail") or part.get("detail") or "auto")
+        data = given.get("data")
+        size = size_of_base64(data) if isinstance(data, str) else size_of_url(str(given.get("url") or ""))
+        return image_tokens(self._model, size, detail)
+
+    def audio(self, part: Body) -> int:
+        sound = part.get("input_audio")
+        data = sound.get("data") if isinstance(sound, Mapping) else None
+        return max(OF_AUDIO // 10, _size(data) // BYTES_PER_TOKEN_OF_AUDIO) if data else OF_AUDIO
+
+    def file(self, part: Body) -> int:
+        given = next((part[name] for name in ("source", "file") if isinstance(part.get(name), Mapping)), part)
+        if given.get("type") == "text":
+            return self.tokens(given.get("data"))
+        if given.get("type") == "content":
+            return self.tokens(given.get("content"))
+        data = given.get("data") or given.get("file_data")
+        return OF_A_FILE * max(1, ceil(_size(data) / BYTES_PER_FILE))
+
+    def _json(self, value: Any) -> int:
+        return self._count(as_json(value))
+
+
+_Part = Callable[[_Content, Body], int]
+
+
+def _text_in(name: str) -> _Part:
+    return lambda content, part: content.tokens(part.get(name))
+
+
+def _call_with(name: str) -> _Part:
+    return lambda content, part: content.call(part.get("name"), part.get(name))
+
+
+def _result_in(name: str) -> _Part:
+    return lambda content, part: content.result(part.get(name))
+
+
+def _hidden_in(name: str) -> _Part:
+    return lambda content, part: content.hidden(part, name)
+
+
+_PARTS: dict[str, _Part] = {
+    **dict.fromkeys(("text", "input_text", "output_text", "summary_text", "reasoning_text"), _text_in("text")),
+    "refusal": _text_in("refusal"),
+    "thinking": _text_in("thinking"),
+    "redacted_thinking": _hidden_in("data"),
+    "reasoning": _hidden_in("encrypted_content"),
+    **dict.fromkeys(("image_url", "input_image", "image"), _Content.image),
+    "input_audio": _Content.audio,
+    **dict.fromkeys(("file", "input_file", "document", "container_upload"), _Content.file),
+    **dict.fromkeys(("tool_use", "server_tool_use", "custom_tool_call"), _call_with("input")),
+    "function_call": _call_with("arguments"),
+    "tool_result": _result_in("content"),
+    **dict.fromkeys(("function_call_output", "custom_tool_call_output"), _result_in("output")),
+}
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [] if value is None else [value]
+
+
+def _size(data: Any) -> int:
+    """The bytes that base64 text holds."""
+    return len(data) * 3 // 4 if isinstance(data, str) else 0
+
+
+def _chat(body: Body, content: _Content) -> int:
+    messages = sum(map(content.message, _listed(body.get("messages"))))
+    tools = content.tools(_listed(body.get("tools")) + _listed(body.get("functions")))
+    return PER_REPLY + messages + tools + content.schema(body.get("response_format"))
+
+
+def _anthropic(body: Body, content: _Content) -> int:
+    system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
+    messages = sum(map(content.message, _listed(body.get("messages"))))
+    config = body.get("output_config")
+    wanted = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)
+    return PER_REPLY + system + messages + content.tools(body.get("tools")) + content.schema(wanted)
+
+
+def _responses(body: Body, content: _Content) -> int:
+    instructions = PER_MESSAGE + 1 + content.tokens(body["instructions"]) if body.get("instructions") else 0
+    given = body.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _listed(given)
+    text = body.get("text")
+    wanted = text.get("format") if isinstance(text, Mapping) else None
+    said = sum(map(content.item, items))
+    return PER_REPLY + instructions + said + content.tools(body.get("tools")) + content.schema(wanted)
+
+
+def _completions(body: Body, content: _Content) -> int:
+    """The longest of several prompts, since each is a request of its own; numbers are tokens already."""
+    prompts = _listed(body.get("prompt"))
+    if prompts and all(isinstance(token, int) for token in prompts):
+        return len(prompts)
+    sizes = (len(prompt) if isinstance(prompt, list) else content.tokens(prompt) for prompt in prompts)
+    return max(sizes, default=0) + content.tokens(body.get("suffix"))
+
+
+_BODIES: dict[str, Callable[[Body, _Content], int]] = {
+    "openai_chat": _chat,
+    "anthropic_messages": _anthropic,
+    "openai_responses": _responses,
+    "openai_completions": _completions,
+}

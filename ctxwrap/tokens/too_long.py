@@ -1,0 +1,164 @@
+"""Recognising the error by which a provider says that a request does not fit into the model's window."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class TooLong(NamedTuple):
+    """A request that did not fit, and the numbers if the provider told them."""
+
+    limit: int | None = None
+    """How many tokens fit."""
+    size: int | None = None
+    """How many there were, with the room asked for the reply if the provider counts it in."""
+
+
+_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "exceed_context_size_error",
+        "max_prompt_tokens_exceeded",
+        "request_too_large",
+        "contextwindowexceedederror",
+    }
+)
+_OTHER_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "tokens", "insufficient_quota"})
+"""Codes of errors that speak of too many tokens as well: in a minute, not in a request."""
+
+_STATUSES = frozenset({None, 200, 400, 413, 422, 500})
+"""A stream that has begun says 200 or nothing, and some gateways make a 500 of what they were told."""
+
+_N = r"(\d[\d,_]*)"
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        rf"maximum (?:context|prompt|input|sequence) length (?:is|of) {_N}",
+        rf"prompt is too long: [\d,_]+ tokens > {_N} maximum",
+        rf"exceeds? (?:the )?context limit: [\d,_]+ \+ [\d,_]+ > {_N}",
+        rf"exceeds? the configured limit of {_N} tokens",
+        rf"exceeds the maximum number of (?:input )?tokens allowed \(?{_N}",
+        rf"(?:only )?supports up to {_N}",
+        rf"exceeds the available context size \(?{_N}",
+        rf"current length is \d+ while limit is {_N}",
+        rf"`max_new_tokens` must be <= {_N}",
+        rf"too large for model with {_N} maximum context length",
+        rf"longer than the model's context length \(?{_N}",
+        rf"tokens in the prompt cannot exceed {_N}",
+    )
+)
+_SIZES = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        rf"you requested (?:about )?{_N} tokens",
+        rf"(?:messages|input|prompt) resulted in {_N} tokens",
+        rf"request has {_N} input tokens(?: plus {_N})?",
+        rf"(?:prompt|request) contains (?:at least )?{_N} (?:input )?tokens",
+        rf"prompt is too long: {_N} tokens",
+        rf"context limit: {_N} \+ {_N} >",
+        rf"input token count (?:is |of )?\(?{_N}",
+        rf"(?:request|input) \({_N} tokens\)",
+        rf"current length is {_N} while",
+        rf"given: {_N} `inputs` tokens and {_N} `max_new_tokens`",
+        rf"cannot exceed \d+ - received {_N}",
+    )
+)
+_MARKS = re.compile(
+    r"maximum context length|maximum (?:prompt|input) length is|prompt is too long|exceeds? (?:the )?context limit"
+    r"|input tokens exceed the configured limit|exceeds the maximum number of (?:input )?tokens allowed"
+    r"|input token count .{0,80}supports up to|exceeds the context window|exceeds the available context size"
+    r"|current length is \d+ while limit is|`inputs` tokens \+ `max_new_tokens` must be"
+    r"|longer than the model's context length|input is too long for requested model|contextwindowexceedederror"
+    r"|context_length_exceeded|request_too_large|tokens in the prompt cannot exceed",
+    re.IGNORECASE | re.DOTALL,
+)
+_READ = 20_000
+"""How many characters of a text are looked at."""
+
+_DEPTH = 10
+_CODED = ("code", "type", "status", "reason")
+_WORDED = ("message", "detail", "msg", "raw", "error")
+
+
+def too_long(status: int | None, body: object) -> TooLong | None:
+    """What a response says about its request's length, or None if it fails for another reason.
+
+    `body` is its JSON, as a text or read, or any text that holds the provider's words.
+    """
+    codes, texts = set[str](), list[str]()
+    for code, text in _said(body, _DEPTH):
+        codes.add(code.lower())
+        texts.append(text)
+    return _judged(status, codes, "\n".join(text for text in texts if text)[:_READ])
+
+
+def too_long_in(error: BaseException) -> TooLong | None:
+    """The same for an exception of an SDK, by the attributes that SDKs make public."""
+    status = getattr(error, "status_code", None)
+    names = {kind.__name__.lower() for kind in type(error).__mro__}
+    codes, texts = {*names, str(getattr(error, "code", None)).lower()}, list[str]()
+    for given in (getattr(error, "body", None), getattr(error, "message", None), str(error)):
+        for code, text in _said(given, _DEPTH):
+            codes.add(code.lower())
+            texts.append(text)
+    words = "\n".join(dict.fromkeys(text for text in texts if text))
+    return _judged(status if isinstance(status, int) else None, codes, words[:_READ])
+
+
+def _judged(status: int | None, codes: set[str], text: str) -> TooLong | None:
+    if status not in _STATUSES or codes & _OTHER_LIMITS:
+        return None
+    if not codes & _CODES and not _MARKS.search(text):
+        return None
+    return TooLong(_first(_LIMITS, text), _first(_SIZES, text))
+
+
+def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
+    for pattern in patterns:
+        found = pattern.search(text)
+        if found:
+            return sum(int(re.sub(r"[,_]", "", number)) for number in found.groups() if number)
+    return None
+
+
+def _said(value: object, depth: int) -> Iterator[tuple[str, str]]:
+    """The codes and the words of an error, wherever in it they stand; each with an empty other."""
+    if depth == 0:
+        return
+    if isinstance(value, bytes):
+        value = value[: 4 * _READ].decode("utf-8", "replace")
+    if isinstance(value, str):
+        inner = _parsed(value)
+        if inner is None:
+            yield "", value[:_READ]
+        else:
+            yield from _said(inner, depth - 1)
+    elif isinstance(value, list):
+        for item in value[:10]:
+            yield from _said(item, depth - 1)
+    elif isinstance(value, Mapping):
+        yield from _in_object(value, depth)
+
+
+def _in_object(value: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, str]]:
+    for name in _CODED:
+        if isinstance(value.get(name), str):
+            yield value[name], ""
+    for name in _WORDED:
+        yield from _said(value.get(name), depth - 1)
+    for inner in value.values():
+        if isinstance(inner, Mapping) and inner is not value.get("error"):
+            yield from _said(inner, depth - 1)
+
+
+def _parsed(text: str) -> object:
+    """What a text is if it is JSON of a reasonable length, else None."""
+    if not text.lstrip().startswith(("{", "[")) or len(text) > 4 * _READ:
+        return None
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
