@@ -20,7 +20,7 @@ LAYERS = (
     ("scope", "threads", "records", "protocol", "memory"),
     ("wires",),
     ("stages", "stores"),
-    ("reasking", "session"),
+    ("reasking", "session", "workingset"),
     ("turn",),
     ("context",),
     ("calls",),
