@@ -6,6 +6,7 @@ import click
 
 from ctxwrap import __version__
 from ctxwrap.cli.options import STORE, in_one_sentence, of_a_session
+from ctxwrap.cli.workingset import workingset
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -84,3 +85,6 @@ def purge(session: str, message: str, yes: bool, **place: Any) -> None:
 
     with in_one_sentence():
         run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above
+
+
+main.add_command(workingset)
