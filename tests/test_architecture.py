@@ -20,7 +20,7 @@ LAYERS = (
     ("scope", "threads", "records", "protocol", "memory", "tokens"),
     ("wires",),
     ("stages", "stores"),
-    ("reasking", "session"),
+    ("reasking", "session", "workingset"),
     ("turn", "summarising"),
     ("context",),
     ("calls",),

@@ -6,6 +6,7 @@ import click
 
 from ctxwrap import __version__
 from ctxwrap.cli.options import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
+from ctxwrap.cli.workingset import workingset
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -220,3 +221,6 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
 
     with in_one_sentence():
         run_import(file, session, place, max_bytes=max_bytes, as_json=as_json)
+
+
+main.add_command(workingset)

@@ -1,0 +1,184 @@
+"""Assembly of the working set: the most important files first, as many as the budget holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ctxwrap.stages.tokens import estimate
+from ctxwrap.stages.truncation import Count, truncated
+from ctxwrap.workingset.boot import Boot, boot_header
+from ctxwrap.workingset.framing import checked_boundary, framed, harmless
+from ctxwrap.workingset.manifest import Budget, FileRole, Manifest, WorkingFile
+from ctxwrap.workingset.reading import FileText, Unread
+from ctxwrap.workingset.report import AssemblyReport, ContextMissing, Excluded, Included, Missing
+
+GroupRole = Literal["system", "developer", "user"]
+_GROUPS: Mapping[FileRole, GroupRole] = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "context": "user",
+}
+_LOW = 0.5
+"""Below this priority a file that is not there is of low severity."""
+
+_TOO_MUCH = "Over budget, priority too low"
+_UNCUT = "Over budget, and it may not be truncated"
+_MAKE_ROOM = "raise max_tokens, shorten it, or remove others of its priority"
+_MEND = "mend its entry in the manifest"
+_NO_HEADER = "the boot header is left out: over budget"
+
+
+class Group(NamedTuple):
+    """The text of one message for a chat API."""
+
+    role: GroupRole
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    header: str
+    groups: tuple[Group, ...]
+    """System, developer, user: those that there are, in this order; the header begins the first."""
+    report: AssemblyReport
+
+
+def assembled(
+    manifest: Manifest,
+    contents: Mapping[str, FileText | Unread],
+    *,
+    boundary: str,
+    count: Count = estimate,
+    boot: Boot | None = None,
+    budget: Budget | None = None,
+    strict: bool = False,
+) -> Assembly:
+    """The files of the manifest that fit the budget, framed and grouped, and the report about them.
+
+    `boundary` is to be random for each request; the same arguments give the same bytes. With `strict` a vital file
+    that is not in it is a ContextMissing.
+    """
+    work = _Assembling(checked_boundary(boundary), count, budget or manifest.budget)
+    order = sorted(manifest.files, key=lambda file: -file.priority)
+    work.add_header(boot or Boot(), _constitution(order, contents))
+    for file in order:
+        work.add_file(file, contents.get(file.path) or Unread(file.path, "missing", "it was not read"))
+    work.add_faults(manifest)
+    assembly = work.done()
+    if strict and assembly.report.blocking:
+        raise ContextMissing(assembly.report.blocking)
+    return assembly
+
+
+def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Unread]) -> FileText | None:
+    """The most important file of the system."""
+    first = next((file for file in order if file.role == "system"), None)
+    found = contents.get(first.path) if first else None
+    return found if isinstance(found, FileText) else None
+
+
+@dataclass(slots=True)
+class _Assembling:
+    boundary: str
+    count: Count
+    budget: Budget
+    header: str = ""
+    header_tokens: int = 0
+    texts: dict[GroupRole, list[str]] = field(default_factory=lambda: {"system": [], "developer": [], "user": []})
+    included: list[Included] = field(default_factory=list)
+    excluded: list[Excluded] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    left: int = 0
+
+    def add_header(self, boot: Boot, constitution: FileText | None) -> None:
+        self.left = self.budget.effective
+        header = boot_header(boot, constitution, self.boundary)
+        tokens = self.count(header)
+        if tokens > self.left:
+            self.warnings.append(_NO_HEADER)
+            return
+        self.header, self.header_tokens = header, tokens
+        self.left -= tokens
+
+    def add_file(self, file: WorkingFile, found: FileText | Unread) -> None:
+        if isinstance(found, Unread):
+            self._leave_out(file, found.reason, _remedy(found))
+            return
+        content = harmless(found.text, self.boundary)
+        if self.boundary in found.text.lower():
+            self.warnings.append(f"{file.path!r} holds the boundary of this request; it was made harmless")
+        piece = truncated(
+            content, self.left, file.truncate_strategy, lambda text: self._size(text, file), file.max_lines
+        )
+        tokens = self._size(piece, file)
+        if (content and not piece) or tokens > self.left:
+            self._leave_out(file, self._why_not(content, file), _MAKE_ROOM)
+            return
+        self.texts[_GROUPS[file.role]].append(framed(piece, file.path, file.role, self.boundary))
+        self.left -= tokens
+        if file.is_vital and piece != content:
+            self.warnings.append(f"{file.path!r} is vital and truncated")
+        self.included.append(Included(file.path, file.role, tokens, piece != content, found.tokens, found.digest))
+
+    def add_faults(self, manifest: Manifest) -> None:
+        """Entries that could not be used are told like files that could not be read, each path once."""
+        known = {file.path for file in manifest.files}
+        for fault in manifest.faults:
+            self.warnings.append(fault.reason)
+            if fault.path and fault.path not in known:
+                known.add(fault.path)
+                self.excluded.append(Excluded(fault.path, fault.reason))
+            if fault.blocking:
+                self.missing.append(Missing(fault.path, fault.reason, "blocking", _MEND))
+
+    def done(self) -> Assembly:
+        report = AssemblyReport(
+            budget=self.budget,
+            header_tokens=self.header_tokens,
+            included=tuple(self.included),
+            excluded=tuple(self.excluded),
+            missing=tuple(self.missing),
+            warnings=(*self.warnings, *self._summary()),
+        )
+        texts = {**self.texts, "system": [self.header, *self.texts["system"]]}
+        groups = (Group(role, "".join(texts[role])) for role in self.texts)
+        return Assembly(self.header, tuple(group for group in groups if group.text), report)
+
+    def _size(self, content: str, file: WorkingFile) -> int:
+        return self.count(framed(content, file.path, file.role, self.boundary))
+
+    def _why_not(self, content: str, file: WorkingFile) -> str:
+        if file.truncate_strategy != "never":
+            return _TOO_MUCH
+        is_long = self._size(content, file) <= self.left
+        return f"It has more than {file.max_lines} lines, and it may not be truncated" if is_long else _UNCUT
+
+    def _leave_out(self, file: WorkingFile, reason: str, resolution: str) -> None:
+        self.excluded.append(Excluded(file.path, reason))
+        if file.is_vital:
+            self.missing.append(Missing(file.path, reason, "blocking", resolution))
+            self.warnings.append(f"{file.path!r} is vital and not in the context: {reason}")
+        elif resolution != _MAKE_ROOM:
+            severity: Literal["low", "medium"] = "low" if file.priority < _LOW else "medium"
+            self.missing.append(Missing(file.path, reason, severity, resolution))
+            self.warnings.append(f"{file.path!r} is not in the context: {reason}")
+
+    def _summary(self) -> list[str]:
+        over = sum(each.reason in (_TOO_MUCH, _UNCUT) for each in self.excluded)
+        cut = [each for each in self.included if each.truncated]
+        much = sum(each.tokens * 2 < each.original_tokens for each in cut)
+        told = [f"{_files(over)} excluded due to budget"] if over else []
+        told += [f"{_files(much)} truncated significantly"] if much else []
+        return [*told, f"{_files(len(cut) - much)} truncated"] if len(cut) > much else told
+
+
+def _remedy(unread: Unread) -> str:
+    if unread.trouble == "missing":
+        return "create it, or remove it from the working set"
+    return "put a readable file in its place, or remove it from the working set"
+
+
+def _files(number: int) -> str:
+    return f"{number} file{'' if number == 1 else 's'}"

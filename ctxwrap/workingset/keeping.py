@@ -1,0 +1,122 @@
+"""The manifest's file: read without trust, set aside when it is broken, written in one step."""
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from hashlib import sha256
+
+from ctxwrap.errors import StoreUnavailable
+from ctxwrap.stores.disk import opened, sync_directory, write_all
+from ctxwrap.workingset import plain
+from ctxwrap.workingset.manifest import Manifest, read_manifest
+from ctxwrap.workingset.reading import FileBytes, Unread, read_bytes
+from ctxwrap.workingset.writing import empty_manifest, written
+
+_READ = plain.MAX_BYTES
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A manifest as it was found."""
+
+    manifest: Manifest
+    text: str = ""
+    """The file's text; empty if there is none, or none that can be used."""
+    problem: str = ""
+    """Why the manifest is empty although there is a file."""
+    set_aside: str = ""
+    """The name that the broken file has now."""
+
+
+def look(path: str | os.PathLike[str]) -> Kept:
+    """The manifest in that file, and nothing else happens; without a file it is empty."""
+    return _looked(os.fspath(path))[0]
+
+
+def load(path: str | os.PathLike[str]) -> Kept:
+    """The same, but a broken file gets another name and an empty manifest its place; the problem says why.
+
+    A file that cannot be read at all, such as a link, stays where it is.
+    """
+    path = os.fspath(path)
+    kept, is_broken = _looked(path)
+    if not is_broken:
+        return kept
+    try:
+        name = _set_aside(path)
+    except OSError as error:
+        return Kept(kept.manifest, problem=f"{kept.problem}; it could not be set aside: {error.strerror or error}")
+    return Kept(kept.manifest, problem=f"{kept.problem}; it is kept as {name!r}", set_aside=name)
+
+
+def save(path: str | os.PathLike[str], manifest: Manifest, kept: Kept) -> str:
+    """Put a manifest in the place of the one that was kept there, in one step; the text that is there now.
+
+    StoreUnavailable if somebody else changed it meanwhile, or the medium refuses.
+    """
+    path = os.fspath(path)
+    now = look(path)
+    if now.problem or now.text != kept.text:
+        why = now.problem or "it was changed meanwhile"
+        raise StoreUnavailable(f"{path!r} was not written: {why}; look at it and try again")
+    text = written(manifest, kept.text)
+    try:
+        _replace(path, text.encode())
+    except OSError as error:
+        raise StoreUnavailable(f"{path!r} was not written: {error.strerror or error}") from error
+    return text
+
+
+def _looked(path: str) -> tuple[Kept, bool]:
+    """What is there, and whether it is there but broken."""
+    directory, name = os.path.split(path)
+    found = read_bytes(directory or ".", name, _READ)
+    if isinstance(found, FileBytes):
+        try:
+            return Kept(read_manifest(found.data), found.data.decode("utf-8-sig")), False
+        except plain.Refused as refused:
+            return Kept(Manifest(), problem=f"{name!r} cannot be used: {refused}"), True
+    if not isinstance(found, Unread) or found.trouble == "missing":
+        return Kept(Manifest()), False
+    return Kept(Manifest(), problem=f"{name!r} cannot be used: {found.reason}"), found.trouble == "too large"
+
+
+def _set_aside(path: str) -> str:
+    directory, name = os.path.split(path)
+    with opened(path, os.O_RDONLY | os.O_NONBLOCK) as handle:
+        digest = sha256(os.pread(handle, _READ, 0)).hexdigest()[:12]
+    other = f"{name}.corrupted-{digest}"
+    number = 1
+    while os.path.lexists(os.path.join(directory, other)):
+        number += 1
+        other = f"{name}.corrupted-{digest}-{number}"
+    os.rename(path, os.path.join(directory, other))
+    with contextlib.suppress(FileExistsError), opened(path, _NEW) as handle:
+        write_all(handle, empty_manifest().encode())
+    return other
+
+
+def _replace(path: str, data: bytes) -> None:
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.{secrets.token_hex(4)}.new")
+    try:
+        with opened(temporary, _NEW) as handle:
+            write_all(handle, data)
+            os.fchmod(handle, _mode(path))
+            os.fsync(handle)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    sync_directory(directory or ".")
+
+
+def _mode(path: str) -> int:
+    """The permissions that a file has, or those that only its owner has."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_mode & 0o777
+    except FileNotFoundError:
+        return 0o600

@@ -1,0 +1,230 @@
+"""The manifest: what `working-set.yml` says, as checked values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
+
+from ctxwrap.stages.truncation import STRATEGIES, Strategy
+from ctxwrap.workingset import fields
+from ctxwrap.workingset.plain import Refused, has_controls, mapping_in
+
+PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
+NAME = "working-set.yml"
+MAX_FILES = 200
+
+FileRole = Literal["system", "developer", "user", "context"]
+ROLES: tuple[str, ...] = get_args(FileRole)
+
+Hand = Literal["operator", "model", "orchestrator"]
+"""Who put a file into the working set."""
+HANDS: tuple[str, ...] = get_args(Hand)
+
+_MAX_TOKENS = 28_000
+_RESERVED = 4_000
+FOCUS = 0.8
+"""The priority of a file that stands under `focus` and has none."""
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+class Fault(NamedTuple):
+    """Something in a manifest that is not as it should be, and what was made of it."""
+
+    path: str
+    """The path of the entry that is left out, if it is about one that has a path."""
+    reason: str
+    blocking: bool = False
+    """What is left out may be what the model must not be without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many tokens there are, and how many of them are not for files."""
+
+    max_tokens: int = _MAX_TOKENS
+    reserved_for_response: int = _RESERVED
+
+    @property
+    def effective(self) -> int:
+        return max(0, self.max_tokens - self.reserved_for_response)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingFile:
+    """One file of the working set, and how it may be used."""
+
+    path: str
+    priority: float
+    role: FileRole = "context"
+    truncate_strategy: Strategy = "end"
+    max_lines: int | None = None
+    why: str = ""
+    added_by: Hand = "operator"
+    pin: bool = False
+    """Neither demoted nor dropped unless the operator does it."""
+    turn: int | None = None
+    """The turn that put it there."""
+    source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
+    """The entry as it was written."""
+
+    @property
+    def is_vital(self) -> bool:
+        """Whether the model must not be without it."""
+        return self.priority >= 1 or self.truncate_strategy == "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    last_updated: str = ""
+    assembled_by: str = ""
+    skill: str = ""
+    notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    files: tuple[WorkingFile, ...] = ()
+    budget: Budget = Budget()
+    metadata: Metadata = Metadata()
+    faults: tuple[Fault, ...] = ()
+    """What was wrong with it; it can be used all the same."""
+    source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
+    """All of it as it was written."""
+
+    def file(self, path: str) -> WorkingFile | None:
+        return next((file for file in self.files if file.path == path), None)
+
+    def with_file(self, new: WorkingFile) -> "Manifest":
+        """With that file in the place of the one of its path, else behind all others."""
+        if self.file(new.path) is None:
+            return replace(self, files=(*self.files, new))
+        return replace(self, files=tuple(new if file.path == new.path else file for file in self.files))
+
+    def without_file(self, path: str) -> "Manifest":
+        """Without any entry of that path, whether it can be used or not."""
+        files = tuple(file for file in self.files if file.path != path)
+        return replace(self, files=files, faults=tuple(fault for fault in self.faults if fault.path != path))
+
+
+def read_manifest(text: str | bytes) -> Manifest:
+    """The manifest in a YAML text; Refused if it cannot be trusted as a whole.
+
+    A field or an entry that is wrong by itself is a fault, and the rest is used.
+    """
+    source = mapping_in(text)
+    faults: list[Fault] = []
+    if source.get("protocol", PROTOCOL) != PROTOCOL:
+        faults.append(Fault("", f"protocol is {fields.shown(source['protocol'])}; it is read as {PROTOCOL}"))
+    return Manifest(
+        files=_files(source, faults),
+        budget=_budget(_part(source, "budget", faults), faults),
+        metadata=_metadata(_part(source, "metadata", faults)),
+        faults=tuple(faults),
+        source=MappingProxyType(source),
+    )
+
+
+def _files(source: Mapping[str, Any], faults: list[Fault]) -> tuple[WorkingFile, ...]:
+    listed: list[tuple[Any, float | None]] = [(entry, None) for entry in _entries(source, "files")]
+    listed += [(entry, FOCUS) for entry in _entries(source, "focus")]
+    if len(listed) > MAX_FILES:
+        raise Refused(f"it lists more than {MAX_FILES} files; remove some")
+    files: dict[str, WorkingFile] = {}
+    for number, (entry, usual) in enumerate(listed, 1):
+        try:
+            file = read_entry(entry, usual)
+        except fields.Wrong as wrong:
+            faults.append(_left_out(number, entry, str(wrong)))
+            continue
+        if file.path in files:
+            faults.append(Fault("", f"{file.path!r} is listed twice; the first entry counts"))
+        files.setdefault(file.path, file)
+    return tuple(files.values())
+
+
+def _entries(source: Mapping[str, Any], key: str) -> list[Any]:
+    """What stands under `files`, or under `focus`, where some working sets have mere paths."""
+    found = source.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise Refused(f"{key!r} is no list; write one entry per line, each behind '- '")
+    return found
+
+
+def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
+    """One entry of a manifest; `usual` is its priority if it may be without one."""
+    if isinstance(entry, str) and usual is not None:
+        entry = {"path": entry}
+    if not isinstance(entry, dict):
+        raise fields.Wrong("it must be a mapping with path and priority")
+    given = entry.get("priority")
+    if given is None and usual is None:
+        raise fields.Wrong("it has no priority; give it one from 0 to 1")
+    lines, turn = entry.get("max_lines"), entry.get("turn")
+    hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
+    return WorkingFile(
+        path=fields.path(entry.get("path")),
+        priority=fields.priority(usual if given is None else given),
+        role=fields.choice("role", entry.get("role"), ROLES, "context"),
+        truncate_strategy=fields.choice("truncate_strategy", entry.get("truncate_strategy"), STRATEGIES, "end"),
+        max_lines=None if lines is None else fields.count("max_lines", lines, least=1),
+        why=fields.text(entry.get("why")),
+        added_by=fields.choice("added_by", hand, HANDS, "operator"),
+        pin=entry.get("pin") is True,
+        turn=None if turn is None else fields.count("turn", turn),
+        source=MappingProxyType(entry),
+    )
+
+
+def _left_out(number: int, entry: Any, why: str) -> Fault:
+    path = entry.get("path") if isinstance(entry, dict) else entry
+    shown = path if isinstance(path, str) and not has_controls(path) else ""
+    return Fault(shown, f"entry {number} of the manifest is not used: {why}", _may_be_vital(entry))
+
+
+def _may_be_vital(entry: Any) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    try:
+        return entry.get("truncate_strategy") == "never" or fields.number("priority", entry.get("priority")) >= 1
+    except fields.Wrong:
+        return False
+
+
+def _part(source: Mapping[str, Any], key: str, faults: list[Fault]) -> Mapping[str, Any]:
+    found = source.get(key)
+    if found is None or isinstance(found, dict):
+        return found or {}
+    faults.append(Fault("", f"{key} is no mapping; it is not used"))
+    return {}
+
+
+def _budget(given: Mapping[str, Any], faults: list[Fault]) -> Budget:
+    most = _tokens(given, "max_tokens", _MAX_TOKENS, faults)
+    reserved = _tokens(given, "reserved_for_response", min(_RESERVED, most // 2), faults)
+    budget = Budget(most, reserved)
+    if reserved > most:
+        faults.append(Fault("", f"reserved_for_response ({reserved}) is more than max_tokens ({most}): none are left"))
+    if given.get("effective") is not None and _tokens(given, "effective", -1, faults) != budget.effective:
+        reason = f"effective is {fields.shown(given['effective'])}, but max - reserved is {budget.effective}"
+        faults.append(Fault("", f"{reason}; that is used"))
+    return budget
+
+
+def _tokens(given: Mapping[str, Any], key: str, usual: int, faults: list[Fault]) -> int:
+    if given.get(key) is None:
+        return usual
+    try:
+        return fields.count(key, given[key])
+    except fields.Wrong as wrong:
+        if usual >= 0:
+            faults.append(Fault("", f"{wrong}; {usual} is used"))
+        return usual
+
+
+def _metadata(given: Mapping[str, Any]) -> Metadata:
+    return Metadata(*(fields.text(given.get(key)) for key in ("last_updated", "assembled_by", "skill", "notes")))

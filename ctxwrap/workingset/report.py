@@ -1,0 +1,88 @@
+"""What an assembly reports: what is in, what is not and why, and what the model must not be without."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from ctxwrap.errors import CtxwrapError
+from ctxwrap.workingset.manifest import Budget, FileRole
+
+Severity = Literal["low", "medium", "blocking"]
+
+
+class Included(NamedTuple):
+    path: str
+    role: FileRole
+    tokens: int
+    """Of what is sent, its frame included."""
+    truncated: bool
+    original_tokens: int
+    """Of the whole file."""
+    digest: str
+    """SHA-256 of the whole file."""
+
+    def as_json(self) -> dict[str, Any]:
+        original = {"original_tokens": self.original_tokens} if self.truncated else {}
+        known = {"path": self.path, "role": self.role, "tokens": self.tokens, "truncated": self.truncated}
+        return {**known, **original, "digest": self.digest}
+
+
+class Excluded(NamedTuple):
+    path: str
+    reason: str
+
+
+class Missing(NamedTuple):
+    """A file that the model was to see and does not."""
+
+    path: str
+    reason: str
+    severity: Severity
+    resolution: str
+    """What would help."""
+    status: Literal["open"] = "open"
+
+
+class ContextMissing(CtxwrapError):
+    """Files that the model must not be without are not in the context."""
+
+    def __init__(self, missing: Sequence[Missing]) -> None:
+        self.missing = tuple(missing)
+        told = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
+        super().__init__(f"vital files of the working set are not in the context: {told}")
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblyReport:
+    budget: Budget
+    header_tokens: int = 0
+    included: tuple[Included, ...] = ()
+    excluded: tuple[Excluded, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> int:
+        """Tokens of the header and all that is included."""
+        return self.header_tokens + sum(each.tokens for each in self.included)
+
+    @property
+    def blocking(self) -> tuple[Missing, ...]:
+        return tuple(each for each in self.missing if each.severity == "blocking")
+
+    def as_json(self) -> dict[str, Any]:
+        budget = {
+            "max": self.budget.max_tokens,
+            "used": self.used,
+            "remaining": self.budget.max_tokens - self.used,
+            "remaining_effective": self.budget.effective - self.used,
+        }
+        report = {
+            "budget": budget,
+            "order": "by role, then by priority",
+            "included": [each.as_json() for each in self.included],
+            "excluded": [each._asdict() for each in self.excluded],
+            "missing_context": [each._asdict() for each in self.missing],
+            "warnings": list(self.warnings),
+        }
+        return {"assembly_report": report}

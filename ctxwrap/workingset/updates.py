@@ -1,0 +1,233 @@
+"""What a model may ask of the working set: each request is granted or refused, with the reason."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ctxwrap.workingset import fields
+from ctxwrap.workingset.manifest import MAX_FILES, Hand, Manifest, WorkingFile
+from ctxwrap.workingset.plain import Pairs, Refused, checked_text, has_controls, pairs_of, without_doubles
+
+ADD, REMOVE, ADJUST = "add_to_working_set", "remove_from_working_set", "adjust_priority"
+ACTIONS = (ADD, REMOVE, ADJUST)
+
+_USUAL_PRIORITY = 0.5
+_LONGEST_WHY = 500
+_FENCE = "```"
+_BETWEEN = re.compile(r"[\s,]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a model may go."""
+
+    roots: tuple[str, ...] = ("",)
+    """Directories of which it may name files, relative to the root of the working set; hidden ones have to be named."""
+    max_priority: float = 0.8
+    max_files: int = 32
+    """How many files it may have in the working set."""
+    max_requests: int = 20
+    """How many requests it may make at a time."""
+
+
+class Request(NamedTuple):
+    """What was asked for, in the asker's own words."""
+
+    action: str
+    path: str
+    why: str = ""
+    given: tuple[tuple[str, Any], ...] = ()
+    """All that the request says."""
+    fault: str = ""
+    """Why it could not be read, if so."""
+
+
+class Decision(NamedTuple):
+    """What became of a request."""
+
+    action: str
+    path: str
+    granted: bool
+    reason: str
+    why: str = ""
+    priority: float | None = None
+    """The file's priority from now on."""
+    by: Hand = "model"
+
+
+class Outcome(NamedTuple):
+    manifest: Manifest
+    decisions: tuple[Decision, ...]
+
+
+def requests_in(text: str) -> tuple[Request, ...]:
+    """The requests in a model's text, as YAML or JSON, in code fences or bare, one or many, however they are listed.
+
+    What names an action and cannot be read is a request with a fault.
+    """
+    found: list[Request] = []
+    for block in _blocks(text):
+        try:
+            values = _values(block)
+            found += [_request(each) for value in values for each in _mappings(value)]
+        except RecursionError:
+            found.append(Request("", "", fault="the request cannot be read: it is nested too deep"))
+        except Refused as refused:
+            found.append(Request("", "", fault=f"the request cannot be read: {refused}"))
+    return tuple(found)
+
+
+def decided(
+    manifest: Manifest, requests: Sequence[Request], limits: Limits | None = None, turn: int | None = None
+) -> Outcome:
+    """The manifest after what is granted of a model's requests, and what became of each."""
+    limits = limits or Limits()
+    decisions = []
+    for number, request in enumerate(requests, 1):
+        try:
+            if number > limits.max_requests:
+                raise fields.Wrong(f"more than {limits.max_requests} requests at a time")
+            manifest, priority = _granted(manifest, request, limits, turn)
+        except fields.Wrong as wrong:
+            decisions.append(Decision(request.action, request.path, False, str(wrong), request.why))
+        else:
+            decisions.append(Decision(request.action, request.path, True, "within its limits", request.why, priority))
+    return Outcome(manifest, tuple(decisions))
+
+
+def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | None) -> tuple[Manifest, float | None]:
+    if request.fault:
+        raise fields.Wrong(request.fault)
+    if request.action not in ACTIONS:
+        raise fields.Wrong(f"there is no such action; there are {', '.join(ACTIONS)}")
+    if not request.why.strip():
+        raise fields.Wrong("it has no `why`; every request needs one")
+    if has_controls(request.why):
+        raise fields.Wrong("its `why` has control characters")
+    path = fields.path(request.path)
+    _check_root(path, limits.roots)
+    if request.action == ADD:
+        return _with_new(manifest, path, request, limits, turn)
+    known = manifest.file(path)
+    if known is None:
+        raise fields.Wrong("it is not in the working set")
+    if known.added_by == "operator" or known.pin:
+        raise fields.Wrong("the operator put it there; only the operator changes that")
+    if request.action == REMOVE:
+        return manifest.without_file(path), None
+    priority = _priority(dict(request.given).get("priority"), limits)
+    return manifest.with_file(replace(known, priority=priority)), priority
+
+
+def _with_new(
+    manifest: Manifest, path: str, request: Request, limits: Limits, turn: int | None
+) -> tuple[Manifest, float]:
+    given = dict(request.given)
+    if manifest.file(path) is not None:
+        raise fields.Wrong(f"it is in the working set already; use {ADJUST}")
+    fields.choice("role", given.get("role"), ("context",), "context")
+    strategy = fields.choice("truncate_strategy", given.get("truncate_strategy"), ("start", "middle", "end"), "end")
+    lines = given.get("max_lines")
+    own = sum(file.added_by == "model" for file in manifest.files)
+    if own >= limits.max_files or len(manifest.files) >= MAX_FILES:
+        raise fields.Wrong(f"the working set is full ({limits.max_files} files by the model); remove one first")
+    priority = _priority(given.get("priority", _USUAL_PRIORITY), limits)
+    new = WorkingFile(
+        path,
+        priority,
+        truncate_strategy=strategy,
+        max_lines=None if lines is None else fields.count("max_lines", lines, least=1),
+        why=request.why,
+        added_by="model",
+        turn=turn,
+    )
+    return manifest.with_file(new), priority
+
+
+def _priority(value: Any, limits: Limits) -> float:
+    priority = fields.priority(value)
+    if priority > limits.max_priority:
+        raise fields.Wrong(f"priority must be at most {limits.max_priority:g}, not {priority:g}")
+    return priority
+
+
+def _check_root(path: str, roots: Iterable[str]) -> None:
+    parts = path.split("/")
+    for root in roots:
+        above = [part for part in root.split("/") if part]
+        below = parts[len(above) :]
+        if parts[: len(above)] == above and below and not any(part.startswith(".") for part in below):
+            return
+    raise fields.Wrong("it is outside of the directories that the model may name files of, or hidden")
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """The fenced parts of a text that name an action, else all of it."""
+    if not any(action in text for action in ACTIONS):
+        return
+    parts: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.lstrip().startswith(_FENCE):
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    inside = parts[1::2] if len(parts) > 1 else parts
+    for block in map("\n".join, inside):
+        if any(action in block for action in ACTIONS):
+            yield block
+
+
+def _values(block: str) -> list[Any]:
+    text = checked_text(block).strip()
+    return (_json_values(text) if text.startswith(("{", "[")) else None) or pairs_of(text)
+
+
+def _json_values(text: str) -> list[Any] | None:
+    """JSON values one behind the other, or None."""
+    decoder = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=str)
+    found = []
+    at = 0
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            found.append(value)
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _mappings(value: Any) -> Iterator[Pairs]:
+    """Every mapping with an action; one that has keys twice is several in a row."""
+    if isinstance(value, Pairs):
+        for each in _apart(value):
+            keys = {key for key, _ in each}
+            if "action" in keys:
+                yield each
+            else:
+                for key, part in each:
+                    is_action = key in ACTIONS and isinstance(part, Pairs)
+                    yield from [Pairs([("action", key), *part])] if is_action else _mappings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _mappings(part)
+
+
+def _apart(pairs: Pairs) -> list[Pairs]:
+    groups = [Pairs()]
+    seen: set[str] = set()
+    for key, value in pairs:
+        if key in seen:
+            groups.append(Pairs())
+            seen.clear()
+        seen.add(key)
+        groups[-1].append((key, value))
+    return groups
+
+
+def _request(pairs: Pairs) -> Request:
+    given = without_doubles(pairs)
+    action, path = fields.text(given.get("action")), fields.text(given.get("path"))
+    return Request(action, path, fields.text(given.get("why"))[:_LONGEST_WHY], tuple(given.items()))

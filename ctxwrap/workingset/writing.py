@@ -1,0 +1,199 @@
+"""A manifest as YAML again: the text it came from with as little changed as can be, else all of it anew."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ctxwrap.workingset import fields
+from ctxwrap.workingset.manifest import FOCUS, PROTOCOL, Budget, Manifest, Metadata, WorkingFile, read_entry
+from ctxwrap.workingset.plain import MAX_BYTES, Refused, mapping_in
+
+_FIELDS = ("path", "priority", "role", "truncate_strategy", "max_lines", "why", "added_by", "pin", "turn")
+_USUAL = WorkingFile("", -1)
+
+
+def written(manifest: Manifest, text: str = "") -> str:
+    """The manifest as YAML; `text` is what it was read from, whose comments and spelling stay where they can."""
+    target = _values(manifest)
+    for attempt in (_Splice(text).to(target) if text.strip() else None, _dumped(target)):
+        if attempt is not None and _says(attempt, target):
+            return attempt
+    raise Refused(f"the working set is too large for a file of {MAX_BYTES} bytes; remove some files from it")
+
+
+def empty_manifest() -> str:
+    """What takes the place of a manifest that cannot be used."""
+    return _dumped({"protocol": PROTOCOL, "budget": {"max_tokens": Budget().max_tokens}, "files": []})
+
+
+def _says(text: str, target: Mapping[str, Any]) -> bool:
+    try:
+        found = mapping_in(text)
+    except Refused:
+        return False
+    return {**found, "files": found.get("files") or []} == target
+
+
+def _values(manifest: Manifest) -> dict[str, Any]:
+    values = dict(manifest.source) or {"protocol": PROTOCOL}
+    files = {file.path: file for file in manifest.files}
+    unused = {None, *(fault.path for fault in manifest.faults)}
+    values["files"] = [*_kept(manifest.source.get("files"), None, files, unused)]
+    if values.get("focus"):
+        values["focus"] = [*_kept(values["focus"], FOCUS, files, unused)]
+    values["files"] += [_entry(file) for file in files.values()]
+    known = values.get("metadata")
+    old: dict[str, Any] = known if isinstance(known, dict) else {}
+    new = {key: getattr(manifest.metadata, key) for key in Metadata.__dataclass_fields__}
+    changed = {key: value for key, value in new.items() if value != fields.text(old.get(key))}
+    return {**values, "metadata": {**old, **changed}} if changed else values
+
+
+def _kept(entries: Any, usual: float | None, files: dict[str, WorkingFile], unused: set[str | None]) -> Iterator[Any]:
+    """The entries in their order, as they are now; what could not be used stays for whoever mends it.
+
+    The files they stand for are taken out of `files`.
+    """
+    for entry in entries or ():
+        before = _as_read(entry, usual)
+        if before is None:
+            if _named(entry) in unused:
+                yield entry
+        elif usual is None and before.path in files:
+            yield _entry(files.pop(before.path))
+        elif files.get(before.path) == before:
+            yield entry
+            del files[before.path]
+
+
+def _named(entry: Any) -> str | None:
+    path = entry.get("path") if isinstance(entry, dict) else entry
+    return path if isinstance(path, str) else None
+
+
+def _as_read(entry: Any, usual: float | None = None) -> WorkingFile | None:
+    try:
+        return read_entry(entry, usual)
+    except fields.Wrong:
+        return None
+
+
+def _entry(file: WorkingFile) -> dict[str, Any]:
+    entry = dict(file.source)
+    before = _as_read(entry)
+    for name in _FIELDS:
+        value = getattr(file, name)
+        if before is not None and getattr(before, name) == value:
+            continue
+        if value == getattr(_USUAL, name):
+            entry.pop(name, None)
+        else:
+            entry[name] = value
+    return entry
+
+
+def _dumped(value: Any, *, flow: bool = False) -> str:
+    import yaml  # type: ignore[import-untyped]
+
+    return str(
+        yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1 << 20, default_flow_style=flow or False)
+    )
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class _Splice:
+    """Changes of a text at the places where its parts stand; whoever uses it checks the outcome."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text if text.endswith("\n") else f"{text}\n"
+        self._lines = self._text.split("\n")
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line) + 1)
+
+    def to(self, target: Mapping[str, Any]) -> str | None:
+        """The text as `target`, or None if it would have to be another text."""
+        import yaml
+
+        try:
+            root = yaml.compose(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            edits = sorted(self._edits(root, target), reverse=True)
+        except (yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
+            return None
+        text = self._text
+        for edit in edits:
+            text = text[: edit.start] + edit.text + text[edit.end :]
+        return text
+
+    def _edits(self, root: Any, target: Mapping[str, Any]) -> Iterator[_Edit]:
+        parts = {key.value: part for key, part in root.value}
+        if "metadata" in parts:
+            yield from self._changed(parts["metadata"], target["metadata"])
+        if "files" not in parts:
+            yield _Edit(len(self._text), len(self._text), "files:\n" + _indented(target["files"], 2))
+            return
+        new = {entry["path"]: entry for entry in target["files"] if "path" in entry}
+        nodes = parts["files"].value or []
+        for node in nodes:
+            entry = new.pop(_path_in(node), None)
+            yield from [self._removed(node)] if entry is None else self._changed(node, entry)
+        if new:
+            yield self._added(parts["files"], list(new.values()))
+
+    def _changed(self, node: Any, entry: Mapping[str, Any]) -> Iterator[_Edit]:
+        """Scalars in their places; a key that is new comes behind the last one."""
+        import yaml
+
+        known = {key.value: part for key, part in node.value}
+        for key, value in entry.items():
+            if key not in known:
+                at = self._starts[self._last_line(node) + 1]
+                yield _Edit(at, at, f"{' ' * node.start_mark.column}{key}: {_scalar(value)}\n")
+            elif isinstance(known[key], yaml.ScalarNode) and _as_plain(known[key]) != value:
+                yield _Edit(self._at(known[key].start_mark), self._at(known[key].end_mark), _scalar(value))
+
+    def _removed(self, node: Any) -> _Edit:
+        return _Edit(self._starts[node.start_mark.line], self._starts[self._last_line(node) + 1], "")
+
+    def _added(self, node: Any, entries: list[Any]) -> _Edit:
+        if not node.value:
+            start = len(self._text[: self._at(node.start_mark)].rstrip(" "))
+            return _Edit(start, self._at(node.end_mark), "\n" + _indented(entries, 2).rstrip("\n"))
+        last = node.value[-1]
+        line = self._lines[last.start_mark.line]
+        at = self._starts[self._last_line(last) + 1]
+        return _Edit(at, at, _indented(entries, len(line) - len(line.lstrip())))
+
+    def _last_line(self, node: Any) -> int:
+        """The last line that says something of a node; its own end may be that of the comments behind it."""
+        while isinstance(node.value, list) and node.value and not node.flow_style:
+            last = node.value[-1]
+            node = last[1] if isinstance(last, tuple) else last
+        line = int(node.end_mark.line) - int(node.end_mark.column == 0)
+        while line > node.start_mark.line and not self._lines[line].strip():
+            line -= 1
+        return line
+
+    def _at(self, mark: Any) -> int:
+        return self._starts[int(mark.line)] + int(mark.column)
+
+
+def _path_in(node: Any) -> str:
+    return str(next((part.value for key, part in node.value if key.value == "path"), ""))
+
+
+def _as_plain(node: Any) -> Any:
+    """What `plain` makes of a scalar."""
+    return mapping_in(f"it: {node.value}")["it"] if node.style is None else node.value
+
+
+def _scalar(value: Any) -> str:
+    return _dumped([value], flow=True).strip()[1:-1]
+
+
+def _indented(entries: list[Any], width: int) -> str:
+    return "".join(f"{' ' * width}{line}\n" for line in _dumped(entries).splitlines())

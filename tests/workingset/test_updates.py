@@ -1,0 +1,282 @@
+"""Who may change the working set: a model within its limits, the orchestrator by its rules, hints as advice."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxwrap.workingset.hints import Hints, load_hints, read_hints
+from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
+from ctxwrap.workingset.plain import Refused
+from ctxwrap.workingset.tending import TendingRules, ToolOutput, Use, in_effect, with_outputs
+from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, Decision, Limits, decided, requests_in
+from ctxwrap.workingset.writing import written
+
+THREE = """\
+# Add a file
+action: add_to_working_set
+path: "found.md"
+priority: 0.7
+why: "It explains the returns"
+
+# Remove one
+action: remove_from_working_set
+path: "done.md"
+why: "The task is complete"
+
+# Adjust one
+action: adjust_priority
+path: "own.md"
+priority: "0.75"
+why: "It matters more than it seemed"
+"""
+VALUES: list[dict[str, Any]] = [
+    {"action": ADD, "path": "found.md", "priority": 0.7, "why": "It explains the returns"},
+    {"action": REMOVE, "path": "done.md", "why": "The task is complete"},
+    {"action": ADJUST, "path": "own.md", "priority": "0.75", "why": "It matters more than it seemed"},
+]
+MANIFEST = Manifest(
+    (
+        WorkingFile("law.md", 1.0, "system", "never"),
+        WorkingFile("given.md", 0.4),
+        WorkingFile("own.md", 0.5, added_by="model"),
+        WorkingFile("done.md", 0.5, added_by="model"),
+        WorkingFile("output.txt", 0.3, added_by="orchestrator", turn=1),
+        WorkingFile("pinned.md", 0.3, added_by="model", pin=True),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        THREE,
+        f"Let me look at that.\n\n```yaml\n{THREE}```\nAnd now the answer.",
+        THREE.replace("\n\n", "\n---\n"),
+        "```\n" + "\n```\nand\n```json\n".join(map(json.dumps, VALUES)) + "\n```",
+        json.dumps(VALUES),
+        json.dumps({"updates": VALUES}, indent="\t"),
+        "\n".join(map(json.dumps, VALUES)),
+        "working_set:\n" + "".join(f"- {json.dumps(value)}\n" for value in VALUES),
+        "".join(f"- {json.dumps({value['action']: {**value, 'action': None}})}\n" for value in VALUES).replace(
+            '"action": null, ', ""
+        ),
+    ],
+    ids=["one block", "fenced", "documents", "fences", "JSON list", "wrapped", "JSON lines", "nested", "as keys"],
+)
+def test_requests_are_read_however_they_are_listed(text: str) -> None:
+    outcome = decided(MANIFEST, requests_in(text), turn=7)
+    assert outcome.decisions == (
+        Decision(ADD, "found.md", True, "within its limits", VALUES[0]["why"], 0.7),
+        Decision(REMOVE, "done.md", True, "within its limits", VALUES[1]["why"]),
+        Decision(ADJUST, "own.md", True, "within its limits", VALUES[2]["why"], 0.75),
+    )
+    assert outcome.manifest.file("done.md") is None
+    assert outcome.manifest.file("own.md") == WorkingFile("own.md", 0.75, added_by="model")
+    found = outcome.manifest.file("found.md")
+    assert found == WorkingFile("found.md", 0.7, why=VALUES[0]["why"], added_by="model", turn=7)
+
+
+@pytest.mark.parametrize("text", ["", "Hello.", "```yaml\naction: dance\n```", "I could use adjust_priority here."])
+def test_other_texts_hold_no_requests(text: str) -> None:
+    assert requests_in(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"action: {ADD}\npath: [",
+        f"a: &a [x]\naction: {ADD}\npath: *a",
+        f"action: !!str {ADD}",
+        f"action: {ADD}\npath: a\nwhy: " + "x" * 70_000,
+        f'["{ADD}", ' + "[" * 100_000,
+        f'{{"action": "{ADD}", "path": {{"a": 1, "a": 2}}}}',
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(text: str) -> None:
+    (decision,) = decided(MANIFEST, requests_in(text)).decisions
+    assert not decision.granted
+    assert "cannot be read" in decision.reason
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no why": ({"action": ADD, "path": "a"}, "no `why`"),
+    "blank why": ({"action": ADD, "path": "a", "why": " "}, "no `why`"),
+    "controls in why": ({"action": ADD, "path": "a", "why": "\x1b]52"}, "control characters"),
+    "other action": ({"action": f"{ADD}_now", "path": "a", "why": "w"}, "no such action"),
+    "system": ({"action": ADD, "path": "a", "why": "w", "role": "system"}, "role must be one of context"),
+    "user": ({"action": ADD, "path": "a", "why": "w", "role": "user"}, "role must be one of context"),
+    "never": ({"action": ADD, "path": "a", "why": "w", "truncate_strategy": "never"}, "must be one of start"),
+    "too high": ({"action": ADD, "path": "a", "why": "w", "priority": 0.81}, "at most 0.8"),
+    "NaN": ({"action": ADD, "path": "a", "why": "w", "priority": float("nan")}, "must be a number"),
+    "below": ({"action": ADD, "path": "a", "why": "w", "priority": -1}, "from 0 to 1"),
+    "outside": ({"action": ADD, "path": "../a", "why": "w"}, "without '.', '..'"),
+    "absolute": ({"action": ADD, "path": "/etc/passwd", "why": "w"}, "relative to the root"),
+    "hidden": ({"action": ADD, "path": "src/.env", "why": "w"}, "or hidden"),
+    "no path": ({"action": ADD, "why": "w"}, "a path must be"),
+    "path no text": ({"action": ADD, "path": {"a": 1}, "why": "w", "priority": 2}, "from 0 to 1"),
+    "there already": ({"action": ADD, "path": "own.md", "why": "w"}, "already; use adjust_priority"),
+    "operator's, again": ({"action": ADD, "path": "law.md", "why": "w"}, "already"),
+    "operator's, away": ({"action": REMOVE, "path": "law.md", "why": "w"}, "only the operator"),
+    "operator's, up": ({"action": ADJUST, "path": "given.md", "priority": 0.8, "why": "w"}, "only the operator"),
+    "pinned": ({"action": REMOVE, "path": "pinned.md", "why": "w"}, "only the operator"),
+    "not there": ({"action": REMOVE, "path": "x.md", "why": "w"}, "not in the working set"),
+    "own, too high": ({"action": ADJUST, "path": "own.md", "priority": 1.0, "why": "w"}, "at most 0.8"),
+    "no priority": ({"action": ADJUST, "path": "own.md", "why": "w"}, "must be a number"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_limits_hold(name: str) -> None:
+    value, reason = REFUSED[name]
+    outcome = decided(MANIFEST, requests_in(json.dumps(value)))
+    (decision,) = outcome.decisions
+    assert not decision.granted
+    assert reason in decision.reason
+    assert outcome.manifest == MANIFEST
+
+
+@pytest.mark.parametrize(
+    ("roots", "granted"),
+    [
+        (("",), {"a.md", "notes/a.md", "notes-evil/a.md"}),
+        (("notes",), {"notes/a.md"}),
+        ((), set()),
+        ((".agent/",), {".agent/a.md"}),
+    ],
+)
+def test_only_files_under_allowed_roots(roots: tuple[str, ...], granted: set[str]) -> None:
+    paths = ["a.md", "notes/a.md", "notes-evil/a.md", ".agent/a.md", ".agent/.env", ".env"]
+    requests = requests_in(json.dumps([{"action": ADD, "path": path, "why": "w"} for path in paths]))
+    decisions = decided(Manifest(), requests, Limits(roots)).decisions
+    assert {each.path for each in decisions if each.granted} == granted
+
+
+def test_there_is_a_limit_to_files_and_to_requests() -> None:
+    values = [{"action": ADD, "path": f"{number}.md", "why": "w"} for number in range(9)]
+    decisions = decided(Manifest(), requests_in(json.dumps(values)), Limits(max_files=3, max_requests=5)).decisions
+    assert [each.granted for each in decisions] == [True] * 3 + [False] * 6
+    assert "full" in decisions[3].reason
+    assert "more than 5 requests" in decisions[5].reason
+
+
+def test_who_added_a_file_is_written_and_read_again() -> None:
+    outcome = decided(Manifest(), requests_in(THREE), turn=3)
+    again = read_manifest(written(outcome.manifest))
+    assert again.files == outcome.manifest.files
+    assert again.files[0].added_by == "model"
+
+
+def test_recent_outputs_come_and_old_ones_go() -> None:
+    outputs = [ToolOutput(f"tool/{number}.txt", 6) for number in range(2)]
+    outcome = with_outputs(MANIFEST, [*outputs, ToolOutput("../x", 6), ToolOutput("given.md", 6)], turn=7)
+    new = outcome.manifest.file("tool/0.txt")
+    assert new is not None
+    assert (new.role, new.priority, new.truncate_strategy, new.added_by) == ("context", 0.3, "start", "orchestrator")
+    assert outcome.manifest.file("output.txt") is None, "it is six turns old"
+    assert [(each.path, each.granted) for each in outcome.decisions] == [
+        ("tool/0.txt", True),
+        ("tool/1.txt", True),
+        ("../x", False),
+        ("given.md", False),
+        ("output.txt", True),
+    ]
+    assert outcome.manifest.file("given.md") == MANIFEST.file("given.md")
+
+
+def test_only_the_newest_outputs_stay() -> None:
+    manifest = with_outputs(Manifest(), [ToolOutput(f"{turn}.txt", turn) for turn in range(1, 5)], turn=4).manifest
+    manifest = with_outputs(manifest, [ToolOutput("1.txt", 5)], 5, TendingRules(most_outputs=2)).manifest
+    assert {file.path for file in manifest.files} == {"1.txt", "4.txt"}
+
+
+FILES = Manifest(
+    (
+        WorkingFile("law.md", 1.0, "system"),
+        WorkingFile("whole.md", 0.5, truncate_strategy="never"),
+        WorkingFile("task.md", 0.9, "developer"),
+        WorkingFile("pinned.md", 0.5, pin=True),
+        WorkingFile("used.md", 0.5),
+        WorkingFile("high.md", 0.93),
+        WorkingFile("idle.md", 0.5),
+        WorkingFile("low.md", 0.05),
+    )
+)
+
+
+def test_files_rise_and_sink_with_use() -> None:
+    uses = {"used.md": Use(3, 19), "high.md": Use(9, 20), "idle.md": Use(2, 9), "law.md": Use(9, 20)}
+    outcome = in_effect(FILES, uses, turn=20)
+    assert {file.path: file.priority for file in outcome.manifest.files} == {
+        "law.md": 1.0,
+        "whole.md": 0.5,
+        "task.md": 0.9,
+        "pinned.md": 0.5,
+        "used.md": 0.6,
+        "high.md": 0.95,
+        "idle.md": 0.3,
+        "low.md": 0.05,
+    }
+    assert [(each.path, each.reason) for each in outcome.decisions] == [
+        ("used.md", "referenced 3 times"),
+        ("high.md", "referenced 9 times"),
+        ("idle.md", "not referenced for 11 turns"),
+    ]
+
+
+def test_before_five_turns_nothing_moves_and_nothing_adds_up() -> None:
+    assert in_effect(FILES, {}, turn=4) == (FILES, ())
+    assert in_effect(FILES, {}, turn=9) == in_effect(FILES, {}, turn=9)
+
+
+def test_hints_move_what_a_model_added_and_nothing_of_the_operators() -> None:
+    manifest = Manifest(tuple(WorkingFile(name, 0.75, added_by="model") for name in ("hot", "cold", "both"))).with_file(
+        WorkingFile("law.md", 0.5)
+    )
+    outcome = in_effect(manifest, {}, 1, Hints(hot=("hot", "both", "law.md"), cold=("c*", "both")))
+    assert {file.path: file.priority for file in outcome.manifest.files} == {
+        "hot": 0.8,
+        "cold": 0.65,
+        "both": 0.75,
+        "law.md": 0.5,
+    }
+    assert [(each.path, each.granted) for each in outcome.decisions] == [
+        ("hot", True),
+        ("cold", True),
+        ("law.md", False),
+    ]
+
+
+def test_hints_are_read_in_both_ways_of_writing(tmp_path: Path) -> None:
+    (tmp_path / "hot.yml").write_text(
+        "keep:\n- {path: a.md, why: w, touches: 4}\npriority: {high: [b/*.md], low: [c]}\n"
+    )
+    (tmp_path / "cold.yml").write_text("evict:\n- path: d.md\ndeprioritized: ['old/', '**/*-scan.yml']\nnotes: [x]\n")
+    hints = load_hints(str(tmp_path))
+    assert hints == Hints(("a.md", "b/*.md"), ("d.md", "old/", "**/*-scan.yml"))
+    heats = {
+        "a.md": 1,
+        "b/x.md": 1,
+        "c": 0,
+        "d.md": -1,
+        "old/x/y": -1,
+        "older": 0,
+        "x/y/z-scan.yml": -1,
+        "z-scan.yml": -1,
+    }
+    assert {path: hints.heat(path) for path in heats} == heats
+
+
+def test_hints_are_read_without_trust(tmp_path: Path) -> None:
+    assert load_hints(str(tmp_path)) == Hints()
+    (tmp_path / "hot.yml").write_text("keep: &a [*a]")
+    os.mkfifo(tmp_path / "cold.yml")
+    hints = load_hints(str(tmp_path))
+    assert (hints.hot, hints.cold, len(hints.problems)) == ((), (), 2)
+    with pytest.raises(Refused):
+        read_hints("keep: [" + "x" * 70_000)
+    assert len(read_hints("keep: [" + "x, " * 300 + "]").hot) == 200
+    assert read_hints("keep: 7\nevict: {a: b}\npriority: high\n") == Hints()
+    assert read_hints("keep: ['" + "*a" * 120 + "b']").heat("a" * 1000) == 0
