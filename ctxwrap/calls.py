@@ -95,6 +95,7 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
+        supplement = self._context.supplement(self._target, request.model)
         with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
@@ -106,6 +107,7 @@ class OpenCall:
                 self._target.mode,
                 opening,
                 self._context.settings,
+                supplement,
             )
             session.append(turn.id, *turn.opening_records(), self._clock(), part="o")
             self._opened = session, turn

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
@@ -9,7 +10,8 @@ from ctxwrap.errors import NoSessionWarning
 from ctxwrap.session import Session
 from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey, Store
+from ctxwrap.types import SessionKey, Store, Supplement
+from ctxwrap.workingset.watching import WorkingSet
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
 
@@ -50,7 +52,16 @@ class Context:
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
         self._sessions: dict[SessionKey, Session] = {}
+        self._working_set = WorkingSet(settings.working_set) if settings.working_set else None
         self._warned = False
+
+    def supplement(self, target: Target, model: str) -> Supplement | None:
+        """What the working set brings to a call; nothing to one that leaves as it is."""
+        if self._working_set is None or target.key is None or target.mode == "disabled":
+            return None
+        boundary = blake2b("\0".join(target.key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        # one for all calls of a session, so that prompt caches hold; it is broken up in files, so they cannot use it
+        return self._working_set.supplement(model, target.key.session, boundary, strict=self.settings.strict)
 
     def changed(self, **changes: Any) -> "Context":
         """The same with other names, store or settings."""

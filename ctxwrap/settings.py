@@ -155,6 +155,9 @@ class Settings:
     memory: MemoryRules = MemoryRules()
     """The numbers by which memory ages: half-lives, thresholds, capacities."""
 
+    working_set: str | None = None
+    """The path of a `working-set.yml`, whose files every call gets to see as far as its budget reaches."""
+
     durability: Literal["os", "turn", "always"] = "os"
     """What a power cut can cost: `os` the last seconds, `turn` what a reply in flight said, `always` nothing.
 
@@ -180,6 +183,8 @@ class Settings:
         for name in ("history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
+        if self.working_set is not None and not (isinstance(self.working_set, str) and self.working_set):
+            raise SettingsError(f"working_set must be the path of a working-set.yml, not {self.working_set!r}")
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):

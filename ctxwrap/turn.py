@@ -18,9 +18,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, whole
-from ctxwrap.memory.trust import origin_of
+from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
@@ -38,6 +39,7 @@ from ctxwrap.types import (
     Report,
     Request,
     SessionKey,
+    Supplement,
     TextStream,
     TurnRecord,
     Wire,
@@ -56,6 +58,7 @@ class Turn:
         asked: Mode,
         opening: Opening,
         settings: Settings,
+        supplement: Supplement | None = None,
     ) -> None:
         self.id = id
         self.key = key
@@ -65,9 +68,10 @@ class Turn:
         self._request = request
         self._opening = opening
         self._settings = settings
+        self._supplement = supplement or Supplement()
         self._pack: tuple[PackItem, ...] = ()
         self.body = self._assembled(body, settings)
-        self._texts = _shown_texts(request)
+        self._texts = _shown_texts(request, self._supplement)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
         self._reasking = Reasking(wire, self.body, settings, self._read_again)
@@ -161,6 +165,8 @@ class Turn:
         }
         if self._opening.rules:
             start["rules"] = self._opening.rules
+        if self._supplement.report:
+            start["assembly_report"] = self._supplement.report
         return messages, [start, *self._memory_events()]
 
     def _memory_events(self) -> list[Record]:
@@ -225,13 +231,14 @@ class Turn:
                 reasks=len(self._reasking.attempts),
                 reask_usage=self._reasking.usage,
                 reask_error=self._reasking.error,
+                assembly=self._supplement.report,
             ),
         )
 
     def _assembled(self, body: Body, settings: Settings) -> Body:
         if self.mode == "disabled":
             return body
-        injection, self._pack = assemble(self._request, self._opening, self.mode, settings)
+        injection, self._pack = assemble(self._request, self._opening, self.mode, settings, self._supplement)
         return body if self.mode == "shadow" else self._wire.inject(body, injection)
 
     def _text_stream(self) -> TextStream:
@@ -261,11 +268,16 @@ class Turn:
         said = [message.text for message, _ in self._opening.new if message.role == "user"]
         return Circumstances(
             round=self._opening.runtime.round,
-            origin=origin_of((*self._request.messages, *self._opening.history)),
+            origin=self._origin(),
             source=f"messages:{first}-{max(first, answer_at)}",
             said="\n".join(said),
             foreign_core=self._settings.foreign_core,
         )
+
+    def _origin(self) -> Origin:
+        """The least trusted of what the model was shown."""
+        said = origin_of((*self._request.messages, *self._opening.history))
+        return least_trusted(said, "file") if self._supplement.context else said
 
     def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
         """The state in the reply, if the model came to its own end and was asked for one."""
@@ -314,9 +326,10 @@ class Turn:
         return [{**done, "ctx": {}}]
 
 
-def _shown_texts(request: Request) -> list[str]:
+def _shown_texts(request: Request, supplement: Supplement) -> list[str]:
     """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
     texts = [message.text for message in request.messages]
+    texts += [text for text in (supplement.instructions, supplement.context) if text]
     return texts + [shown for text in texts if (shown := neutral(text)) is not text]
 
 

@@ -175,6 +175,18 @@ class PackItem(NamedTuple):
     reason: str
 
 
+class Supplement(NamedTuple):
+    """What files bring to a call."""
+
+    instructions: str = ""
+    """For the place of the system's own words."""
+    context: str = ""
+    """Data, for the block on the newest user message."""
+    items: tuple[PackItem, ...] = ()
+    report: Mapping[str, Any] = MappingProxyType({})
+    """What is in, what is not and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """How a turn went, beyond its content."""
@@ -197,6 +209,8 @@ class Report:
     """What these questions cost, in the provider's own words and summed up."""
     reask_error: str = ""
     """Why a question got no answer, if so."""
+    assembly: Mapping[str, Any] = field(default_factory=dict)
+    """The `assembly_report` of the working set, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)

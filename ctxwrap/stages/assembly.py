@@ -7,11 +7,11 @@ from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT, frame
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages.selection import select_history
 from ctxwrap.stages.tokens import estimate, estimate_message
-from ctxwrap.types import Injection, Message, Opening, PackItem, Request
+from ctxwrap.types import Injection, Message, Opening, PackItem, Request, Supplement
 
 
 def assemble(
-    request: Request, opening: Opening, mode: Mode, settings: Settings
+    request: Request, opening: Opening, mode: Mode, settings: Settings, supplement: Supplement
 ) -> tuple[Injection, tuple[PackItem, ...]]:
     """What to inject, and every candidate with the reason why it is in or out."""
     writes = mode != "readonly"
@@ -23,10 +23,16 @@ def assemble(
     pack = (
         PackItem("system", "protocol", estimate(protocol), True, "tells the model what the block is"),
         PackItem("memory", "context", estimate(block), True, "memory and runtime fields"),
+        *supplement.items,
         *_history_items(opening.history, len(history), adds),
         PackItem("request", "caller", sum(map(estimate_message, request.messages)), True, "sent by the caller"),
     )
-    return Injection(protocol, block, history, settings.snapshot_reserve if writes else 0), pack
+    system, data = _joined(protocol, supplement.instructions), _joined(supplement.context, block)
+    return Injection(system, data, history, settings.snapshot_reserve if writes else 0), pack
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text.rstrip("\n") for text in texts if text)
 
 
 def _history_items(messages: Sequence[Message], kept: int, adds: bool) -> list[PackItem]:
