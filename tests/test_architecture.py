@@ -19,7 +19,7 @@ LAYERS = (
     ("types",),
     ("scope", "threads", "records", "protocol", "memory"),
     ("wires",),
-    ("stages", "stores"),
+    ("stages", "stores", "retrieval"),
     ("reasking", "session"),
     ("turn",),
     ("context",),

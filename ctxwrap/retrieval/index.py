@@ -1,0 +1,154 @@
+"""The index: which documents have which words, grown one message at a time and kept in segments."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.segments import SIZE, Damaged, Document, Postings, Segment
+from ctxwrap.retrieval.signs import signs_of
+from ctxwrap.retrieval.topics import topics_of
+from ctxwrap.retrieval.words import terms_of
+
+__all__ = ["Damaged", "Index"]
+
+
+class Index:
+    """Documents are messages, or passages of long ones, by their place in the order they came in.
+
+    Texts are not kept: whoever has them asks for `number` and `part`, which is that of `passages(text)`. Groups, such
+    as sessions or days, are documents in a row.
+    """
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.bases: list[int] = []
+        """Where each segment begins."""
+        self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
+        self.lengths, self.signs, self.voices = array("B"), array("H"), array("H")
+        self.names: list[tuple[str, str]] = []
+        """Who speaks, as role and name; `voices` points here."""
+        self.groups: list[str] = []
+        self.group_starts = array("I")
+        self.words = 0
+        """The length of all documents together."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def highest(self) -> int:
+        """The highest number that was ever added, -1 for none: what the log has beyond it is still to be added."""
+        return self._segments[-1].highest if self._segments else -1
+
+    def add(
+        self, number: int, text: str, *, role: str = "user", speaker: str = "", group: str = "", time: int = 0
+    ) -> None:
+        """Add a message behind all others; its number must be higher than theirs. `time` is in seconds since 1970."""
+        if number <= self.highest:
+            raise ValueError(f"message {number} comes after message {self.highest}")
+        for part, passage in enumerate(passages(text)[:SIZE]):
+            terms = terms_of(passage)
+            self._put(Document(number, part, time, len(terms), signs_of(passage), role, speaker, group), terms)
+
+    def _put(self, document: Document, terms: Sequence[str]) -> None:
+        if not self._segments or len(self._segments[-1]) >= SIZE:
+            self._start_segment()
+        segment = self._segments[-1]
+        segment.add(document, [*terms, *sorted(topics_of(terms))])
+        self.numbers.append(document.number)
+        self.parts.append(document.part)
+        self.times.append(document.time)
+        self.lengths.append(segment.lengths[-1])
+        self.signs.append(document.signs)
+        self.voices.append(self._voice(*segment.names[segment.voices[-1]]))
+        self._enter_group(document.group, len(self) - 1)
+        self.words += segment.lengths[-1]
+
+    def remove(self, number: int) -> bool:
+        """Take a message out as if it had never been there; whether it was."""
+        changed = False
+        for at, segment in enumerate(self._segments):
+            if number in segment.numbers:
+                self._segments[at] = segment.without(number)
+                changed = True
+        if changed:
+            self._gather()
+        return changed
+
+    def postings(self, term: str) -> list[tuple[int, Postings]]:
+        """Where a term is: each segment's beginning, and its places from there."""
+        found = []
+        for base, segment in zip(self.bases, self._segments, strict=True):
+            if (known := segment.postings(term)) is not None:
+                found.append((base, known))
+        return found
+
+    def starting_with(self, prefix: str) -> set[str]:
+        """The terms that start so."""
+        return {term for segment in self._segments for term in segment.starting_with(prefix)}
+
+    def group_of(self, place: int) -> int:
+        return bisect_right(self.group_starts, place) - 1
+
+    def group_range(self, group: int) -> tuple[int, int]:
+        """From where to where a group reaches."""
+        end = self.group_starts[group + 1] if group + 1 < len(self.groups) else len(self)
+        return self.group_starts[group], end
+
+    def unsaved(self) -> dict[int, bytes]:
+        """What changed since it was last saved or loaded, by the number of the segment; counts as saved now."""
+        changed = {}
+        for at, segment in enumerate(self._segments):
+            if segment.changed:
+                changed[at] = segment.as_bytes()
+                segment.changed = False
+        return changed
+
+    @classmethod
+    def from_segments(cls, segments: Sequence[bytes]) -> "Index":
+        """The index that was saved as these, in the order of their numbers; `Damaged` if they are not whole."""
+        index = cls()
+        index._segments = [Segment.from_bytes(data) for data in segments]
+        ends = [segment.highest for segment in index._segments]
+        starts = [segment.numbers[0] if len(segment) else segment.highest for segment in index._segments]
+        if any(start < end for start, end in zip(starts[1:], ends, strict=False)):
+            raise Damaged("the segments of an index do not follow each other")
+        index._gather()
+        return index
+
+    def _start_segment(self) -> None:
+        segment = Segment()
+        if self._segments:
+            self._segments[-1].seal()
+            segment.highest = self._segments[-1].highest
+        self.bases.append(len(self))
+        self._segments.append(segment)
+
+    def _gather(self) -> None:
+        """Make what spans the segments anew."""
+        self._clear()
+        for segment in self._segments:
+            self.bases.append(len(self))
+            place = len(self)
+            for name in ("numbers", "parts", "times", "lengths", "signs"):
+                getattr(self, name).extend(getattr(segment, name))
+            voices = [self._voice(*name) for name in segment.names]
+            self.voices.extend(map(voices.__getitem__, segment.voices))
+            for group, count in segment.runs:
+                self._enter_group(group, place)
+                place += count
+        self.words = sum(self.lengths)
+
+    def _voice(self, role: str, name: str) -> int:
+        if (role, name) not in self.names:
+            self.names.append((role, name))
+        return self.names.index((role, name))
+
+    def _enter_group(self, group: str, place: int) -> None:
+        if not self.groups or self.groups[-1] != group:
+            self.groups.append(group)
+            self.group_starts.append(place)
