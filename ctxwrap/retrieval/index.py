@@ -6,11 +6,18 @@ from collections.abc import Sequence
 
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.segments import SIZE, Damaged, Document, Postings, Segment
-from ctxwrap.retrieval.signs import signs_of
+from ctxwrap.retrieval.signs import Sign, signs_of
 from ctxwrap.retrieval.topics import topics_of
 from ctxwrap.retrieval.words import terms_of
 
 __all__ = ["Damaged", "Index"]
+
+
+STANDING = "!standing"
+"""A term that no text has: users say so what is to be followed or known from then on."""
+
+_LONG_ANSWERS = 25
+"""Passages with so many telling words on average are long."""
 
 
 class Index:
@@ -31,6 +38,8 @@ class Index:
         self.lengths, self.signs, self.voices = array("B"), array("H"), array("H")
         self.names: list[tuple[str, str]] = []
         """Who speaks, as role and name; `voices` points here."""
+        self._spoken: list[list[int]] = []
+        """For each of them the length of all documents together, and their number."""
         self.groups: list[str] = []
         self.group_starts = array("I")
         self.words = 0
@@ -51,14 +60,15 @@ class Index:
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
         for part, passage in enumerate(passages(text)[:SIZE]):
-            terms = terms_of(passage)
-            self._put(Document(number, part, time, len(terms), signs_of(passage), role, speaker, group), terms)
+            terms, signs = terms_of(passage), signs_of(passage)
+            self._put(Document(number, part, time, len(terms), signs, role, speaker, group), terms)
 
     def _put(self, document: Document, terms: Sequence[str]) -> None:
         if not self._segments or len(self._segments[-1]) >= SIZE:
             self._start_segment()
         segment = self._segments[-1]
-        segment.add(document, [*terms, *sorted(topics_of(terms))])
+        standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
+        segment.add(document, [*terms, *sorted(topics_of(terms)), *standing])
         self.numbers.append(document.number)
         self.parts.append(document.part)
         self.times.append(document.time)
@@ -67,6 +77,7 @@ class Index:
         self.voices.append(self._voice(*segment.names[segment.voices[-1]]))
         self._enter_group(document.group, len(self) - 1)
         self.words += segment.lengths[-1]
+        self._note_length(self.voices[-1], segment.lengths[-1])
 
     def remove(self, number: int) -> bool:
         """Take a message out as if it had never been there; whether it was."""
@@ -90,6 +101,25 @@ class Index:
     def starting_with(self, prefix: str) -> set[str]:
         """The terms that start so."""
         return {term for segment in self._segments for term in segment.starting_with(prefix)}
+
+    def role(self, place: int) -> str:
+        return self.names[self.voices[place]][0]
+
+    def speaker(self, place: int) -> str:
+        """Who speaks, by name or else by role."""
+        role, name = self.names[self.voices[place]]
+        return name or role
+
+    @property
+    def answers_at_length(self) -> bool:
+        """Whether this is a chat with a model that writes long answers, rather than people in conversation."""
+        lengths = [
+            (words, count)
+            for (role, _), (words, count) in zip(self.names, self._spoken, strict=True)
+            if role == "assistant"
+        ]
+        words, count = sum(each[0] for each in lengths), sum(each[1] for each in lengths)
+        return count * 5 >= len(self) and words >= _LONG_ANSWERS * count > 0
 
     def group_of(self, place: int) -> int:
         return bisect_right(self.group_starts, place) - 1
@@ -142,11 +172,18 @@ class Index:
                 self._enter_group(group, place)
                 place += count
         self.words = sum(self.lengths)
+        for voice, length in zip(self.voices, self.lengths, strict=True):
+            self._note_length(voice, length)
 
     def _voice(self, role: str, name: str) -> int:
         if (role, name) not in self.names:
             self.names.append((role, name))
+            self._spoken.append([0, 0])
         return self.names.index((role, name))
+
+    def _note_length(self, voice: int, length: int) -> None:
+        self._spoken[voice][0] += length
+        self._spoken[voice][1] += 1
 
     def _enter_group(self, group: str, place: int) -> None:
         if not self.groups or self.groups[-1] != group:

@@ -3,6 +3,8 @@
 import re
 from enum import IntFlag
 
+from ctxwrap.retrieval.vocabulary import FIGURE, FIRST_PERSON, STANDING, STANDING_PHRASES, TIME
+
 _READ = 4000
 """So many characters of a text are looked at."""
 
@@ -34,167 +36,8 @@ _QUOTE = re.compile(r"[\"“”«»„]")
 _ASKS = re.compile(r"[?？¿]")
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’)]*$")
 
-_FIRST_PERSON = frozenset(
-    [
-        "i",
-        "me",
-        "my",
-        "mine",
-        "we",
-        "us",
-        "our",
-        "ich",
-        "mir",
-        "mein",
-        "meine",
-        "wir",
-        "je",
-        "mon",
-        "mes",
-        "yo",
-        "mis",
-        "io",
-        "mio",
-        "eu",
-        "meu",
-        "minha",
-    ]
-)
-_TIME = frozenset(
-    [
-        "yesterday",
-        "today",
-        "tonight",
-        "tomorrow",
-        "ago",
-        "last",
-        "next",
-        "recently",
-        "since",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-        "sunday",
-        "weekend",
-        "week",
-        "weeks",
-        "month",
-        "months",
-        "year",
-        "years",
-        "january",
-        "february",
-        "march",
-        "april",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "gestern",
-        "heute",
-        "morgen",
-        "letzte",
-        "nächste",
-        "hier",
-        "demain",
-        "ayer",
-        "mañana",
-        "ieri",
-        "domani",
-        "ontem",
-        "amanhã",
-    ]
-)
-_FIGURE = frozenset(
-    [
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "dozen",
-        "twenty",
-        "thirty",
-        "hundred",
-        "thousand",
-        "first",
-        "second",
-        "third",
-        "twice",
-        "couple",
-    ]
-)
-_STANDING = frozenset(
-    [
-        "always",
-        "never",
-        "prefer",
-        "preferred",
-        "preference",
-        "preferences",
-        "remember",
-        "whenever",
-        "allergic",
-        "immer",
-        "nie",
-        "niemals",
-        "bevorzuge",
-        "toujours",
-        "jamais",
-        "préfère",
-        "siempre",
-        "nunca",
-        "prefiero",
-        "recuerda",
-        "sempre",
-        "mai",
-        "preferisco",
-        "ricorda",
-        "prefiro",
-        "lembre",
-    ]
-)
-_STANDING_PHRASES = (
-    "from now on",
-    "going forward",
-    "make sure",
-    "keep in mind",
-    "don't forget",
-    "call me",
-    "my name is",
-    "want you to",
-    "like you to",
-    "need you to",
-    "please use",
-    "please avoid",
-    "please include",
-    "please don't",
-    "please do not",
-    "when i ask",
-    "if i ask",
-    "at all times",
-    "every time",
-    "merk dir",
-    "vergiss nicht",
-    "总是",
-    "永远",
-    "记住",
-    "以后",
-    "请不要",
-    "喜欢",
-)
+_FIRST_PERSON, _TIME = frozenset(FIRST_PERSON.split()), frozenset(TIME.split())
+_FIGURE, _STANDING = frozenset(FIGURE.split()), frozenset(STANDING.split())
 _UNSPACED_TIME = ("昨天", "今天", "明天", "去年", "上周", "昨日", "今日", "明日")
 
 
@@ -208,7 +51,7 @@ def signs_of(text: str) -> int:
         (Sign.TIME, not words.isdisjoint(_TIME) or any(map(text.__contains__, _UNSPACED_TIME))),
         (Sign.FIGURE, not words.isdisjoint(_FIGURE) or any(word[0].isdigit() for word in words)),
         (Sign.NAME, _NAME.search(text) is not None),
-        (Sign.STANDING, not words.isdisjoint(_STANDING) or any(map(small.__contains__, _STANDING_PHRASES))),
+        (Sign.STANDING, not words.isdisjoint(_STANDING) or any(map(small.__contains__, STANDING_PHRASES))),
         (Sign.ASKS, _ASKS.search(text) is not None),
         (Sign.QUOTE, _QUOTE.search(text) is not None),
     )

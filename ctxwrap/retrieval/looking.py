@@ -1,0 +1,117 @@
+"""Looking: which documents are worth a closer look, and where among them the terms are."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from itertools import chain
+from math import log
+from typing import NamedTuple
+
+from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.segments import Postings
+
+K1, _B = 0.9, 0.4
+_HITS = 120
+"""So many of the best documents by their own words are looked at, with their neighbours."""
+
+_ALL = 720
+"""Up to so many documents all are looked at."""
+
+REACH = 4
+"""So far neighbours reach."""
+
+
+class Term(NamedTuple):
+    """A term that documents have."""
+
+    term: str
+    rarity: float
+    postings: list[tuple[int, Postings]]
+
+
+class Looking:
+    """Documents in blocks of neighbours, each block within one group; `at` is a place among them."""
+
+    def __init__(self, index: Index, terms: Iterable[str], also: Sequence[int] = ()) -> None:
+        self.index = index
+        average = index.words / len(index) if len(index) else 1.0
+        self._norms = [K1 * (1 - _B + _B * length / (average or 1.0)) for length in range(256)]
+        self.terms = self.weighed(terms)
+        if len(index) <= _ALL:
+            self.blocks = [index.group_range(group) for group in range(len(index.groups))]
+        else:
+            self.blocks = self._around(chain(self._best(), also))
+        self.places = [place for start, end in self.blocks for place in range(start, end)]
+        self.bounds: list[tuple[int, int]] = []
+        """From where to where each block reaches."""
+        self.bound_of: list[tuple[int, int]] = []
+        """The same for each document."""
+        for start, end in self.blocks:
+            at = len(self.bound_of)
+            self.bounds.append((at, at + end - start))
+            self.bound_of += [self.bounds[-1]] * (end - start)
+
+    def weighed(self, terms: Iterable[str]) -> list[Term]:
+        """Those of the terms that documents have, with how rare they are."""
+        known = ((term, self.index.postings(term)) for term in terms)
+        return [Term(term, self._rarity(postings), postings) for term, postings in known if postings]
+
+    def _rarity(self, postings: list[tuple[int, Postings]]) -> float:
+        having = sum(len(places) for _, (places, _) in postings)
+        return log(1 + (len(self.index) - having + 0.5) / (having + 0.5))
+
+    def hits(self, term: Term) -> dict[int, float]:
+        """How much each of the documents says of a term."""
+        found: dict[int, float] = {}
+        blocks = iter(zip(self.blocks, self.bounds, strict=True))
+        (start, end), (at, _) = next(blocks, ((0, 0), (0, 0)))
+        lengths, norms = self.index.lengths, self._norms
+        for base, (places, counts) in term.postings:
+            position, size = 0, len(places)
+            while position < size:
+                place = places[position] + base
+                if place >= end:
+                    following = next(blocks, None)
+                    if following is None:
+                        return found
+                    (start, end), (at, _) = following
+                elif place < start:
+                    position = bisect_left(places, start - base, position)
+                else:
+                    count = counts[position]
+                    found[at + place - start] = (K1 + 1) * count / (count + norms[lengths[place]])
+                    position += 1
+        return found
+
+    def _best(self) -> list[int]:
+        """The documents that say most of the terms, of equals the newer."""
+        found: list[tuple[float, int]] = []
+        by_segment: dict[int, list[tuple[float, Postings]]] = {}
+        for _, rarity, postings in self.terms:
+            for base, known in postings:
+                by_segment.setdefault(base, []).append((rarity, known))
+        for base, terms in by_segment.items():
+            scores = self._scores(base, terms)
+            found += nlargest(_HITS, zip(scores.values(), scores, strict=True))
+        return [place for _, place in nlargest(_HITS, found)]
+
+    def _scores(self, base: int, terms: list[tuple[float, Postings]]) -> dict[int, float]:
+        lengths, norms = self.index.lengths, self._norms
+        scores: dict[int, float] = {}
+        for rarity, (places, counts) in terms:
+            for place, count in zip(places, counts, strict=True):
+                place += base
+                scores[place] = scores.get(place, 0.0) + rarity * count / (count + norms[lengths[place]])
+        return scores
+
+    def _around(self, best: Iterable[int]) -> list[tuple[int, int]]:
+        blocks: list[tuple[int, int]] = []
+        for place in sorted(set(best)):
+            if blocks and place + REACH < blocks[-1][1]:
+                continue
+            first, last = self.index.group_range(self.index.group_of(place))
+            start, end = max(first, place - REACH), min(last, place + REACH + 1)
+            if blocks and blocks[-1][1] > start:
+                start = blocks.pop()[0]
+            blocks.append((start, end))
+        return blocks
