@@ -35,10 +35,10 @@ def _end(text: str, start: int) -> int:
 
 
 def _fitting(window: str) -> str:
-    """As much of the start as the limit allows."""
-    if _size(window) <= LIMIT:
-        return window
-    return window.encode("utf-8", "surrogatepass")[:LIMIT].decode("utf-8", "ignore")
+    """As much of the start as the limit allows, or a little less."""
+    while (size := _size(window)) > LIMIT:
+        window = window[: len(window) * LIMIT // size]
+    return window
 
 
 def _size(text: str) -> int:

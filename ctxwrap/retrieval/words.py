@@ -26,7 +26,6 @@ _RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _UNSPACED_START = re.compile(f"[{_UNSPACED}]")
 
 _STOP = frozenset(STOP.split())
-_IRREGULAR = {form: line.split()[0] for line in FORMS.strip().splitlines() for form in line.split()}
 
 _ENDINGS = (
     ("ational", 4),
@@ -35,13 +34,18 @@ _ENDINGS = (
     ("fulness", 3),
     ("iveness", 3),
     ("ousness", 3),
+    ("ising", 4),
+    ("izing", 4),
     ("ation", 4),
     ("ative", 4),
     ("ement", 4),
     ("ical", 4),
     ("ator", 4),
     ("ally", 4),
+    ("ised", 4),
+    ("ized", 4),
     ("ness", 3),
+    ("ship", 4),
     ("ment", 4),
     ("able", 4),
     ("ible", 4),
@@ -160,3 +164,6 @@ def _final(word: str) -> str:
 def _pairs(run: str) -> list[str]:
     """A run of characters without spaces, as overlapping pairs."""
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+_IRREGULAR = {form: _root(line.split()[0]) for line in FORMS.strip().splitlines() for form in line.split()}
