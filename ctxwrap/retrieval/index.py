@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.segments import SIZE, Damaged, Document, Postings, Segment
+from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
 from ctxwrap.retrieval.signs import Sign, signs_of
 from ctxwrap.retrieval.topics import topics_of
 from ctxwrap.retrieval.words import terms_of
@@ -35,7 +35,7 @@ class Index:
         self.bases: list[int] = []
         """Where each segment begins."""
         self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
-        self.lengths, self.signs, self.voices = array("B"), array("H"), array("H")
+        self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
         self.names: list[tuple[str, str]] = []
         """Who speaks, as role and name; `voices` points here."""
         self._spoken: list[list[int]] = []
@@ -167,23 +167,26 @@ class Index:
             for name in ("numbers", "parts", "times", "lengths", "signs"):
                 getattr(self, name).extend(getattr(segment, name))
             voices = [self._voice(*name) for name in segment.names]
-            self.voices.extend(map(voices.__getitem__, segment.voices))
+            self.voices.frombytes(segment.voices.tobytes().translate(bytes(voices + [0] * (256 - len(voices)))))
+            for voice, (words, count) in zip(voices, segment.spoken, strict=True):
+                self._note_length(voice, words, count)
             for group, count in segment.runs:
                 self._enter_group(group, place)
                 place += count
         self.words = sum(self.lengths)
-        for voice, length in zip(self.voices, self.lengths, strict=True):
-            self._note_length(voice, length)
 
     def _voice(self, role: str, name: str) -> int:
         if (role, name) not in self.names:
-            self.names.append((role, name))
-            self._spoken.append([0, 0])
+            if len(self.names) >= MANY:
+                role, name = "", ""
+            if (role, name) not in self.names:
+                self.names.append((role, name))
+                self._spoken.append([0, 0])
         return self.names.index((role, name))
 
-    def _note_length(self, voice: int, length: int) -> None:
-        self._spoken[voice][0] += length
-        self._spoken[voice][1] += 1
+    def _note_length(self, voice: int, words: int, count: int = 1) -> None:
+        self._spoken[voice][0] += words
+        self._spoken[voice][1] += count
 
     def _enter_group(self, group: str, place: int) -> None:
         if not self.groups or self.groups[-1] != group:

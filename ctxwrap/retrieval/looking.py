@@ -14,6 +14,9 @@ K1, _B = 0.9, 0.4
 _HITS = 120
 """So many of the best documents by their own words are looked at, with their neighbours."""
 
+_HARDLY = 0.6
+"""A term adds hardly more than that much of its rarity."""
+
 _ALL = 720
 """Up to so many documents all are looked at."""
 
@@ -84,25 +87,26 @@ class Looking:
         return found
 
     def _best(self) -> list[int]:
-        """The documents that say most of the terms, of equals the newer."""
-        found: list[tuple[float, int]] = []
-        by_segment: dict[int, list[tuple[float, Postings]]] = {}
-        for _, rarity, postings in self.terms:
-            for base, known in postings:
-                by_segment.setdefault(base, []).append((rarity, known))
-        for base, terms in by_segment.items():
-            scores = self._scores(base, terms)
-            found += nlargest(_HITS, zip(scores.values(), scores, strict=True))
-        return [place for _, place in nlargest(_HITS, found)]
+        """The documents that say most of the terms, of equals the newer.
 
-    def _scores(self, base: int, terms: list[tuple[float, Postings]]) -> dict[int, float]:
-        lengths, norms = self.index.lengths, self._norms
+        Rare terms come first, and the common ones are not read when they can hardly lift another document up. How
+        often a document has a term is left for the closer look.
+        """
+        lengths = self.index.lengths
         scores: dict[int, float] = {}
-        for rarity, (places, counts) in terms:
-            for place, count in zip(places, counts, strict=True):
-                place += base
-                scores[place] = scores.get(place, 0.0) + rarity * count / (count + norms[lengths[place]])
-        return scores
+        get = scores.get
+        terms = sorted(self.terms, key=lambda term: (-term.rarity, term.term))
+        left = sum(term.rarity for term in terms)
+        for _, rarity, postings in terms:
+            if len(scores) > _HITS and nlargest(_HITS, scores.values())[-1] > left * _HARDLY:
+                break
+            left -= rarity
+            worth = [rarity / (1 + norm) for norm in self._norms]
+            for base, (places, _) in postings:
+                for place in places:
+                    place += base
+                    scores[place] = get(place, 0.0) + worth[lengths[place]]
+        return [place for _, place in nlargest(_HITS, zip(scores.values(), scores, strict=True))]
 
     def _around(self, best: Iterable[int]) -> list[tuple[int, int]]:
         blocks: list[tuple[int, int]] = []

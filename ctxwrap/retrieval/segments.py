@@ -16,8 +16,9 @@ _MAGIC = b"ctxwrap-words\n"
 _VERSION = 1
 _END = 4
 _COLUMNS = (("numbers", "q"), ("parts", "H"), ("times", "q"), ("lengths", "B"), ("signs", "H"), ("voices", "B"))
-_INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"))
-_MOST = 255
+_INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"), ("ends", "I"))
+MANY = 255
+"""More than that is not told apart: speakers, words of a document, the same word in it."""
 
 Postings = tuple["array[int]", "array[int]"]
 """Where in the segment a term is, and how often there."""
@@ -49,6 +50,8 @@ class Segment:
         self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
         self.names: list[tuple[str, str]] = []
         """Who speaks, each as role and name."""
+        self.spoken: list[list[int]] = []
+        """The length of all documents of each, and their number."""
         self.runs: list[tuple[str, int]] = []
         """Groups in their order, each with how many documents in a row are in it."""
         self.highest = -1
@@ -57,8 +60,10 @@ class Segment:
         self._open: dict[str, Postings] | None = {}
         self._sorted: list[str] = []
         self._starts, self._places, self._counts = array("I"), array("H"), array("B")
+        self._listed, self._ends = b"", array("I")
+        """All terms one after the other, and where each ends."""
         self._terms: dict[str, int] = {}
-        self._listed = b""
+        """Where in the list those terms are that were looked up; -1 for nowhere."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -70,9 +75,10 @@ class Segment:
         self.numbers.append(document.number)
         self.parts.append(document.part)
         self.times.append(document.time)
-        self.lengths.append(min(document.length, _MOST))
+        self.lengths.append(min(document.length, MANY))
         self.signs.append(document.signs)
         self.voices.append(self._voice(document.role, document.speaker))
+        self._note_length(self.voices[-1], self.lengths[-1])
         self._add_to_run(document.group, 1)
         self.highest = max(self.highest, document.number)
         self.changed = True
@@ -82,23 +88,42 @@ class Segment:
                 known = postings[term] = (array("H"), array("B"))
                 insort(self._sorted, term)
             known[0].append(place)
-            known[1].append(count if count < _MOST else _MOST)
+            known[1].append(count if count < MANY else MANY)
 
     def postings(self, term: str) -> Postings | None:
         if self._open is not None:
             return self._open.get(term)
-        at = self._known().get(term)
-        if at is None:
+        at = self._find(term)
+        if at < 0:
             return None
         start, end = self._starts[at], self._starts[at + 1]
         return self._places[start:end], self._counts[start:end]
 
     def starting_with(self, prefix: str) -> list[str]:
         """The terms that start so, in their order."""
-        if self._open is None:
-            self._known()
-        first = bisect_left(self._sorted, prefix)
-        return self._sorted[first : bisect_left(self._sorted, prefix + "\U0010ffff", first)]
+        if self._open is not None:
+            first = bisect_left(self._sorted, prefix)
+            return self._sorted[first : bisect_left(self._sorted, prefix + "\U0010ffff", first)]
+        found, start = [], _encoded(prefix)
+        for at in range(self._first_from(start), len(self._ends)):
+            if not self._listed_at(at).startswith(start):
+                break
+            found.append(_decoded(self._listed_at(at)))
+        return found
+
+    def _find(self, term: str) -> int:
+        known = self._terms.get(term)
+        if known is None:
+            wanted = _encoded(term)
+            at = self._first_from(wanted)
+            known = self._terms[term] = at if at < len(self._ends) and self._listed_at(at) == wanted else -1
+        return known
+
+    def _first_from(self, wanted: bytes) -> int:
+        return bisect_left(range(len(self._ends)), wanted, key=self._listed_at)
+
+    def _listed_at(self, at: int) -> bytes:
+        return self._listed[self._ends[at - 1] if at else 0 : self._ends[at]]
 
     def without(self, number: int) -> "Segment":
         """The segment as if documents of that number had never been added, but for the highest number."""
@@ -125,17 +150,20 @@ class Segment:
         if self._open is None:
             return
         self._starts, self._places, self._counts = array("I", [0]), array("H"), array("B")
-        for term in self._sorted:
+        self._ends, size = array("I"), 0
+        listed = [_encoded(term) for term in self._sorted]
+        for term, encoded in zip(self._sorted, listed, strict=True):
             places, counts = self._open[term]
             self._places += places
             self._counts += counts
             self._starts.append(len(self._places))
-        self._terms = {term: at for at, term in enumerate(self._sorted)}
-        self._open = None
+            size += len(encoded)
+            self._ends.append(size)
+        self._listed, self._terms = b"".join(listed), {term: at for at, term in enumerate(self._sorted)}
+        self._open, self._sorted = None, []
 
     def as_bytes(self) -> bytes:
         sealed = self if self._open is None else self._sealed_copy()
-        listed = "\n".join(sealed._sorted).encode("utf-8", "surrogatepass") if sealed._sorted else sealed._listed
         columns = [_little(getattr(self, name)) for name, _ in _COLUMNS]
         columns += [_little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
         head = json.dumps(
@@ -143,11 +171,12 @@ class Segment:
                 "version": _VERSION,
                 "highest": self.highest,
                 "names": self.names,
+                "spoken": self.spoken,
                 "runs": self.runs,
-                "sizes": [*map(len, columns), len(listed)],
+                "sizes": [*map(len, columns), len(sealed._listed)],
             }
         ).encode()
-        data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, *columns, listed))
+        data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, *columns, sealed._listed))
         return data + zlib.crc32(data).to_bytes(_END, "little")
 
     @classmethod
@@ -171,6 +200,7 @@ class Segment:
         segment._open, segment.changed = None, False
         segment.highest, segment.runs = head["highest"], [(group, count) for group, count in head["runs"]]
         segment.names = [(role, name) for role, name in head["names"]]
+        segment.spoken = head["spoken"]
         names = [(name, kind) for name, kind in _COLUMNS] + [(f"_{name}", kind) for name, kind in _INDEX]
         for (name, kind), size in zip(names, head["sizes"], strict=False):
             setattr(segment, name, _from_little(kind, body[at : at + size]))
@@ -178,21 +208,14 @@ class Segment:
         segment._listed = bytes(body[at:])
         return segment
 
-    def _known(self) -> dict[str, int]:
-        if not self._sorted and self._listed:
-            self._sorted = self._listed.decode("utf-8", "surrogatepass").split("\n")
-            self._terms = dict(zip(self._sorted, range(len(self._sorted)), strict=True))
-            self._listed = b""
-        return self._terms
-
     def _opened(self) -> dict[str, Postings]:
         """The terms in the form that can grow."""
         if self._open is None:
             opened: dict[str, Postings] = {}
-            for term in list(self._known()):
+            for term in self.starting_with(""):
                 if (found := self.postings(term)) is not None:
                     opened[term] = found
-            self._open = opened
+            self._open, self._sorted = opened, list(opened)
         return self._open
 
     def _sealed_copy(self) -> "Segment":
@@ -203,18 +226,25 @@ class Segment:
 
     def _voice(self, role: str, name: str) -> int:
         """The place of a speaker in the list; the last place is for all who find no room."""
-        voice = (role, name) if len(self.names) < _MOST else ("", "")
-        if (role, name) in self.names:
-            return self.names.index((role, name))
+        voice = (role, name)
+        if voice not in self.names and len(self.names) >= MANY:
+            voice = ("", "")
         if voice not in self.names:
             self.names.append(voice)
+            self.spoken.append([0, 0])
         return self.names.index(voice)
 
     def _forget_voices(self) -> None:
         """Keep no speaker who says nothing."""
         names, used = self.names, self.voices
-        self.names = []
+        self.names, self.spoken = [], []
         self.voices = array("B", [self._voice(*names[voice]) for voice in used])
+        for voice, length in zip(self.voices, self.lengths, strict=True):
+            self._note_length(voice, length)
+
+    def _note_length(self, voice: int, length: int) -> None:
+        self.spoken[voice][0] += length
+        self.spoken[voice][1] += 1
 
     def _add_to_run(self, group: str, count: int) -> None:
         if self.runs and self.runs[-1][0] == group:
@@ -232,6 +262,14 @@ def _shortened(runs: list[tuple[str, int]], gone: list[int]) -> list[tuple[str, 
         if rest := count - sum(start <= place < end for place in gone):
             left._add_to_run(group, rest)
     return left.runs
+
+
+def _encoded(term: str) -> bytes:
+    return term.encode("utf-8", "surrogatepass")
+
+
+def _decoded(term: bytes) -> str:
+    return term.decode("utf-8", "surrogatepass")
 
 
 def _little(column: "array[int]") -> bytes:
