@@ -16,6 +16,9 @@ __all__ = ["Damaged", "Index"]
 STANDING = "!standing"
 """A term that no text has: users say so what is to be followed or known from then on."""
 
+_PARTS = 256
+"""So many passages of a message are found, at most."""
+
 _LONG_ANSWERS = 25
 """Passages with so many telling words on average are long."""
 
@@ -59,13 +62,14 @@ class Index:
         """Add a message behind all others; its number must be higher than theirs. `time` is in seconds since 1970."""
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
-        for part, passage in enumerate(passages(text)[:SIZE]):
+        pieces = passages(text)[:_PARTS]
+        if not self._segments or len(self._segments[-1]) + len(pieces) > SIZE:
+            self._start_segment()
+        for part, passage in enumerate(pieces):
             terms, signs = terms_of(passage), signs_of(passage)
             self._put(Document(number, part, time, len(terms), signs, role, speaker, group), terms)
 
     def _put(self, document: Document, terms: Sequence[str]) -> None:
-        if not self._segments or len(self._segments[-1]) >= SIZE:
-            self._start_segment()
         segment = self._segments[-1]
         standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
         segment.add(document, [*terms, *sorted(topics_of(terms)), *standing])
@@ -81,14 +85,12 @@ class Index:
 
     def remove(self, number: int) -> bool:
         """Take a message out as if it had never been there; whether it was."""
-        changed = False
         for at, segment in enumerate(self._segments):
             if number in segment.numbers:
                 self._segments[at] = segment.without(number)
-                changed = True
-        if changed:
-            self._gather()
-        return changed
+                self._gather()
+                return True
+        return False
 
     def postings(self, term: str) -> list[tuple[int, Postings]]:
         """Where a term is: each segment's beginning, and its places from there."""
@@ -143,20 +145,19 @@ class Index:
         """The index that was saved as these, in the order of their numbers; `Damaged` if they are not whole."""
         index = cls()
         index._segments = [Segment.from_bytes(data) for data in segments]
-        ends = [segment.highest for segment in index._segments]
-        starts = [segment.numbers[0] if len(segment) else segment.highest for segment in index._segments]
-        if any(start < end for start, end in zip(starts[1:], ends, strict=False)):
-            raise Damaged("the segments of an index do not follow each other")
+        before = -1
+        for ordinal, segment in enumerate(index._segments):
+            if (segment.ordinal, segment.before) != (ordinal, before):
+                raise Damaged("the segments of an index do not follow each other")
+            before = segment.highest
         index._gather()
         return index
 
     def _start_segment(self) -> None:
-        segment = Segment()
         if self._segments:
             self._segments[-1].seal()
-            segment.highest = self._segments[-1].highest
         self.bases.append(len(self))
-        self._segments.append(segment)
+        self._segments.append(Segment(len(self._segments), self.highest))
 
     def _gather(self) -> None:
         """Make what spans the segments anew."""

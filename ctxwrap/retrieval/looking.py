@@ -11,7 +11,7 @@ from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.segments import Postings
 
 K1, _B = 0.9, 0.4
-_HITS = 120
+_HITS = 90
 """So many of the best documents by their own words are looked at, with their neighbours."""
 
 _HARDLY = 0.6

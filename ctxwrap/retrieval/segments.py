@@ -45,7 +45,9 @@ class Document(NamedTuple):
 class Segment:
     """Open until it is full; its places count from 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0, before: int = -1) -> None:
+        self.ordinal, self.before = ordinal, before
+        """How many segments come before it, and the highest number that was added there."""
         self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
         self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
         self.names: list[tuple[str, str]] = []
@@ -54,7 +56,7 @@ class Segment:
         """The length of all documents of each, and their number."""
         self.runs: list[tuple[str, int]] = []
         """Groups in their order, each with how many documents in a row are in it."""
-        self.highest = -1
+        self.highest = before
         """The highest number that was ever added here, or before."""
         self.changed = True
         self._open: dict[str, Postings] | None = {}
@@ -128,7 +130,7 @@ class Segment:
     def without(self, number: int) -> "Segment":
         """The segment as if documents of that number had never been added, but for the highest number."""
         kept = [place for place, each in enumerate(self.numbers) if each != number]
-        new = Segment()
+        new = Segment(self.ordinal, self.before)
         for name, kind in _COLUMNS:
             column = getattr(self, name)
             setattr(new, name, array(kind, [column[place] for place in kept]))
@@ -169,6 +171,8 @@ class Segment:
         head = json.dumps(
             {
                 "version": _VERSION,
+                "ordinal": self.ordinal,
+                "before": self.before,
                 "highest": self.highest,
                 "names": self.names,
                 "spoken": self.spoken,
@@ -196,7 +200,7 @@ class Segment:
 
     @classmethod
     def _read(cls, head: dict[str, Any], body: memoryview, at: int) -> "Segment":
-        segment = cls()
+        segment = cls(head["ordinal"], head["before"])
         segment._open, segment.changed = None, False
         segment.highest, segment.runs = head["highest"], [(group, count) for group, count in head["runs"]]
         segment.names = [(role, name) for role, name in head["names"]]

@@ -109,7 +109,7 @@ def test_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _orders(data: Sequence[bytes]) -> list[list[bytes]]:
-    return [[data[1], data[0], data[2]], [data[0], data[2], data[1]], [data[0], data[0], data[1]]]
+    return [[data[1], data[0], data[2]], [data[0], data[2], data[1]], [data[0], data[0], data[1]], [*data, data[2]]]
 
 
 def test_segments_in_a_wrong_order_are_not_read() -> None:
@@ -119,6 +119,19 @@ def test_segments_in_a_wrong_order_are_not_read() -> None:
         with pytest.raises(Damaged):
             Index.from_segments(order)
     assert Index.from_segments(data[:2]).highest == 13, "what is missing at the end is added again"
+
+
+def test_an_old_segment_before_a_new_one_is_not_read() -> None:
+    said, _ = small_talk(20)
+    old, new = saved(indexed(said[:10])), saved(indexed(said[:20]))
+    with pytest.raises(Damaged):
+        Index.from_segments([new[0], old[1], new[2]])
+
+
+def test_a_message_is_in_one_segment() -> None:
+    index = indexed([Said(0, "Tea."), Said(1, "Nothing of note happened. " * 200), Said(2, "Coffee.")])
+    data = saved(index)
+    assert [Index.from_segments(data[:count]).highest for count in range(4)] == [-1, 0, 1, 2]
 
 
 def test_numbers_grow() -> None:
