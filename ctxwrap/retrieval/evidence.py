@@ -5,7 +5,7 @@ from math import log
 
 from ctxwrap.retrieval.dates import dates_in
 from ctxwrap.retrieval.index import STANDING, Index
-from ctxwrap.retrieval.looking import REACH, Looking, Term
+from ctxwrap.retrieval.looking import REACH, Looking, weighed
 from ctxwrap.retrieval.signs import Sign
 from ctxwrap.retrieval.topics import TOPICS_OF
 from ctxwrap.retrieval.words import terms_of
@@ -61,7 +61,13 @@ class Evidence:
         self._asked = {voice for voice, name in names.items() if name and name.issubset(wanted)}
         spoken = frozenset().union(*names.values())
         self._wanted = [term for term in wanted if term not in spoken]
-        self.looking = Looking(index, self._wanted, _standing(index) if index.answers_at_length else ())
+        self._others = {
+            "forms": {term: weighed(index, _forms(index, term)) for term in self._wanted},
+            "topic": {term: weighed(index, TOPICS_OF.get(term, ())) for term in self._wanted},
+        }
+        others = {other.term: other for found in self._others.values() for each in found.values() for other in each}
+        also = _standing(index) if index.answers_at_length else ()
+        self.looking = Looking(index, weighed(index, self._wanted), list(others.values()), also)
         self.columns: dict[str, Column] = {}
         """Evidence of which there is more or less."""
         self.marks: list[int] = []
@@ -140,7 +146,7 @@ class Evidence:
         for term in self._wanted:
             own = found.get(term, {})
             best: dict[int, float] = {}
-            for other in self._others(kind, term):
+            for other in self._others[kind][term]:
                 for at in self.looking.hits(other):
                     if at not in own and best.get(at, 0.0) < other.rarity:
                         best[at] = other.rarity
@@ -149,14 +155,6 @@ class Evidence:
         if any(column):
             self.columns[kind] = column
             self.columns[f"{kind} around"] = self._both_sides(column)
-
-    def _others(self, kind: str, term: str) -> list[Term]:
-        if kind == "topic":
-            return self.looking.weighed(TOPICS_OF.get(term, ()))
-        if len(term) < _ALIKE:
-            return []
-        alike = self._index.starting_with(term[:_ALIKE]) - {term}
-        return self.looking.weighed(sorted(each for each in alike if abs(len(each) - len(term)) < _ALIKE)[:_FORMS])
 
     def _gather_signs(self) -> None:
         """What each document is like, with what its neighbours and the question make of it."""
@@ -187,6 +185,14 @@ class Evidence:
             near = {day: dates.nearness(day * _DAY) for day in set(days)}
             self.columns["month"] = [near[day][0] for day in days]
             self.columns["day"] = [near[day][1] for day in days]
+
+
+def _forms(index: Index, term: str) -> list[str]:
+    """Other words with the same beginning."""
+    if len(term) < _ALIKE:
+        return []
+    alike = index.starting_with(term[:_ALIKE]) - {term}
+    return sorted(each for each in alike if abs(len(each) - len(term)) < _ALIKE)[:_FORMS]
 
 
 def _standing(index: Index) -> list[int]:

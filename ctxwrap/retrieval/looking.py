@@ -17,6 +17,9 @@ _HITS = 90
 _HARDLY = 0.6
 """A term adds hardly more than that much of its rarity."""
 
+_OTHERS = 0.3
+"""What other words count beside those asked for."""
+
 _ALL = 720
 """Up to so many documents all are looked at."""
 
@@ -32,18 +35,32 @@ class Term(NamedTuple):
     postings: list[tuple[int, Postings]]
 
 
+def weighed(index: Index, terms: Iterable[str]) -> list[Term]:
+    """Those of the terms that documents have, with how rare they are."""
+    known = ((term, index.postings(term)) for term in terms)
+    return [Term(term, _rarity(index, postings), postings) for term, postings in known if postings]
+
+
+def _rarity(index: Index, postings: list[tuple[int, Postings]]) -> float:
+    having = sum(len(places) for _, (places, _) in postings)
+    return log(1 + (len(index) - having + 0.5) / (having + 0.5))
+
+
 class Looking:
     """Documents in blocks of neighbours, each block within one group; `at` is a place among them."""
 
-    def __init__(self, index: Index, terms: Iterable[str], also: Sequence[int] = ()) -> None:
+    def __init__(
+        self, index: Index, terms: Sequence[Term], others: Sequence[Term] = (), also: Sequence[int] = ()
+    ) -> None:
+        """Looks for `terms`, for `others` where these are in few documents, and at the places `also` given."""
         self.index = index
         average = index.words / len(index) if len(index) else 1.0
         self._norms = [K1 * (1 - _B + _B * length / (average or 1.0)) for length in range(256)]
-        self.terms = self.weighed(terms)
+        self.terms = terms
         if len(index) <= _ALL:
             self.blocks = [index.group_range(group) for group in range(len(index.groups))]
         else:
-            self.blocks = self._around(chain(self._best(), also))
+            self.blocks = self._around(chain(self._best(others), also))
         self.places = [place for start, end in self.blocks for place in range(start, end)]
         self.bounds: list[tuple[int, int]] = []
         """From where to where each block reaches."""
@@ -53,15 +70,6 @@ class Looking:
             at = len(self.bound_of)
             self.bounds.append((at, at + end - start))
             self.bound_of += [self.bounds[-1]] * (end - start)
-
-    def weighed(self, terms: Iterable[str]) -> list[Term]:
-        """Those of the terms that documents have, with how rare they are."""
-        known = ((term, self.index.postings(term)) for term in terms)
-        return [Term(term, self._rarity(postings), postings) for term, postings in known if postings]
-
-    def _rarity(self, postings: list[tuple[int, Postings]]) -> float:
-        having = sum(len(places) for _, (places, _) in postings)
-        return log(1 + (len(self.index) - having + 0.5) / (having + 0.5))
 
     def hits(self, term: Term) -> dict[int, float]:
         """How much each of the documents says of a term."""
@@ -86,27 +94,32 @@ class Looking:
                     position += 1
         return found
 
-    def _best(self) -> list[int]:
+    def _best(self, others: Sequence[Term]) -> list[int]:
         """The documents that say most of the terms, of equals the newer.
 
         Rare terms come first, and the common ones are not read when they can hardly lift another document up. How
         often a document has a term is left for the closer look.
         """
-        lengths = self.index.lengths
         scores: dict[int, float] = {}
-        get = scores.get
-        terms = sorted(self.terms, key=lambda term: (-term.rarity, term.term))
-        left = sum(term.rarity for term in terms)
-        for _, rarity, postings in terms:
+        left = sum(term.rarity for term in self.terms)
+        for term in sorted(self.terms, key=_rarest_first):
             if len(scores) > _HITS and nlargest(_HITS, scores.values())[-1] > left * _HARDLY:
                 break
-            left -= rarity
-            worth = [rarity / (1 + norm) for norm in self._norms]
-            for base, (places, _) in postings:
-                for place in places:
-                    place += base
-                    scores[place] = get(place, 0.0) + worth[lengths[place]]
+            left -= term.rarity
+            self._count(term, 1.0, scores)
+        for term in sorted(others, key=_rarest_first):
+            if len(scores) > _HITS:
+                break
+            self._count(term, _OTHERS, scores)
         return [place for _, place in nlargest(_HITS, zip(scores.values(), scores, strict=True))]
+
+    def _count(self, term: Term, share: float, scores: dict[int, float]) -> None:
+        lengths, get = self.index.lengths, scores.get
+        worth = [share * term.rarity / (1 + norm) for norm in self._norms]
+        for base, (places, _) in term.postings:
+            for place in places:
+                place += base
+                scores[place] = get(place, 0.0) + worth[lengths[place]]
 
     def _around(self, best: Iterable[int]) -> list[tuple[int, int]]:
         blocks: list[tuple[int, int]] = []
@@ -119,3 +132,7 @@ class Looking:
                 start = blocks.pop()[0]
             blocks.append((start, end))
         return blocks
+
+
+def _rarest_first(term: Term) -> tuple[float, str]:
+    return -term.rarity, term.term
