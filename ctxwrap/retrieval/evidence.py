@@ -21,6 +21,9 @@ _FORMS = 6
 _ALIKE = 5
 """Words with so many first letters in common are taken for forms of one word."""
 
+_WANTED, _READ = 40, 400
+"""So many words are looked for, the rarest of so many."""
+
 _STANDING = 60
 """So many of the newest instructions are looked at."""
 
@@ -60,7 +63,7 @@ class Evidence:
         names = {voice: frozenset(terms_of(name)) for voice, (_, name) in enumerate(index.names) if name}
         self._asked = {voice for voice, name in names.items() if name and name.issubset(wanted)}
         spoken = frozenset().union(*names.values())
-        self._wanted = [term for term in wanted if term not in spoken]
+        self._wanted = _fewest(index, [term for term in wanted if term not in spoken])
         self._others = {
             "forms": {term: weighed(index, _forms(index, term)) for term in self._wanted},
             "topic": {term: weighed(index, TOPICS_OF.get(term, ())) for term in self._wanted},
@@ -185,6 +188,14 @@ class Evidence:
             near = {day: dates.nearness(day * _DAY) for day in set(days)}
             self.columns["month"] = [near[day][0] for day in days]
             self.columns["day"] = [near[day][1] for day in days]
+
+
+def _fewest(index: Index, terms: list[str]) -> list[str]:
+    """The terms, or the rarest of them if a long text is asked with."""
+    if len(terms) <= _WANTED:
+        return terms
+    rarest = sorted(weighed(index, terms[:_READ]), key=lambda term: -term.rarity)[:_WANTED]
+    return [term.term for term in rarest]
 
 
 def _forms(index: Index, term: str) -> list[str]:

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 SIZE = 4096
@@ -15,6 +16,7 @@ SIZE = 4096
 _MAGIC = b"ctxwrap-words\n"
 _VERSION = 1
 _END = 4
+_UNPACK = 50
 _COLUMNS = (("numbers", "q"), ("parts", "H"), ("times", "q"), ("lengths", "B"), ("signs", "H"), ("voices", "B"))
 _INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"), ("ends", "I"))
 MANY = 255
@@ -65,7 +67,8 @@ class Segment:
         self._listed, self._ends = b"", array("I")
         """All terms one after the other, and where each ends."""
         self._terms: dict[str, int] = {}
-        """Where in the list those terms are that were looked up; -1 for nowhere."""
+        """Where in the list each term is, once so many were looked up that it pays to unpack them."""
+        self._looked_up = 0
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -103,7 +106,7 @@ class Segment:
 
     def starting_with(self, prefix: str) -> list[str]:
         """The terms that start so, in their order."""
-        if self._open is not None:
+        if self._sorted or self._open is not None:
             first = bisect_left(self._sorted, prefix)
             return self._sorted[first : bisect_left(self._sorted, prefix + "\U0010ffff", first)]
         found, start = [], _encoded(prefix)
@@ -114,12 +117,24 @@ class Segment:
         return found
 
     def _find(self, term: str) -> int:
-        known = self._terms.get(term)
-        if known is None:
-            wanted = _encoded(term)
-            at = self._first_from(wanted)
-            known = self._terms[term] = at if at < len(self._ends) and self._listed_at(at) == wanted else -1
-        return known
+        """Where in the list a term is, or -1."""
+        if self._terms:
+            return self._terms.get(term, -1)
+        self._looked_up += 1
+        if self._looked_up > _UNPACK * (1 + self.ordinal % 16):  # not all segments at once
+            self._unpack()
+        wanted = _encoded(term)
+        at = self._first_from(wanted)
+        return at if at < len(self._ends) and self._listed_at(at) == wanted else -1
+
+    def _unpack(self) -> None:
+        listed, borders = self._listed, pairwise([0, *self._ends])
+        if listed.isascii():
+            text = listed.decode()
+            self._sorted = [text[start:end] for start, end in borders]
+        else:
+            self._sorted = [_decoded(listed[start:end]) for start, end in borders]
+        self._terms = {term: at for at, term in enumerate(self._sorted)}
 
     def _first_from(self, wanted: bytes) -> int:
         return bisect_left(range(len(self._ends)), wanted, key=self._listed_at)
@@ -162,7 +177,7 @@ class Segment:
             size += len(encoded)
             self._ends.append(size)
         self._listed, self._terms = b"".join(listed), {term: at for at, term in enumerate(self._sorted)}
-        self._open, self._sorted = None, []
+        self._open = None
 
     def as_bytes(self) -> bytes:
         sealed = self if self._open is None else self._sealed_copy()
@@ -215,11 +230,9 @@ class Segment:
     def _opened(self) -> dict[str, Postings]:
         """The terms in the form that can grow."""
         if self._open is None:
-            opened: dict[str, Postings] = {}
-            for term in self.starting_with(""):
-                if (found := self.postings(term)) is not None:
-                    opened[term] = found
-            self._open, self._sorted = opened, list(opened)
+            self._unpack()
+            found = ((term, self.postings(term)) for term in self._sorted)
+            self._open = {term: postings for term, postings in found if postings is not None}
         return self._open
 
     def _sealed_copy(self) -> "Segment":

@@ -1,5 +1,7 @@
 """Ranking: what speaks for a turn, and what never speaks against it."""
 
+import time
+
 from ctxwrap.retrieval.dates import dates_in
 from ctxwrap.retrieval.evidence import Evidence
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
@@ -85,6 +87,16 @@ def test_long_texts_lean_on_their_own_words() -> None:
     short, long = indexed([Said(0, "tea " * 5)]), indexed([Said(0, "tea " * 60)])
     assert weights_for(short) == WEIGHTS
     assert weights_for(long) == LONG
+
+
+def test_a_long_question_is_answered_by_its_rare_words_and_soon() -> None:
+    said, answers = small_talk(1500)
+    index = indexed(said)
+    filler = " ".join(f"{each.text} word{each.number}" for each in said[60:])
+    start = time.process_time()
+    hits = Ranking(index, f"How many beehives are there? {filler}").hits
+    assert time.process_time() - start < 1
+    assert answers["How many beehives does Irma keep?"] in [hit.number for hit in hits[:3]]
 
 
 def test_dates() -> None:
