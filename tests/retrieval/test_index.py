@@ -40,12 +40,17 @@ def saved(index: Index) -> list[bytes]:
 @given(conversations, texts, st.integers(0, 30))
 def test_saved_and_loaded_at_any_time_it_is_the_same(said: list[Said], query: str, at: int) -> None:
     whole = indexed(said)
-    part = Index.from_segments(saved(indexed(said[:at])))
+    files = indexed(said[:at]).unsaved()
+    part = Index.from_segments(list(files.values()))
     assert part.highest == min(at, len(said)) - 1
     for each in said[part.highest + 1 :]:
         part.add(*each[:2], role=each.role, speaker=each.speaker, group=each.group, time=each.time)
     assert answers(part, query) == answers(whole, query)
-    assert saved(Index.from_segments(saved(part))) == []
+    files |= part.unsaved()
+    assert list(files.values()) == saved(whole)
+    again = Index.from_segments(list(files.values()))
+    assert answers(again, query) == answers(whole, query)
+    assert again.unsaved() == {}
 
 
 @settings(deadline=None)
