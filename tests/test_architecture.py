@@ -19,7 +19,7 @@ LAYERS = (
     ("types",),
     ("scope", "threads", "records", "protocol", "memory", "tokens"),
     ("wires",),
-    ("stages", "stores"),
+    ("stages", "stores", "retrieval"),
     ("reasking", "session", "workingset"),
     ("turn", "summarising"),
     ("context",),

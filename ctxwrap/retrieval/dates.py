@@ -1,0 +1,93 @@
+"""Dates: the days and months that a question names."""
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+_NAMES = (
+    ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro"),
+    ("february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"),
+    ("march", "mar", "märz", "mars", "marzo", "março"),
+    ("april", "apr", "avril", "abril", "aprile"),
+    ("may", "mai", "mayo", "maggio", "maio"),
+    ("june", "jun", "juni", "juin", "junio", "giugno", "junho"),
+    ("july", "jul", "juli", "juillet", "julio", "luglio", "julho"),
+    ("august", "aug", "août", "agosto"),
+    ("september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"),
+    ("october", "oct", "oktober", "octobre", "octubre", "ottobre", "outubro"),
+    ("november", "nov", "novembre", "noviembre", "novembro"),
+    ("december", "dec", "dezember", "décembre", "diciembre", "dicembre", "dezembro"),
+)
+_MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names}
+_AMBIGUOUS = {"may", "march", "mar", "jun", "mars", "mai", "sep"}
+"""These are months only with a capital."""
+
+_WORD = re.compile(r"[^\W\d_]{3,12}|\d{1,4}")
+_ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_CJK_MONTH = re.compile(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
+_DAY = 86_400
+
+
+class Dates(NamedTuple):
+    """What a question says of when: months of the year, and days of them."""
+
+    months: frozenset[int]
+    days: frozenset[tuple[int, int]]
+    years: frozenset[int]
+
+    def nearness(self, time: int) -> tuple[float, float]:
+        """Whether a moment is in one of the months, and how near it is to one of the days; both from 0 to 1."""
+        if not self.months:
+            return 0.0, 0.0
+        moment = datetime.fromtimestamp(time, UTC)
+        if self.years and moment.year not in self.years:
+            return 0.0, 0.0
+        return float(moment.month in self.months), max((_near(moment, *day) for day in self.days), default=0.0)
+
+
+def _near(moment: datetime, month: int, day: int) -> float:
+    best = 0.0
+    for year in (moment.year - 1, moment.year, moment.year + 1):
+        try:
+            apart = abs((moment.date() - datetime(year, month, day, tzinfo=UTC).date()).days)
+        except ValueError:
+            continue
+        best = max(best, 2.0 ** (-apart / 4)) if apart <= 30 else best
+    return best
+
+
+def dates_in(text: str) -> Dates:
+    months: set[int] = set()
+    days: set[tuple[int, int]] = set()
+    years: set[int] = set()
+    for year, month, day in _ISO.findall(text):
+        years.add(int(year))
+        _note(months, days, int(month), day)
+    for month, day in _CJK_MONTH.findall(text):
+        _note(months, days, int(month), day)
+    words = _WORD.findall(text)
+    for at, word in enumerate(words):
+        month_named = _month(word)
+        if month_named:
+            months.add(month_named)
+            days |= {(month_named, int(near)) for near in _around(words, at) if 0 < int(near) < 32}
+        elif len(word) == 4 and word.isascii() and word.isdigit() and 1900 <= int(word) <= 2100:
+            years.add(int(word))
+    return Dates(frozenset(months), frozenset(days), frozenset(years))
+
+
+def _note(months: set[int], days: set[tuple[int, int]], month: int, day: str) -> None:
+    if 1 <= month <= 12:
+        months.add(month)
+        if day:
+            days.add((month, int(day)))
+
+
+def _month(word: str) -> int:
+    small = word.lower()
+    return 0 if small in _AMBIGUOUS and not word[0].isupper() else _MONTHS.get(small, 0)
+
+
+def _around(words: list[str], at: int) -> list[str]:
+    """The numbers beside a month, as in `3 May` and `May 3`."""
+    return [word for word in words[max(0, at - 1) : at] + words[at + 1 : at + 2] if word.isascii() and word.isdigit()]

@@ -1,0 +1,195 @@
+"""The index: which documents have which words, grown one message at a time and kept in segments."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
+from ctxwrap.retrieval.signs import Sign, signs_of
+from ctxwrap.retrieval.topics import topics_of
+from ctxwrap.retrieval.words import terms_of
+
+__all__ = ["Damaged", "Index"]
+
+
+STANDING = "!standing"
+"""A term that no text has: users say so what is to be followed or known from then on."""
+
+_PARTS = 256
+"""So many passages of a message are found, at most."""
+
+_LONG_ANSWERS = 25
+"""Passages with so many telling words on average are long."""
+
+
+class Index:
+    """Documents are messages, or passages of long ones, by their place in the order they came in.
+
+    Texts are not kept: whoever has them asks for `number` and `part`, which is that of `passages(text)`. Groups, such
+    as sessions or days, are documents in a row.
+    """
+
+    def __init__(self) -> None:
+        self._segments: list[Segment] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self.bases: list[int] = []
+        """Where each segment begins."""
+        self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
+        self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
+        self.names: list[tuple[str, str]] = []
+        """Who speaks, as role and name; `voices` points here."""
+        self._spoken: list[list[int]] = []
+        """For each of them the length of all documents together, and their number."""
+        self.groups: list[str] = []
+        self.group_starts = array("I")
+        self.words = 0
+        """The length of all documents together."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def highest(self) -> int:
+        """The highest number that was ever added, -1 for none: what the log has beyond it is still to be added."""
+        return self._segments[-1].highest if self._segments else -1
+
+    def add(
+        self, number: int, text: str, *, role: str = "user", speaker: str = "", group: str = "", time: int = 0
+    ) -> None:
+        """Add a message behind all others; its number must be higher than theirs. `time` is in seconds since 1970."""
+        if number <= self.highest:
+            raise ValueError(f"message {number} comes after message {self.highest}")
+        pieces = passages(text)[:_PARTS]
+        if not self._segments or len(self._segments[-1]) + len(pieces) > SIZE:
+            self._start_segment()
+        for part, passage in enumerate(pieces):
+            terms, signs = terms_of(passage), signs_of(passage)
+            self._put(Document(number, part, time, len(terms), signs, role, speaker, group), terms)
+
+    def _put(self, document: Document, terms: Sequence[str]) -> None:
+        segment = self._segments[-1]
+        standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
+        segment.add(document, [*terms, *sorted(topics_of(terms)), *standing])
+        self.numbers.append(document.number)
+        self.parts.append(document.part)
+        self.times.append(document.time)
+        self.lengths.append(segment.lengths[-1])
+        self.signs.append(document.signs)
+        self.voices.append(self._voice(*segment.names[segment.voices[-1]]))
+        self._enter_group(document.group, len(self) - 1)
+        self.words += segment.lengths[-1]
+        self._note_length(self.voices[-1], segment.lengths[-1])
+
+    def remove(self, number: int) -> bool:
+        """Take a message out as if it had never been there; whether it was."""
+        for at, segment in enumerate(self._segments):
+            if number in segment.numbers:
+                self._segments[at] = segment.without(number)
+                self._gather()
+                return True
+        return False
+
+    def postings(self, term: str) -> list[tuple[int, Postings]]:
+        """Where a term is: each segment's beginning, and its places from there."""
+        found = []
+        for base, segment in zip(self.bases, self._segments, strict=True):
+            if (known := segment.postings(term)) is not None:
+                found.append((base, known))
+        return found
+
+    def starting_with(self, prefix: str) -> set[str]:
+        """The terms that start so."""
+        return {term for segment in self._segments for term in segment.starting_with(prefix)}
+
+    def role(self, place: int) -> str:
+        return self.names[self.voices[place]][0]
+
+    def speaker(self, place: int) -> str:
+        """Who speaks, by name or else by role."""
+        role, name = self.names[self.voices[place]]
+        return name or role
+
+    @property
+    def answers_at_length(self) -> bool:
+        """Whether this is a chat with a model that writes long answers, rather than people in conversation."""
+        lengths = [
+            (words, count)
+            for (role, _), (words, count) in zip(self.names, self._spoken, strict=True)
+            if role == "assistant"
+        ]
+        words, count = sum(each[0] for each in lengths), sum(each[1] for each in lengths)
+        return count * 5 >= len(self) and words >= _LONG_ANSWERS * count > 0
+
+    def group_of(self, place: int) -> int:
+        return bisect_right(self.group_starts, place) - 1
+
+    def group_range(self, group: int) -> tuple[int, int]:
+        """From where to where a group reaches."""
+        end = self.group_starts[group + 1] if group + 1 < len(self.groups) else len(self)
+        return self.group_starts[group], end
+
+    def unsaved(self) -> dict[int, bytes]:
+        """What changed since it was last saved or loaded, by the number of the segment; counts as saved now."""
+        changed = {}
+        for at, segment in enumerate(self._segments):
+            if segment.changed:
+                changed[at] = segment.as_bytes()
+                segment.changed = False
+        return changed
+
+    @classmethod
+    def from_segments(cls, segments: Sequence[bytes]) -> "Index":
+        """The index that was saved as these, in the order of their numbers; `Damaged` if they are not whole."""
+        index = cls()
+        index._segments = [Segment.from_bytes(data) for data in segments]
+        before = -1
+        for ordinal, segment in enumerate(index._segments):
+            if (segment.ordinal, segment.before) != (ordinal, before):
+                raise Damaged("the segments of an index do not follow each other")
+            before = segment.highest
+        index._gather()
+        return index
+
+    def _start_segment(self) -> None:
+        if self._segments:
+            self._segments[-1].seal()
+        self.bases.append(len(self))
+        self._segments.append(Segment(len(self._segments), self.highest))
+
+    def _gather(self) -> None:
+        """Make what spans the segments anew."""
+        self._clear()
+        for segment in self._segments:
+            self.bases.append(len(self))
+            place = len(self)
+            for name in ("numbers", "parts", "times", "lengths", "signs"):
+                getattr(self, name).extend(getattr(segment, name))
+            voices = [self._voice(*name) for name in segment.names]
+            self.voices.frombytes(segment.voices.tobytes().translate(bytes(voices + [0] * (256 - len(voices)))))
+            for voice, (words, count) in zip(voices, segment.spoken, strict=True):
+                self._note_length(voice, words, count)
+            for group, count in segment.runs:
+                self._enter_group(group, place)
+                place += count
+        self.words = sum(self.lengths)
+
+    def _voice(self, role: str, name: str) -> int:
+        if (role, name) not in self.names:
+            if len(self.names) >= MANY:
+                role, name = "", ""
+            if (role, name) not in self.names:
+                self.names.append((role, name))
+                self._spoken.append([0, 0])
+        return self.names.index((role, name))
+
+    def _note_length(self, voice: int, words: int, count: int = 1) -> None:
+        self._spoken[voice][0] += words
+        self._spoken[voice][1] += count
+
+    def _enter_group(self, group: str, place: int) -> None:
+        if not self.groups or self.groups[-1] != group:
+            self.groups.append(group)
+            self.group_starts.append(place)

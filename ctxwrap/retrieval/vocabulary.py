@@ -1,0 +1,252 @@
+"""Vocabulary: the few words of common languages that the rules know by heart."""
+
+STOP = """
+    a about after again all also always am an and any anything are aren as at be because been before being both
+    but by can cannot come could couldn d did didn do does doesn doing don done down each else ever every
+    few for from get gets getting give go goes going gonna got gotta had hadn has hasn have haven having he her
+    here hers herself hey hi him himself his how however i if in into is isn it its itself just keep know last let
+    like likely ll look lot m make many may maybe me might mine more most much must my myself need no nor not now
+    of off oh ok okay on once one only or other our ours ourselves out over own quite re really s same say see
+    shall she should shouldn so some something still such t take than thank that the their theirs them themselves
+    then there these they thing think this those though through to too try um under until up us use ve very want
+    was wasn way we well were weren what when where whether which while who whom whose why will with within
+    without would wouldn wow yeah yep yes yet you your yours yourself
+    der das dem den des ein eine einen einem einer eines und oder aber nicht ist sind bin bist waren hat habe
+    haben ich du er sie es wir ihr mich dich mir dir sich mein meine dein deine auf aus bei mit nach von vor zu
+    zum zur für über auch noch nur schon wie wer wann warum dass wenn
+    le la les un une des du de et ou mais ne pas est sont suis été avoir ai as avons avez ont je tu il elle nous
+    vous ils elles mon ma mes ta ce cet cette ces dans sur par avec sans que qui quoi quand où
+    pourquoi au aux
+    el los las una unos unas y o pero es soy ser estar está están fue yo él ella nosotros ellos mi mis su sus
+    lo se del al en por para que quién cuándo dónde cómo qué
+    gli uno di che chi non sono sei siamo ho hai ha io lui lei noi voi loro mio mia nel nella sul sulla per tra
+    os uma e do da dos das no na nos nas em eu ele ela eles elas meu minha seu sua não mais foi são
+    het een en van ik jij zij wij jullie niet maar ook naar voor zijn was heeft hebben mijn jouw
+    и в на не что я ты он она мы вы они это как с по из за у к о а но да
+"""
+"""They say nothing by themselves."""
+
+FORMS = """
+    begin began begun
+    bite bit bitten
+    blow blew blown
+    break broke broken
+    bring brought
+    build built
+    buy bought
+    catch caught
+    choose chose chosen choice
+    deal dealt
+    die died dying dead death
+    draw drew drawn
+    dream dreamt
+    drink drank drunk
+    drive drove driven
+    eat ate eaten
+    fall fell fallen
+    feed fed
+    feel felt
+    fight fought
+    find found
+    fly flew flown flight
+    forget forgot forgotten
+    forgive forgave forgiven
+    freeze froze frozen
+    give gave given
+    grow grew grown growth
+    hang hung
+    hear heard
+    hide hid hidden
+    hold held
+    lead led
+    learn learnt
+    leave left
+    lend lent
+    lose lost loss
+    marry married marriage
+    mean meant
+    meet met
+    pay paid
+    ride rode ridden
+    rise rose risen
+    run ran
+    sell sold sale
+    send sent
+    shake shook shaken
+    shine shone
+    shoot shot
+    show shown
+    shrink shrank
+    sing sang sung song
+    sink sank sunk
+    sit sat
+    sleep slept asleep
+    speak spoke spoken speech
+    spend spent
+    stand stood
+    steal stole stolen
+    stick stuck
+    strike struck
+    swear swore sworn
+    sweep swept
+    swim swam swum
+    teach taught
+    tear tore torn
+    tell told
+    think thought
+    throw threw thrown
+    understand understood
+    wake woke woken awake
+    wear wore worn
+    weigh weight
+    win won
+    write wrote written
+    child children kid kids kiddo
+    foot feet
+    life lives
+    man men
+    mouse mice
+    person people
+    tooth teeth
+    wife wives
+    woman women
+    mother mom mum mommy mama
+    father dad daddy papa
+    grandmother grandma granny
+    grandfather grandpa
+    family fam
+    photo photograph photography photographer pic picture
+    television tv
+    bicycle bike
+    vacation holiday
+    business biz
+    favorite favourite fave
+    color colour
+    movie film
+"""
+"""Words that no ending shows to be the same; the first of a line stands for all."""
+
+TOPICS = """
+    pet animal dog puppy pup cat kitten kitty turtle bird parrot fish rabbit bunny hamster horse pony lizard snake
+    vehicle car truck van motorcycle scooter bike drive garage mechanic engine tire license
+    sport game team play match tournament league coach basketball football soccer baseball tennis hockey volleyball golf
+    exercise workout fitness gym yoga run jog marathon swim hike bike pilates weights training strength stretch
+    outdoors nature hike camp trail mountain forest park lake river beach surf kayak climb fish ski
+    hobby activity pastime enjoy fun paint draw read knit garden bake cook collect craft pottery photography
+    music song band concert album singer musician genre jazz rock classical pop lyrics
+    instrument guitar piano violin drums saxophone clarinet flute cello ukulele trumpet keyboard
+    art paint painting drawing sculpture sketch artist gallery museum canvas pottery exhibit
+    book novel story author read series fantasy fiction poem poetry memoir biography library literature genre
+    movie watch cinema series show documentary actor director theater trilogy screenplay script
+    videogame game gaming console play nintendo playstation xbox pc controller tournament
+    food meal dish recipe cook dinner lunch breakfast restaurant cuisine eat snack ingredient bake
+    dessert cake pie cookie icecream pastry chocolate brownie bake sweet
+    drink coffee tea wine beer juice cocktail smoothie
+    job work career profession occupation employ hire boss office company position internship interview promotion
+    school college university class course degree study student teacher education exam major graduate
+    business company startup store shop venture entrepreneur customer market brand investor
+    money finance financial debt pay afford save budget loan rent salary cost price expensive
+    health doctor hospital sick illness disease diagnosis surgery injury medicine therapy pain symptom allergy
+    injury hurt ankle knee sprain broke fracture rehab recovery
+    mental stress anxiety depression therapy therapist counsel calm relax meditation mindfulness
+    relax unwind calm peaceful destress meditation bath soothe
+    family mother father parent sister brother sibling son daughter child grandmother grandfather aunt uncle cousin
+    spouse husband wife partner married marriage wedding engaged fiance divorce
+    relationship date boyfriend girlfriend single partner breakup love romantic
+    friend buddy pal friendship bestie
+    travel trip vacation journey visit tour flight abroad country city destination roadtrip hotel
+    country nation state city town place location england france spain italy germany japan china india canada mexico
+    city town downtown paris london rome york tokyo chicago boston seattle berlin barcelona
+    home house apartment flat condo move neighborhood rent roommate mortgage renovate
+    religion faith church pray god spiritual belief temple mosque bible
+    charity volunteer donate fundraiser cause nonprofit community shelter help homeless
+    politics election campaign vote office government policy candidate military veteran
+    activism rights pride protest rally march advocacy equality parade
+    environment climate nature recycle pollution conservation sustainable wildlife
+    gift present bought gave receive surprise birthday
+    party celebrate birthday wedding anniversary festival event ceremony parade
+    event conference meeting workshop festival fair competition concert show parade race fundraiser
+    award prize trophy medal win champion honor contest recognition
+    goal dream plan aim ambition aspire hope future
+    fear afraid scared worry anxious nervous phobia
+    feel emotion happy sad excited proud grateful angry upset disappointed joy
+    clothes dress shirt shoes jacket outfit fashion wear necklace jewelry bracelet ring hat
+    childhood kid grow young child born hometown
+    origin born native hometown immigrant roots move country
+    language spanish french german english italian japanese chinese learn fluent speak
+    technology computer laptop phone app software program code website internet online
+    photo camera shot selfie snapshot album
+    plant garden flower tree grow seed vegetable herb
+    weather rain snow storm sunny winter summer hot cold
+    accident crash collision emergency rescue fire damage broke
+    loss died death passed grief mourn funeral
+    decorate furniture decor design interior paint room
+    collection collect memorabilia item poster figurine souvenir
+    personality trait kind thoughtful caring supportive driven honest brave strong
+    nickname name call
+    address street avenue road live
+    deadline due submit date finish
+    appointment meeting schedule calendar booked
+    password code pin key login
+    phone number call contact mobile
+    email mail address contact
+    diet vegan vegetarian gluten dairy lactose eat allergic
+    sleep bed night insomnia tired nap rest
+    child baby pregnant birth newborn toddler adopt adoption
+"""
+"""Lines of words that are spoken of together: somebody asks for a pet and was told of a dog."""
+
+FIRST_PERSON = """
+    i me my mine we us our ich mir mein meine wir je mon mes yo mis io mio eu meu minha
+"""
+"""Somebody speaks of themselves."""
+
+TIME = """
+    yesterday today tonight tomorrow ago last next recently since monday tuesday wednesday thursday friday
+    saturday sunday weekend week weeks month months year years january february march april june july august
+    september october november december gestern heute morgen letzte nächste hier demain ayer mañana ieri domani
+    ontem amanhã
+"""
+"""It says when."""
+
+FIGURE = """
+    two three four five six seven eight nine ten eleven twelve dozen twenty thirty hundred thousand first second
+    third twice couple
+"""
+"""Numbers in words."""
+
+STANDING = """
+    always never prefer preferred preference preferences remember whenever allergic immer nie niemals bevorzuge
+    toujours jamais préfère siempre nunca prefiero recuerda sempre mai preferisco ricorda prefiro lembre
+"""
+"""Instructions and preferences."""
+
+STANDING_PHRASES = (
+    "from now on",
+    "going forward",
+    "make sure",
+    "keep in mind",
+    "don't forget",
+    "call me",
+    "my name is",
+    "want you to",
+    "like you to",
+    "need you to",
+    "please use",
+    "please avoid",
+    "please include",
+    "please don't",
+    "please do not",
+    "when i ask",
+    "if i ask",
+    "at all times",
+    "every time",
+    "merk dir",
+    "vergiss nicht",
+    "总是",
+    "永远",
+    "记住",
+    "以后",
+    "请不要",
+    "喜欢",
+)

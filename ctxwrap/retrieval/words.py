@@ -1,0 +1,169 @@
+"""Words: what a text is found by, in any script, and in time that grows with its length only."""
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from ctxwrap.retrieval.vocabulary import FORMS, STOP
+
+READ = 20_000
+"""So many characters of a text are read; longer ones come in passages."""
+
+_LONGEST = 32
+"""A word is known by so many of its characters."""
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Scripts that do not part their words, or glue endings to them."""
+
+_MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u1000-\u109f\u1780-\u17ff"
+"""What belongs to a word and is no letter: accents, and the vowels of many scripts."""
+
+_WORD = re.compile(rf"[\w{_MARKS}'’]+")
+_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_UNSPACED_START = re.compile(f"[{_UNSPACED}]")
+
+_STOP = frozenset(STOP.split())
+
+_ENDINGS = (
+    ("ational", 4),
+    ("ization", 4),
+    ("isation", 4),
+    ("fulness", 3),
+    ("iveness", 3),
+    ("ousness", 3),
+    ("ising", 4),
+    ("izing", 4),
+    ("ation", 4),
+    ("ative", 4),
+    ("ement", 4),
+    ("ical", 4),
+    ("ator", 4),
+    ("ally", 4),
+    ("ised", 4),
+    ("ized", 4),
+    ("ness", 3),
+    ("ship", 4),
+    ("ment", 4),
+    ("able", 4),
+    ("ible", 4),
+    ("ance", 4),
+    ("ence", 4),
+    ("ing", 3),
+    ("ion", 4),
+    ("ful", 3),
+    ("ous", 4),
+    ("ive", 4),
+    ("ity", 4),
+    ("ism", 4),
+    ("ist", 4),
+    ("ize", 4),
+    ("ise", 4),
+    ("ate", 4),
+    ("al", 4),
+    ("er", 4),
+    ("or", 4),
+    ("ic", 4),
+    ("ed", 3),
+    ("ly", 3),
+)
+"""Endings, each with how many letters must be left before it; the first that fits goes."""
+
+
+def terms_of(text: str) -> list[str]:
+    """What a text is found by, in its order; words that say nothing are left out."""
+    found: list[str] = []
+    for raw in _WORD.findall(_readable(text)):
+        if len(raw) <= _LONGEST and raw.isascii():
+            if term := term_of(raw):
+                found.append(term)
+        else:
+            found += _terms_in(raw)
+    return found
+
+
+def _readable(text: str) -> str:
+    return text[:READ].replace("_", " ")
+
+
+def _terms_in(raw: str) -> list[str]:
+    """The terms of a run of word characters in any mix of scripts."""
+    found: list[str] = []
+    for run in [raw] if raw.isascii() else _RUN.findall(raw):
+        if _UNSPACED_START.match(run):
+            found += _pairs(run)
+        elif term := term_of(run[:_LONGEST]):
+            found.append(term)
+    return found
+
+
+@lru_cache(maxsize=65536)
+def term_of(raw: str) -> str:
+    """The term of one word as written, or nothing if it says nothing."""
+    word = plain(raw)
+    if not word or word in _STOP or raw.casefold() in _STOP or (len(word) == 1 and not word.isdigit()):
+        return ""
+    return stem(word)
+
+
+def plain(raw: str) -> str:
+    """The word without case, accents, and what an apostrophe ties to it."""
+    word = raw.casefold()
+    if "'" in word or "’" in word:
+        word = word.replace("’", "'")
+        word = "" if word.endswith("n't") else max(word.split("'"), key=len)
+    if not word.isascii():
+        parts = unicodedata.normalize("NFKD", word)
+        word = unicodedata.normalize("NFC", "".join(each for each in parts if not "\u0300" <= each <= "\u036f"))
+    return word[:_LONGEST]
+
+
+def stem(word: str) -> str:
+    """The word without its ending, roughly; the same for most forms of a word."""
+    if known := _IRREGULAR.get(word):
+        return known
+    if len(word) < 4 or not word.isascii() or not word.isalpha():
+        return word
+    return _IRREGULAR.get(single := _singular(word)) or _root(single)
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _root(word: str) -> str:
+    for _ in range(2):
+        for ending, least in _ENDINGS:
+            if word.endswith(ending) and len(word) - len(ending) >= least:
+                word = word[: -len(ending)]
+                break
+        else:
+            break
+    return _final(word)
+
+
+def _final(word: str) -> str:
+    """The end of a root made the same however it was spelled: hope, hop(e)ing, happy, happ(i)er."""
+    if len(word) > 3 and word.endswith("e"):
+        word = word[:-1]
+    if len(word) > 3 and word[-1] == word[-2]:
+        word = word[:-1]
+    if len(word) > 2 and word.endswith("y"):
+        word = word[:-1] + "i"
+    return word
+
+
+def _pairs(run: str) -> list[str]:
+    """A run of characters without spaces, as overlapping pairs."""
+    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+
+
+_IRREGULAR = {form: _root(line.split()[0]) for line in FORMS.strip().splitlines() for form in line.split()}

@@ -1,0 +1,119 @@
+"""Ranking: what speaks for a turn, and what never speaks against it."""
+
+import time
+
+from ctxwrap.retrieval.dates import dates_in
+from ctxwrap.retrieval.evidence import Evidence
+from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
+from tests.retrieval.conversations import DAY, Said, indexed, small_talk
+
+MAY_8 = 1_683_504_000
+
+
+def best(said: list[Said], query: str) -> int:
+    return Ranking(indexed(said), query).hits[0].number
+
+
+def test_an_answer_is_found_by_the_question_before_it() -> None:
+    said = [
+        Said(0, "The sea is calm.", speaker="Irma"),
+        Said(1, "Which instrument do you play?", speaker="Irma"),
+        Said(2, "The hurdy-gurdy, badly.", speaker="Otto"),
+        Said(3, "The sea is calm.", speaker="Otto"),
+    ]
+    assert best(said, "Which instrument does Otto play?") == 2
+
+
+def test_who_is_asked_about_is_preferred() -> None:
+    said = [
+        Said(0, "We sailed to Brest in a storm.", speaker="Irma", group="a"),
+        Said(1, "We sailed to Brest in a storm.", speaker="Otto", group="b"),
+    ]
+    assert best(said, "Where did Irma sail?") == 0
+    assert best(said, "Where did Otto sail?") == 1
+
+
+def test_the_month_asked_about_is_preferred() -> None:
+    said = [Said(at, "We went sailing.", group=str(at), time=MAY_8 + at * 31 * DAY) for at in range(4)]
+    assert best(said, "Where did we sail in June 2023?") == 1
+    assert best(said, "Where did we sail on 2023-07-09?") == 2
+
+
+def test_the_topic_finds_what_no_word_does() -> None:
+    said = [Said(at, "It rained.") for at in range(5)]
+    said += [Said(5, "A kitten came to live with us.", group="b"), Said(6, "Bread is dear.", group="c")]
+    assert best(said, "Which pets are there?") == 5
+
+
+def test_of_equals_the_newer_comes_first() -> None:
+    index = indexed([Said(at, "Tea is ready.", group=str(at)) for at in range(5)])
+    assert [hit.number for hit in Ranking(index, "tea").hits] == [4, 3, 2, 1, 0]
+
+
+def test_age_never_counts() -> None:
+    early = [Said(at, "The anchor is rusty." if at == 3 else "It rained.", group=str(at)) for at in range(50)]
+    late = [Said(at, "The anchor is rusty." if at == 47 else "It rained.", group=str(at)) for at in range(50)]
+    first, other = (Ranking(indexed(said), "anchor").hits[0] for said in (early, late))
+    assert (first.number, other.number) == (3, 47)
+    assert first.score == other.score
+
+
+def test_all_or_the_best_only_the_best_are_the_same() -> None:
+    said, answers = small_talk(3000)
+    index = indexed(said)
+    for question, number in answers.items():
+        assert number in [hit.number for hit in Ranking(index, question).hits[:8]], question
+
+
+def test_chinese_is_found() -> None:
+    said = [Said(0, "今天下雨了。"), Said(1, "我的护照在里斯本丢了。"), Said(2, "我们去喝茶吧。")]
+    assert best(said, "护照在哪里丢的？") == 1
+
+
+def test_every_kind_of_evidence_has_a_weight_and_stays_small() -> None:
+    said, answers = small_talk(100)
+    index = indexed(said)
+    seen = set()
+    for question in [*answers, "Which book, how many, where, when in January 1970?", "my brothers' painters"]:
+        evidence = Evidence(index, question)
+        seen |= {*evidence.columns, *evidence.kinds}
+        for name, column in evidence.columns.items():
+            assert len(column) == len(said)
+            assert all(0 <= value <= 8 for value in column), name
+    assert seen <= set(WEIGHTS) == set(LONG)
+
+
+def test_long_texts_lean_on_their_own_words() -> None:
+    short, long = indexed([Said(0, "tea " * 5)]), indexed([Said(0, "tea " * 60)])
+    assert weights_for(short) == WEIGHTS
+    assert weights_for(long) == LONG
+
+
+def test_a_long_question_is_answered_soon() -> None:
+    said, _ = small_talk(1500)
+    index = indexed(said)
+    asked = " ".join(f"{each.text} word{each.number}" for each in said)
+    start = time.process_time()
+    assert Ranking(index, asked).hits
+    assert time.process_time() - start < 1
+
+
+def test_a_long_question_is_asked_by_its_rare_words() -> None:
+    said, answers = small_talk(200)
+    evidence = Evidence(indexed(said), " ".join(each.text for each in said))
+    question = "How many beehives does Irma keep?"
+    assert evidence.columns["words"][answers[question]] > 0
+    assert len(evidence.looking.terms) == 40
+
+
+def test_dates() -> None:
+    assert dates_in("What happened in May?").months == {5}
+    assert dates_in("What may happen?").months == set()
+    assert dates_in("On 3 June 2021").days == {(6, 3)}
+    assert dates_in("On June 3rd").days == {(6, 3)}
+    assert dates_in("Am 7. März").days == {(3, 7)}
+    assert dates_in("2023年5月8日").days == {(5, 8)}
+    assert dates_in("2023-13-01 0000-00-00").months == set()
+    assert dates_in("30 February").nearness(MAY_8) == (0.0, 0.0)
+    assert dates_in("8 May 2023").nearness(MAY_8) == (1.0, 1.0)
+    assert dates_in("8 May 2022").nearness(MAY_8) == (0.0, 0.0)

@@ -1,0 +1,102 @@
+"""Words: forms of one word are one term, in any script, and no text takes long."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.retrieval.passages import LIMIT, passages
+from ctxwrap.retrieval.signs import Sign, signs_of
+from ctxwrap.retrieval.words import terms_of
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        "paint paints painted painting",
+        "hope hopes hoped hoping",
+        "happy happily happiness",
+        "city cities",
+        "run runs ran running",
+        "buy bought buying",
+        "educate education educational educator",
+        "child children",
+        "teach taught teacher",
+        "café cafe CAFÉ",
+    ],
+)
+def test_forms_of_a_word_are_one_term(forms: str) -> None:
+    assert len(set(terms_of(forms))) == 1
+
+
+@pytest.mark.parametrize(("text", "terms"), [("Ada's", ["ada"]), ("won't won", ["win"]), ("l'amour", ["amour"])])
+def test_what_an_apostrophe_ties_to_a_word_goes(text: str, terms: list[str]) -> None:
+    assert terms_of(text) == terms
+
+
+def test_words_that_say_nothing_are_left_out() -> None:
+    assert terms_of("What is it that you have to do with the und der les une para что") == []
+
+
+def test_scripts_without_spaces_are_found_by_pairs() -> None:
+    assert terms_of("我喜欢苹果") == ["我喜", "喜欢", "欢苹", "苹果"]
+    assert terms_of("茶") == ["茶"]
+    assert set(terms_of("東京へ行く")) & set(terms_of("東京")) == {"東京"}
+    assert terms_of("iPhone手机壳2024") == ["iphon", "手机", "机壳", "2024"]
+
+
+def test_other_scripts_keep_their_words() -> None:
+    assert terms_of("मुझे किताब पसंद") == ["मुझे", "किताब", "पसंद"]
+    assert terms_of("Москва!") == terms_of("москва")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "'", "’", "日", "a'", "é", "\u0301", "e\u0301", "_", "?", " ", "\n", "a ", ". ", "\ud800", "𠀀", "1", "#0 "],
+)
+def test_no_text_takes_long(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    start = time.process_time()
+    terms_of(text)
+    signs_of(text)
+    assert "".join(passages(text)) == text
+    assert time.process_time() - start < 3
+
+
+@given(st.text())
+def test_every_text_has_short_terms_of_its_own(text: str) -> None:
+    for term in terms_of(text):
+        assert 0 < len(term) <= 40
+        assert not set("\n#!") & set(term)
+
+
+@given(st.text(alphabet="ab. \n日é!", max_size=3000))
+def test_passages_are_short_and_make_up_the_text(text: str) -> None:
+    pieces = passages(text)
+    assert "".join(pieces) == text
+    assert len(pieces) == 1 or all(0 < len(piece.encode()) <= LIMIT for piece in pieces)
+
+
+def test_passages_end_where_sentences_do() -> None:
+    text = "This sentence is about the harbour. " * 40
+    assert all(piece.endswith(". ") for piece in passages(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("Shall we go?", Sign.QUESTION),
+        ("It was mine, I said.", Sign.FIRST_PERSON),
+        ("They left yesterday.", Sign.TIME),
+        ("There were seven.", Sign.FIGURE),
+        ("I met Zora there.", Sign.NAME),
+        ("From now on write in French.", Sign.STANDING),
+        ("I prefer tables.", Sign.STANDING),
+        ("What? No.", Sign.ASKS),
+        ("The “Odyssey”, again.", Sign.QUOTE),
+    ],
+)
+def test_signs(text: str, sign: Sign) -> None:
+    assert signs_of(text) & sign
+    assert not signs_of("the sea is calm.") & sign
