@@ -43,6 +43,7 @@ class Session:
         self.log = log
         self.line = Line(log.lease)
         self._settings = settings or Settings()
+        self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
         self._edition = 0
         self._opened = False
@@ -138,12 +139,10 @@ class Session:
 
     def _new_rules(self) -> Record | None:
         """The rules that settings name, if the log does not say yet that memory goes by them."""
-        evolves = self._settings.evolution == "decay"
-        wanted = rules_as_json(self._settings.memory, evolves=evolves)
-        if self.past.rules == wanted:
+        if self.past.rules == self._rules:
             return None
-        self.memory.govern(self._settings.memory, evolves=evolves)
-        return wanted
+        self.memory.govern(self._settings.memory, evolves=self._settings.evolution == "decay")
+        return self._rules
 
     def _recalled(self, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
         said = "\n".join(message.text for message in new if message.role == "user")

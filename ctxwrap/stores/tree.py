@@ -11,8 +11,8 @@ from ctxwrap.types import FileEntry
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
-_SMALL = 512
-"""Up to that size a file is written over; the system puts so little in its place at once."""
+_SMALL = 4096
+"""Up to that size, a page, a file is written over; the system puts so little in its place at once."""
 
 
 class FileTree:
@@ -143,16 +143,24 @@ class FileTree:
         handle = os.open(self._root, flags)
         try:
             for part in parts:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(part, 0o700, dir_fd=handle)
-                        os.chmod(part, 0o700, dir_fd=handle)  # whatever the umask left of it
-                below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                try:
+                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                except FileNotFoundError:
+                    if not make:
+                        raise
+                    _make(part, handle)
+                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
                 os.close(handle)
                 handle = below
             yield handle
         finally:
             os.close(handle)
+
+
+def _make(name: str, directory: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=directory)
+        os.chmod(name, 0o700, dir_fd=directory)  # whatever the umask left of it
 
 
 def _is_hidden(entry: FileEntry) -> bool:

@@ -52,8 +52,8 @@ class Worker:
             positions = {stream: self.log.read(stream)[1] for stream in STREAMS}
             self.log.save_checkpoint(Checkpoint(positions, {"turn": number}))
             self.log.files.save("context/small", b"%d" % number)
-            self.log.files.save("context/large", b"%d" % number * 600)
-            self.log.files.save("pinned/lasting", b"%d" % number * 600, lasting=True)
+            self.log.files.save("context/large", b"%d" % number * 6000)
+            self.log.files.save("pinned/lasting", b"%d" % number * 6000, lasting=True)
         self._tell({"files": [str(number)]})
 
     @contextmanager
