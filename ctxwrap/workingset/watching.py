@@ -32,7 +32,8 @@ class WorkingSet:
         reader = self._reader(counter.name, count)
         contents = {file.path: reader.read(file.path) for file in kept.manifest.files}
         directory, name = os.path.split(self._path)
-        boot = Boot(root=f"{os.path.basename(directory)}/", session=session, working_set=name)
+        # no word on tools: they are the caller's, and have a contract of their own
+        boot = Boot(root=f"{os.path.basename(directory)}/", session=session, working_set=name, tool_contract="")
         assembly = assembled(kept.manifest, contents, boundary=boundary, count=count, boot=boot, strict=strict)
         problems = [kept.problem] if kept.problem else []
         for problem in (*problems, *(f"{each.path!r}: {each.reason}" for each in assembly.report.blocking)):
