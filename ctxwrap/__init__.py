@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from ctxwrap.archive import export_session as export_session
     from ctxwrap.archive import import_session as import_session
     from ctxwrap.clients.results import turn_of as turn_of
+    from ctxwrap.errors import ContextMissing as ContextMissing
     from ctxwrap.errors import CtxwrapError as CtxwrapError
     from ctxwrap.errors import InvalidArchive as InvalidArchive
     from ctxwrap.errors import InvalidId as InvalidId
+    from ctxwrap.errors import InvalidManifest as InvalidManifest
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
     from ctxwrap.errors import NotFound as NotFound
     from ctxwrap.errors import SessionBusy as SessionBusy
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
     from ctxwrap.wrapping import wrap as wrap
 
 _HOMES = {
+    "ContextMissing": "errors",
     "CtxwrapError": "errors",
     "InvalidArchive": "errors",
     "InvalidId": "errors",
+    "InvalidManifest": "errors",
     "MemoryRules": "settings",
     "NoSessionWarning": "errors",
     "NotFound": "errors",

@@ -9,8 +9,9 @@ from ctxwrap import scope
 from ctxwrap.errors import NoSessionWarning
 from ctxwrap.session import Session
 from ctxwrap.settings import Mode, Settings, check_mode
+from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey, Store, Supplement
+from ctxwrap.types import SessionKey, Supplement
 from ctxwrap.workingset.watching import WorkingSet
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})

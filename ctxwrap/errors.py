@@ -6,6 +6,8 @@ CtxwrapError
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
 ├── SessionBusy                      another turn has the session, and settings say not to go on beside it
 ├── InvalidArchive (ValueError)      a file that is no archive of a session, or one that is not safe to read
+├── InvalidManifest (ValueError)     a working set's manifest, or a hint, that is not read
+├── ContextMissing                   vital files of the working set are not in the context, and settings are strict
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
@@ -44,6 +46,14 @@ class NotFound(CtxwrapError, LookupError):
 
 class SessionBusy(CtxwrapError):
     """Another turn has the session, and `on_busy` says not to go on beside it: try again later (HTTP 409)."""
+
+
+class InvalidManifest(CtxwrapError, ValueError):
+    """A working set's manifest, or another file of its kind, that is not read, and why."""
+
+
+class ContextMissing(CtxwrapError):
+    """Files that the model must not be without are not in the context."""
 
 
 class StoreError(CtxwrapError):

@@ -7,9 +7,9 @@ from ctxwrap.errors import NotFound
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.session import is_derived
 from ctxwrap.session.verifying import SEVERITIES, Finding, Progress, Severity, Verification, verified
+from ctxwrap.storage import Files
 from ctxwrap.stores import given_store
 from ctxwrap.threads import undisturbed
-from ctxwrap.types import Files
 
 __all__ = ["SEVERITIES", "Finding", "Progress", "Rebuilding", "Severity", "Verification", "rebuild", "verify"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ctxwrap.context import Context
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.settings import Settings, settings_from
+from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
-from ctxwrap.types import Store
 
 if TYPE_CHECKING:
     from litellm import CustomStreamWrapper, ModelResponse

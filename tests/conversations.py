@@ -8,7 +8,7 @@ import openai
 import ctxwrap
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import asks_for_trailer
-from ctxwrap.types import Store
+from ctxwrap.storage import Store
 from tests.support import item, trailer
 
 LARGE = "A long story. " * 2000

@@ -12,8 +12,9 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
+from ctxwrap.storage import Log
 from ctxwrap.stores.files import FileStore
-from ctxwrap.types import Log, SessionKey
+from ctxwrap.types import SessionKey
 
 CANARY = "canary-in-the-trailer"
 """Stands in every scripted trailer; no view of a reply may show it."""

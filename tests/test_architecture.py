@@ -17,6 +17,7 @@ LAYERS = (
     ("errors",),
     ("settings",),
     ("types",),
+    ("storage",),
     ("scope", "threads", "records", "protocol", "memory", "tokens"),
     ("wires",),
     ("stages", "stores", "retrieval"),
@@ -93,9 +94,11 @@ def test_wrapping_imports_no_sdk_but_the_clients_own() -> None:
 
 def test_the_public_names_are_what_they_are() -> None:
     assert ctxwrap.__all__ == [
+        "ContextMissing",
         "CtxwrapError",
         "InvalidArchive",
         "InvalidId",
+        "InvalidManifest",
         "MemoryRules",
         "NoSessionWarning",
         "NotFound",

@@ -22,10 +22,11 @@ from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt
 from ctxwrap.inspection import details_of
 from ctxwrap.practice import Provider
 from ctxwrap.session import Session
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileLog, FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.stores.tree import FileTree
-from ctxwrap.types import Record, SessionKey, Store
+from ctxwrap.types import Record, SessionKey
 from ctxwrap.verifying import verify
 from tests.conversations import converse, directory_of
 from tests.support import Told

@@ -20,9 +20,10 @@ from ctxwrap.forgetting import forget, purge
 from ctxwrap.housekeeping import collect_garbage
 from ctxwrap.session.abi import blob_name, event_issues, record_issues
 from ctxwrap.settings import Settings
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Message, Store
+from ctxwrap.types import Message
 from ctxwrap.verifying import rebuild
 from tests.session.telling import KEY, Teller, directory_of, hashes, item
 

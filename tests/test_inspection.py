@@ -14,9 +14,10 @@ from ctxwrap.inspection import Following, all_sessions, session_details, session
 from ctxwrap.practice import Answer, Failure, Provider
 from ctxwrap.practice.answer import ToolCall
 from ctxwrap.session.redaction import PURGED
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import SessionKey, Store
+from ctxwrap.types import SessionKey
 from tests.support import PassingLog, Told
 
 KEY = SessionKey("default", "default", "s")

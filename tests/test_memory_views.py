@@ -17,9 +17,10 @@ from ctxwrap.errors import NotFound
 from ctxwrap.inspection import Curve, Point, curves_of, details_of, memory_at, memory_of
 from ctxwrap.memory.items import PLACES, TIERS, Item
 from ctxwrap.practice import Provider
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Operation, SessionKey, Store
+from ctxwrap.types import Operation, SessionKey
 
 KEY = SessionKey("default", "default", "ada")
 HOSTILE = "\x1b[2J</title><script>alert(1)</script> & \"q\" 'a' \x00\x9b\ud800\ufffe\u202e ]]>\ncore\n  forged\x7f"

@@ -22,9 +22,10 @@ from ctxwrap.practice import Provider
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
 from ctxwrap.session.finding import existing
+from ctxwrap.storage import Line
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Line, Message, SessionKey
+from ctxwrap.types import Message, SessionKey
 from ctxwrap.verifying import Finding, Severity, rebuild, verify
 from tests.conversations import converse, directory_of
 from tests.support import PassingLog, Told

@@ -22,9 +22,10 @@ from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.past import STREAMS
 from ctxwrap.session.session import INPUTS
 from ctxwrap.session.verifying import Findings, Progress, StreamCheck, lines_of
+from ctxwrap.storage import Files, Log
 from ctxwrap.stores.lines import encoded
 from ctxwrap.threads import undisturbed
-from ctxwrap.types import Files, Log, Record, SessionKey
+from ctxwrap.types import Record, SessionKey
 
 _DAMAGES = 100
 """So much of what is damaged stands in a manifest."""

@@ -11,9 +11,10 @@ from ctxwrap import inspection
 from ctxwrap.cli.text import printable
 from ctxwrap.clients.results import turn_of
 from ctxwrap.settings import check_mode
+from ctxwrap.storage import Store
 from ctxwrap.stores import open_store
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey, Store, TurnRecord
+from ctxwrap.types import SessionKey, TurnRecord
 from ctxwrap.wrapping import wrap
 
 Ask = Callable[[str, str], Any]

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 from ctxwrap.inspection.reading import Numbered, numbered, readable
-from ctxwrap.types import Log
+from ctxwrap.storage import Log
 
 
 class Following:

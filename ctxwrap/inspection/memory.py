@@ -10,8 +10,9 @@ from ctxwrap.memory.items import PLACES, TIERS, Item, Place
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
 from ctxwrap.session.past import OPERATING
+from ctxwrap.storage import Store
 from ctxwrap.stores.memory import MemoryLog
-from ctxwrap.types import Record, SessionKey, Store
+from ctxwrap.types import Record, SessionKey
 
 _TELLING = ("start", *OPERATING)
 """The events that memory is made of."""

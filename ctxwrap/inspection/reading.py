@@ -8,7 +8,8 @@ from ctxwrap.errors import NotFound
 from ctxwrap.records import message_in
 from ctxwrap.session.blobs import put_back
 from ctxwrap.session.redaction import PURGED
-from ctxwrap.types import Files, Log, Record, SessionKey, Store
+from ctxwrap.storage import Files, Log, Store
+from ctxwrap.types import Record, SessionKey
 
 _SEALS = ("c", "b", "w")
 """Control data that vouches for the bytes of a line, and for nothing that was read out of it."""

@@ -20,7 +20,8 @@ from ctxwrap.inspection.turns import TurnInfo, turns_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.compression import counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX
-from ctxwrap.types import FileEntry, Files, SessionKey, Store
+from ctxwrap.storage import FileEntry, Files, Store
+from ctxwrap.types import SessionKey
 
 _SUMMARY = "context/summary.md"
 _LONGEST = 100

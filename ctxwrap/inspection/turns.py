@@ -20,7 +20,8 @@ from ctxwrap.inspection.reading import (
     whole_stream,
 )
 from ctxwrap.session.swap import shortened
-from ctxwrap.types import Record, SessionKey, Store
+from ctxwrap.storage import Store
+from ctxwrap.types import Record, SessionKey
 
 _SHORT = 200
 """So many characters of what was said stand in a line about a turn."""

@@ -11,7 +11,8 @@ from typing import Any, Literal
 from ctxwrap.records import message_in
 from ctxwrap.session.abi import blob_name, is_legal_name
 from ctxwrap.session.alignment import digest
-from ctxwrap.types import Content, Files, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Content, Record
 
 LARGE_RESULT = 1024
 """From that size on, in bytes, what a tool gave is kept apart: tools repeat themselves."""

@@ -6,7 +6,8 @@ from typing import Any
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.growing import line
 from ctxwrap.session.swap import shortened
-from ctxwrap.types import Files, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Record
 
 CHILD = "context/child"
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.growing import Growing
-from ctxwrap.types import Files, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Record
 
 INDEX = "context/dedup/index.jsonl"
 BLOBS = "context/dedup/blob"

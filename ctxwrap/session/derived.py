@@ -15,7 +15,8 @@ from ctxwrap.session.dedup import DedupIndex
 from ctxwrap.session.summaries import Summaries
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
-from ctxwrap.types import Files, Message, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Message, Record
 
 _OUTPUTS = 50
 """So many of the newest tool outputs are listed among the refs."""

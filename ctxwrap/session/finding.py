@@ -5,9 +5,10 @@ import os
 from ctxwrap.errors import NotFound
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
+from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey, Store
+from ctxwrap.types import SessionKey
 
 Place = Store | str | os.PathLike[str] | None
 """A store, or where one is; None is the default one."""

@@ -21,7 +21,7 @@ from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
 from ctxwrap.session.past import STREAMS
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
-from ctxwrap.types import FileEntry, Files, Log
+from ctxwrap.storage import FileEntry, Files, Log
 
 POLICY = "context/gc.policy"
 

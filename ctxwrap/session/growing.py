@@ -2,7 +2,8 @@
 
 import json
 
-from ctxwrap.types import Files, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Record
 
 
 def line(record: Record) -> bytes:

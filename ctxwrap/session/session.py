@@ -19,7 +19,8 @@ from ctxwrap.session.past import STREAMS, Past
 from ctxwrap.session.redaction import Redaction, unanswered
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
-from ctxwrap.types import Change, Checkpoint, Log, Message, Opening, Operation, Record, Request, SessionKey
+from ctxwrap.storage import Change, Checkpoint, Log
+from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 

@@ -16,7 +16,8 @@ from ctxwrap.session.alignment import Digest
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.growing import Growing
 from ctxwrap.stages.tokens import estimate, estimate_message
-from ctxwrap.types import Files, Message, Record
+from ctxwrap.storage import Files
+from ctxwrap.types import Message, Record
 
 INDEX = "context/swap/index.jsonl"
 CHUNKS = "context/swap/chunk"

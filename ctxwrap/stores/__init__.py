@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.types import Store
+from ctxwrap.storage import Store
 
 
 def open_store(url: str | os.PathLike[str] | None = None) -> Store:

@@ -9,12 +9,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
+from ctxwrap.storage import Change, Checkpoint, Line
 from ctxwrap.stores import disk, index, locks
 from ctxwrap.stores.journal import Journal, Written
 from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.tree import FileTree
-from ctxwrap.types import Change, Checkpoint, Line, Record, SessionKey
+from ctxwrap.types import Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from ctxwrap.records import number_in, numbered
+from ctxwrap.storage import Change, Line
 from ctxwrap.stores import disk
 from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, resealed, sealed, unsealed
 from ctxwrap.stores.seeking import span_of
-from ctxwrap.types import Change, Line, Record
+from ctxwrap.types import Record
 
 logger = logging.getLogger("ctxwrap")
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ctxwrap.types import Line, Record
+from ctxwrap.storage import Line
+from ctxwrap.types import Record
 
 SEAL = len(b',"c":"0000000000000000"}}\n')
 """The length of what a line closes with."""

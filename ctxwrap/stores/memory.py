@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ctxwrap.records import numbered
-from ctxwrap.types import Change, Checkpoint, FileEntry, Line, Record, SessionKey
+from ctxwrap.storage import Change, Checkpoint, FileEntry, Line
+from ctxwrap.types import Record, SessionKey
 
 
 class MemoryStore:

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from ctxwrap.storage import FileEntry
 from ctxwrap.stores import disk
-from ctxwrap.types import FileEntry
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 

@@ -10,7 +10,7 @@ from ctxwrap.workingset.boot import Boot, boot_header
 from ctxwrap.workingset.framing import checked_boundary, framed, harmless
 from ctxwrap.workingset.manifest import Budget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Unread
-from ctxwrap.workingset.report import AssemblyReport, ContextMissing, Excluded, Included, Missing
+from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, Missing, context_missing
 
 GroupRole = Literal["system", "developer", "user"]
 _GROUPS: Mapping[FileRole, GroupRole] = {
@@ -67,7 +67,7 @@ def assembled(
     work.add_faults(manifest)
     assembly = work.done()
     if strict and assembly.report.blocking:
-        raise ContextMissing(assembly.report.blocking)
+        raise context_missing(assembly.report.blocking)
     return assembly
 
 

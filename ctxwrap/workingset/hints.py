@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset import plain
 from ctxwrap.workingset.reading import FileBytes, Unread, read_bytes
 
@@ -31,7 +32,7 @@ def load_hints(root: str) -> Hints:
 
 
 def read_hints(text: str | bytes) -> Hints:
-    """The hints in one file, in either way of writing them; Refused if it cannot be trusted."""
+    """The hints in one file, in either way of writing them; InvalidManifest if it cannot be trusted."""
     source = plain.mapping_in(text)
     levels = source.get("priority")
     near = [source.get("keep"), *(_levels(levels) if isinstance(levels, dict) else ())]
@@ -47,7 +48,7 @@ def _load(root: str, name: str) -> Hints:
         return Hints() if found.trouble == "missing" else Hints(problems=(f"{name}: {found.reason}",))
     try:
         return read_hints(found.data) if isinstance(found, FileBytes) else Hints()
-    except plain.Refused as refused:
+    except InvalidManifest as refused:
         return Hints(problems=(f"{name}: {refused}",))
 
 

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from hashlib import sha256
 
-from ctxwrap.errors import StoreUnavailable
+from ctxwrap.errors import InvalidManifest, StoreUnavailable
 from ctxwrap.stores.disk import opened, sync_directory, write_all
 from ctxwrap.workingset import plain
 from ctxwrap.workingset.manifest import Manifest, read_manifest
@@ -76,7 +76,7 @@ def _looked(path: str) -> tuple[Kept, bool]:
     if isinstance(found, FileBytes):
         try:
             return Kept(read_manifest(found.data), found.data.decode("utf-8-sig")), False
-        except plain.Refused as refused:
+        except InvalidManifest as refused:
             return Kept(Manifest(), problem=f"{name!r} cannot be used: {refused}"), True
     if not isinstance(found, Unread) or found.trouble == "missing":
         return Kept(Manifest()), False

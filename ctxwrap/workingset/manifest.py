@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
+from ctxwrap.errors import InvalidManifest
 from ctxwrap.stages.truncation import STRATEGIES, Strategy
 from ctxwrap.workingset import fields
-from ctxwrap.workingset.plain import Refused, has_controls, mapping_in
+from ctxwrap.workingset.plain import has_controls, mapping_in
 
 PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
 NAME = "working-set.yml"
@@ -110,7 +111,7 @@ class Manifest:
 
 
 def read_manifest(text: str | bytes) -> Manifest:
-    """The manifest in a YAML text; Refused if it cannot be trusted as a whole.
+    """The manifest in a YAML text; InvalidManifest if it cannot be trusted as a whole.
 
     A field or an entry that is wrong by itself is a fault, and the rest is used.
     """
@@ -131,7 +132,7 @@ def _files(source: Mapping[str, Any], faults: list[Fault]) -> tuple[WorkingFile,
     listed: list[tuple[Any, float | None]] = [(entry, None) for entry in _entries(source, "files")]
     listed += [(entry, FOCUS) for entry in _entries(source, "focus")]
     if len(listed) > MAX_FILES:
-        raise Refused(f"it lists more than {MAX_FILES} files; remove some")
+        raise InvalidManifest(f"it lists more than {MAX_FILES} files; remove some")
     files: dict[str, WorkingFile] = {}
     for number, (entry, usual) in enumerate(listed, 1):
         try:
@@ -151,7 +152,7 @@ def _entries(source: Mapping[str, Any], key: str) -> list[Any]:
     if found is None:
         return []
     if not isinstance(found, list):
-        raise Refused(f"{key!r} is no list; write one entry per line, each behind '- '")
+        raise InvalidManifest(f"{key!r} is no list; write one entry per line, each behind '- '")
     return found
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ctxwrap.errors import CtxwrapError
+from ctxwrap.errors import InvalidManifest
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 8
@@ -19,16 +19,12 @@ _WORDS = {"": None, "~": None} | {
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Refused(CtxwrapError, ValueError):
-    """A text that is not read, and why."""
-
-
 class Pairs(list[tuple[str, Any]]):
     """A mapping as it was written, with every key as often as it stood there."""
 
 
 def pairs_of(text: str | bytes) -> list[Any]:
-    """The documents of a YAML text, mappings as `Pairs`; Refused if it could hold more than plain values."""
+    """The documents of a YAML text, mappings as `Pairs`; InvalidManifest if it could hold more than plain values."""
     checked = checked_text(text)
     import yaml  # type: ignore[import-untyped]
 
@@ -36,44 +32,44 @@ def pairs_of(text: str | bytes) -> list[Any]:
     try:
         return list(_documents(yaml.parse(checked, Loader=loader)))
     except yaml.YAMLError as error:
-        raise Refused(f"it is no YAML: {_in_one_line(error)}") from None
+        raise InvalidManifest(f"it is no YAML: {_in_one_line(error)}") from None
     except (RecursionError, ValueError, OverflowError) as error:
-        raise error if isinstance(error, Refused) else Refused(f"it is no YAML: {error}") from None
+        raise error if isinstance(error, InvalidManifest) else InvalidManifest(f"it is no YAML: {error}") from None
 
 
 def checked_text(text: str | bytes) -> str:
     """`text` if it is short enough to be read at all, and UTF-8."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
-        raise Refused(f"it has more than {MAX_BYTES} bytes")
+        raise InvalidManifest(f"it has more than {MAX_BYTES} bytes")
     if isinstance(text, str):
         return text.removeprefix("\ufeff")
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused(f"it is not UTF-8 (byte {error.start})") from None
+        raise InvalidManifest(f"it is not UTF-8 (byte {error.start})") from None
 
 
 def mapping_in(text: str | bytes) -> dict[str, Any]:
     """The one mapping that a YAML text holds; an empty text is an empty mapping."""
     documents = pairs_of(text)
     if len(documents) > 1:
-        raise Refused("it has more than one document; leave out the '---' between them")
+        raise InvalidManifest("it has more than one document; leave out the '---' between them")
     value = without_doubles(documents[0]) if documents else None
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Refused("it is no mapping; begin with a key such as 'files:'")
+        raise InvalidManifest("it is no mapping; begin with a key such as 'files:'")
     return value
 
 
 def without_doubles(value: Any) -> Any:
-    """`value` with its `Pairs` as dicts; Refused if one holds a key twice."""
+    """`value` with its `Pairs` as dicts; InvalidManifest if one holds a key twice."""
     if isinstance(value, Pairs):
         found: dict[str, Any] = {}
         for key, part in value:
             if key in found:
-                raise Refused(f"the key {key[:80]!r} stands twice in one mapping; keep one of them")
+                raise InvalidManifest(f"the key {key[:80]!r} stands twice in one mapping; keep one of them")
             found[key] = without_doubles(part)
         return found
     return [without_doubles(part) for part in value] if isinstance(value, list) else value
@@ -102,36 +98,36 @@ def _documents(events: Iterator[Any]) -> Iterator[Any]:
             open_ones[-1].append(_paired(done) if isinstance(event, yaml.MappingEndEvent) else done)
         elif isinstance(event, yaml.CollectionStartEvent):
             if len(open_ones) > MAX_DEPTH:
-                raise Refused(f"it is nested deeper than {MAX_DEPTH} levels{_place(event)}")
+                raise InvalidManifest(f"it is nested deeper than {MAX_DEPTH} levels{_place(event)}")
             open_ones.append([])
         left -= 1
         if left < 0:
-            raise Refused(f"it has more than {MAX_NODES} parts")
+            raise InvalidManifest(f"it has more than {MAX_NODES} parts")
 
 
 def _check_event(event: Any) -> None:
     import yaml
 
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-        raise Refused(f"it uses anchors or aliases (& and *){_place(event)}; write the value out")
+        raise InvalidManifest(f"it uses anchors or aliases (& and *){_place(event)}; write the value out")
     if getattr(event, "tag", None) or getattr(event, "tags", None):
-        raise Refused(f"it uses tags (!){_place(event)}; leave them out")
+        raise InvalidManifest(f"it uses tags (!){_place(event)}; leave them out")
 
 
 def _paired(parts: list[Any]) -> Pairs:
     keys = parts[::2]
     for key in keys:
         if not isinstance(key, str):
-            raise Refused("a key is no text; put it in quotes")
+            raise InvalidManifest("a key is no text; put it in quotes")
         if key == "<<":
-            raise Refused("it uses the merge key '<<'; write the values out")
+            raise InvalidManifest("it uses the merge key '<<'; write the values out")
     return Pairs(zip(keys, parts[1::2], strict=True))
 
 
 def _scalar(event: Any) -> Any:
     text: str = event.value
     if has_controls(text):
-        raise Refused(f"it has a control character{_place(event)}; remove it")
+        raise InvalidManifest(f"it has a control character{_place(event)}; remove it")
     if not event.implicit[0]:
         return text
     if text in _WORDS:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ctxwrap.errors import CtxwrapError
+from ctxwrap.errors import ContextMissing
 from ctxwrap.workingset.manifest import Budget, FileRole
 
 Severity = Literal["low", "medium", "blocking"]
@@ -43,13 +43,9 @@ class Missing(NamedTuple):
     status: Literal["open"] = "open"
 
 
-class ContextMissing(CtxwrapError):
-    """Files that the model must not be without are not in the context."""
-
-    def __init__(self, missing: Sequence[Missing]) -> None:
-        self.missing = tuple(missing)
-        told = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
-        super().__init__(f"vital files of the working set are not in the context: {told}")
+def context_missing(missing: Sequence[Missing]) -> ContextMissing:
+    told = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
+    return ContextMissing(f"vital files of the working set are not in the context: {told}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset import fields
 from ctxwrap.workingset.manifest import MAX_FILES, Hand, Manifest, WorkingFile
-from ctxwrap.workingset.plain import Pairs, Refused, checked_text, has_controls, pairs_of, without_doubles
+from ctxwrap.workingset.plain import Pairs, checked_text, has_controls, pairs_of, without_doubles
 
 ADD, REMOVE, ADJUST = "add_to_working_set", "remove_from_working_set", "adjust_priority"
 ACTIONS = (ADD, REMOVE, ADJUST)
@@ -74,7 +75,7 @@ def requests_in(text: str) -> tuple[Request, ...]:
             found += [_request(each) for value in values for each in _mappings(value)]
         except RecursionError:
             found.append(Request("", "", fault="the request cannot be read: it is nested too deep"))
-        except Refused as refused:
+        except InvalidManifest as refused:
             found.append(Request("", "", fault=f"the request cannot be read: {refused}"))
     return tuple(found)
 

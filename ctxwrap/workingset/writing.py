@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset import fields
 from ctxwrap.workingset.manifest import FOCUS, PROTOCOL, Budget, Manifest, Metadata, WorkingFile, read_entry
-from ctxwrap.workingset.plain import MAX_BYTES, Refused, mapping_in
+from ctxwrap.workingset.plain import MAX_BYTES, mapping_in
 
 _FIELDS = ("path", "priority", "role", "truncate_strategy", "max_lines", "why", "added_by", "pin", "turn")
 _USUAL = WorkingFile("", -1)
@@ -17,7 +18,7 @@ def written(manifest: Manifest, text: str = "") -> str:
     for attempt in (_Splice(text).to(target) if text.strip() else None, _dumped(target)):
         if attempt is not None and _says(attempt, target):
             return attempt
-    raise Refused(f"the working set is too large for a file of {MAX_BYTES} bytes; remove some files from it")
+    raise InvalidManifest(f"the working set is too large for a file of {MAX_BYTES} bytes; remove some files from it")
 
 
 def empty_manifest() -> str:
@@ -28,7 +29,7 @@ def empty_manifest() -> str:
 def _says(text: str, target: Mapping[str, Any]) -> bool:
     try:
         found = mapping_in(text)
-    except Refused:
+    except InvalidManifest:
         return False
     return {**found, "files": found.get("files") or []} == target
 

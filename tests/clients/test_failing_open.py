@@ -15,7 +15,8 @@ import pytest
 import ctxwrap
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import without_injected
-from ctxwrap.types import Log, Record, SessionKey
+from ctxwrap.storage import Log
+from ctxwrap.types import Record, SessionKey
 from tests.clients.test_interruptions import APIS, Desk, Heard, Side, assert_in_order, at_its_desk, on
 from tests.support import PassingLog, Told, assert_clean, messages, said
 

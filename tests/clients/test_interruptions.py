@@ -34,7 +34,8 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.protocol.text import asks_for_trailer, without_injected
-from ctxwrap.types import Log, Record, SessionKey
+from ctxwrap.storage import Log
+from ctxwrap.types import Record, SessionKey
 from tests.clients.running import PATIENCE, at_its_desk, at_once, got, on, opened, run_and_close
 from tests.support import PassingLog, Told, assert_clean, events, item, messages, said, trailer
 

@@ -9,8 +9,9 @@ from typing import Any
 from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
-from ctxwrap.types import Message, Record, Request, SessionKey, Store
+from ctxwrap.types import Message, Record, Request, SessionKey
 
 KEY = SessionKey("default", "default", "s")
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)

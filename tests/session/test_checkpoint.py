@@ -22,9 +22,10 @@ from ctxwrap.inspection import memory_of
 from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
+from ctxwrap.storage import Checkpoint, Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Checkpoint, Message, Opening, Record, Request, SessionKey, Store
+from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 from tests.support import PassingLog
 
 KEY = SessionKey("t", "a", "s")

@@ -12,8 +12,8 @@ import ctxwrap
 from ctxwrap.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
 from ctxwrap.session.finding import existing, key_for
+from ctxwrap.storage import Files
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Files
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")

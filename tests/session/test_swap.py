@@ -10,10 +10,11 @@ from ctxwrap.errors import NotFound, SettingsError, StoreUnavailable
 from ctxwrap.forgetting import forget, purge
 from ctxwrap.inspection import details_of
 from ctxwrap.session.abi import event_issues
+from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.swap import bring_back, search_swap
-from ctxwrap.types import Message, Store
+from ctxwrap.types import Message
 from tests.session.telling import KEY, NOW, Teller, directory_of, item
 
 REPORT = "Ledger of the lighthouse\n" + "oil, wick and glass\n" * 200

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from ctxwrap.types import Checkpoint, Log, Record, SessionKey, Store
+from ctxwrap.storage import Checkpoint, Log, Store
+from ctxwrap.types import Record, SessionKey
 
 KEY = SessionKey("tenant", "agent", "session")
 LATIN = "".join(map(chr, range(256)))

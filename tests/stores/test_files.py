@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
+from ctxwrap.storage import Checkpoint, Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.names import safe_name
-from ctxwrap.types import Checkpoint, Record, SessionKey, Store
+from ctxwrap.types import Record, SessionKey
 from tests.stores.contract import KEY, StoreContract, contents, record
 
 HOSTILE = [

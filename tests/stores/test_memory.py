@@ -2,8 +2,8 @@
 
 import pytest
 
+from ctxwrap.storage import Store
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Store
 from tests.stores.contract import StoreContract
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ctxwrap.storage import Checkpoint
 from ctxwrap.stores.files import FileLog, FileStore
-from ctxwrap.types import Checkpoint
 from tests.stores.work import KEY, STREAMS, Worker, complaints, entry, ids, lost, merged, recovered, telling
 
 FORK: ForkContext = multiprocessing.get_context("fork")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ctxwrap.storage import Checkpoint, Log
 from ctxwrap.stores.files import FileStore
-from ctxwrap.types import Checkpoint, Log, Record, SessionKey
+from ctxwrap.types import Record, SessionKey
 
 KEY = SessionKey("tenant", "agent", "session")
 

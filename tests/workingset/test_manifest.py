@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.errors import StoreUnavailable
+from ctxwrap.errors import InvalidManifest, StoreUnavailable
 from ctxwrap.workingset.keeping import load, look, save
 from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.plain import MAX_BYTES, Refused
+from ctxwrap.workingset.plain import MAX_BYTES
 from ctxwrap.workingset.writing import written
 
 COMPLETE = """\
@@ -178,14 +178,14 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_manifests_are_refused_with_the_reason(name: str) -> None:
     text, reason = HOSTILE[name]
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(InvalidManifest, match=reason):
         read_manifest(text)
 
 
 def test_other_encodings_are_refused() -> None:
-    with pytest.raises(Refused, match="not UTF-8"):
+    with pytest.raises(InvalidManifest, match="not UTF-8"):
         read_manifest("files: []".encode("utf-16"))
-    with pytest.raises(Refused, match="not UTF-8"):
+    with pytest.raises(InvalidManifest, match="not UTF-8"):
         read_manifest(b"files: []\n# \xff")
 
 
@@ -316,7 +316,7 @@ def test_what_is_written_is_read_as_the_same(
 
 def test_a_working_set_that_would_not_be_read_again_is_not_written() -> None:
     files = tuple(WorkingFile(f"{number}.md", 0.5, why="x" * 500) for number in range(200))
-    with pytest.raises(Refused, match="remove some files"):
+    with pytest.raises(InvalidManifest, match="remove some files"):
         written(Manifest(files))
 
 

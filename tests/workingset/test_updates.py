@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset.hints import Hints, load_hints, read_hints
 from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.plain import Refused
 from ctxwrap.workingset.tending import TendingRules, ToolOutput, Use, in_effect, with_outputs
 from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, Decision, Limits, decided, requests_in
 from ctxwrap.workingset.writing import written
@@ -275,7 +275,7 @@ def test_hints_are_read_without_trust(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "cold.yml")
     hints = load_hints(str(tmp_path))
     assert (hints.hot, hints.cold, len(hints.problems)) == ((), (), 2)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidManifest):
         read_hints("keep: [" + "x" * 70_000)
     assert len(read_hints("keep: [" + "x, " * 300 + "]").hot) == 200
     assert read_hints("keep: 7\nevict: {a: b}\npriority: high\n") == Hints()

@@ -10,7 +10,8 @@ from ctxwrap.session.verifying.beside import FileCheck
 from ctxwrap.session.verifying.fold import Computed, Fold, folded
 from ctxwrap.session.verifying.report import SEVERITIES, Finding, Findings, Severity, Verification
 from ctxwrap.session.verifying.streams import StreamCheck, lines_of
-from ctxwrap.types import Log, SessionKey
+from ctxwrap.storage import Log
+from ctxwrap.types import SessionKey
 
 __all__ = [
     "SEVERITIES",

@@ -21,7 +21,8 @@ from ctxwrap.session.session import is_derived
 from ctxwrap.session.verifying.fold import Computed
 from ctxwrap.session.verifying.report import Finding, Findings
 from ctxwrap.session.verifying.streams import RESTORE, Reference
-from ctxwrap.types import FileEntry, Files, Record, SessionKey
+from ctxwrap.storage import FileEntry, Files
+from ctxwrap.types import Record, SessionKey
 
 _KINDS: dict[str, RecordKind] = {
     "context/facts.jsonl": "facts",

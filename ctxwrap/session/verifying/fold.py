@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from ctxwrap.session import blobs
 from ctxwrap.session.past import Past
 from ctxwrap.settings import Settings
+from ctxwrap.storage import Files
 from ctxwrap.stores.memory import MemoryFiles
-from ctxwrap.types import Files, Record
+from ctxwrap.types import Record
 
 
 class Computed(MemoryFiles):

@@ -8,7 +8,8 @@ from ctxwrap.session.abi import Issue, issues_in_record
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import ROOT
 from ctxwrap.session.verifying.report import Finding, Findings, Severity
-from ctxwrap.types import Line, Log, Record
+from ctxwrap.storage import Line, Log
+from ctxwrap.types import Record
 
 RESTORE = "restore the session from an archive or a backup, or go on without it: everything else is still read"
 
