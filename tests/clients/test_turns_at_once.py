@@ -32,7 +32,7 @@ class Gate:
     def __call__(self, request: Ask) -> Answer:
         if "first" in request.last_user:
             self.came.set()
-            assert self.open.wait(PATIENCE)
+            assert self.open.wait(6 * PATIENCE)
         return Told()(request)
 
 
