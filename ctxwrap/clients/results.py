@@ -13,10 +13,10 @@ _calls: dict[int, tuple[weakref.ref[Any], Any]] = {}
 
 def remember(result: Any, call: Any) -> Any:
     """`result`, which from now on `turn_of` knows to be `call`'s."""
-    key = id(result)
+    key, pop = id(result), _calls.pop  # at the end of a program the module's own names are gone
 
     def forget(_: Any) -> None:
-        _calls.pop(key, None)
+        pop(key, None)
 
     with suppress(TypeError):  # a plain value, as with `cast_to=str`
         _calls[key] = weakref.ref(result, forget), call
