@@ -168,9 +168,8 @@ class OpenCall:
         session, turn = self._opened
         when_undisturbed(partial(self._write, session, turn, interrupted))
 
-    @property
     def lags(self) -> bool:
-        """Whether an answer in flight has gone on for so long that what it said is to be written down."""
+        """Whether, with one piece more, an answer has gone on for so long that what it said is to be written down."""
         self._pieces += 1
         return self._pieces >= _PIECES or monotonic() - self._written_at >= _SECONDS
 

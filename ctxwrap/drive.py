@@ -77,7 +77,7 @@ class Call:
         events = self._turn.event(event)
         if self._turn.ended and not self.unsettled:
             self.opened.save()
-        elif self.opened.lags:
+        elif self.opened.lags():
             self.opened.keep_up()
         return events
 

@@ -78,7 +78,7 @@ class AsyncCall:
         events = self._turn.event(event)
         if self._turn.ended and not self.unsettled:
             await in_thread(self.opened.save)
-        elif self.opened.lags:
+        elif self.opened.lags():
             await in_thread(self.opened.keep_up)
         return events
 

@@ -1,5 +1,6 @@
 """The lines of a log: what a message says stands on top, everything about it in `ctx`."""
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -14,8 +15,11 @@ def timestamp(moment: datetime) -> str:
 
 def message_range(source: str) -> tuple[int, int]:
     """The numbers in `messages:12-18`; from 1 to 0, which is nothing, if there are none."""
-    first, _, last = source.removeprefix("messages:").partition("-")
-    return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else (1, 0)
+    found = _RANGE.fullmatch(source.removeprefix("messages:"))
+    return (int(found[1]), int(found[2])) if found else (1, 0)
+
+
+_RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 
 
 def as_record(message: Message, **control: Any) -> Record:

@@ -6,6 +6,9 @@ from typing import NamedTuple, Protocol
 
 from ctxwrap.types import Record, SessionKey
 
+STREAMS = ("messages", "events")
+"""What was said, and what happened."""
+
 
 class Checkpoint(NamedTuple):
     """What a reader knew after reading so far; the log says the same, but takes longer."""

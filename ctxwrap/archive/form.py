@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidArchive, InvalidId
 from ctxwrap.session.finding import key_for
-from ctxwrap.session.past import STREAMS
 from ctxwrap.session.session import INPUTS
+from ctxwrap.storage import STREAMS
 from ctxwrap.types import Record, SessionKey
 
 FORMAT = "ctxwrap-session"

@@ -19,10 +19,9 @@ from ctxwrap.errors import SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.records import timestamp
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.past import STREAMS
 from ctxwrap.session.session import INPUTS
 from ctxwrap.session.verifying import Findings, Progress, StreamCheck, lines_of
-from ctxwrap.storage import Files, Log
+from ctxwrap.storage import STREAMS, Files, Log
 from ctxwrap.stores.lines import encoded
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Record, SessionKey

@@ -18,10 +18,9 @@ from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.dedup import BLOBS
 from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
-from ctxwrap.session.past import STREAMS
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
-from ctxwrap.storage import FileEntry, Files, Log
+from ctxwrap.storage import STREAMS, FileEntry, Files, Log
 
 POLICY = "context/gc.policy"
 

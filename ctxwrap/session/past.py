@@ -13,11 +13,10 @@ from ctxwrap.session.derived import Derived
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.unfinished import Turns
 from ctxwrap.settings import Settings
+from ctxwrap.storage import STREAMS
 from ctxwrap.types import Operation, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
-
-STREAMS = ("messages", "events")
 
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""

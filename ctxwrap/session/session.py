@@ -15,11 +15,11 @@ from ctxwrap.session import blobs
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.line import Line
-from ctxwrap.session.past import STREAMS, Past
+from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction, unanswered
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
-from ctxwrap.storage import Change, Checkpoint, Log
+from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")

@@ -13,7 +13,7 @@ from ctxwrap.errors import NotFound
 from ctxwrap.memory.items import Item, Origin
 from ctxwrap.memory.likeness import telling_words
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import message_in, next_number, numbered
+from ctxwrap.records import message_in, message_range, next_number, numbered
 from ctxwrap.session.abi import record_issues
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
@@ -48,8 +48,7 @@ class Entry(NamedTuple):
     @property
     def range(self) -> tuple[int, int]:
         """The numbers of its messages; none at all if it names none."""
-        first, _, last = self.source.removeprefix("messages:").partition("-")
-        return (int(first), int(last)) if _is_number(first) and _is_number(last) else (1, 0)
+        return message_range(self.source)
 
 
 class Hit(NamedTuple):
@@ -214,7 +213,3 @@ def _digest_of(records: Sequence[Record]) -> str:
             said = str(control.get("digest") or digest(message_in(record)))
             whole = sha256(f"{whole}{said}".encode()).hexdigest()
     return f"sha256:{whole}"
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 16

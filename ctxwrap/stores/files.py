@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
-from ctxwrap.storage import Change, Checkpoint, Line
+from ctxwrap.storage import STREAMS, Change, Checkpoint, Line
 from ctxwrap.stores import disk, index, locks
 from ctxwrap.stores.journal import Journal, Written
 from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
@@ -18,8 +18,6 @@ from ctxwrap.stores.tree import FileTree
 from ctxwrap.types import Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
-
-STREAMS = ("messages", "events")
 
 
 class FileStore:

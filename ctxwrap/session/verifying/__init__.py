@@ -5,12 +5,11 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ctxwrap.errors import StoreError
-from ctxwrap.session.past import STREAMS
 from ctxwrap.session.verifying.beside import FileCheck
 from ctxwrap.session.verifying.fold import Computed, Fold, folded
 from ctxwrap.session.verifying.report import SEVERITIES, Finding, Findings, Severity, Verification
 from ctxwrap.session.verifying.streams import StreamCheck, lines_of
-from ctxwrap.storage import Log
+from ctxwrap.storage import STREAMS, Log
 from ctxwrap.types import SessionKey
 
 __all__ = [

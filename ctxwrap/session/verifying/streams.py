@@ -8,7 +8,7 @@ from ctxwrap.session.abi import Issue, issues_in_record
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import ROOT
 from ctxwrap.session.verifying.report import Finding, Findings, Severity
-from ctxwrap.storage import Line, Log
+from ctxwrap.storage import STREAMS, Line, Log
 from ctxwrap.types import Record
 
 RESTORE = "restore the session from an archive or a backup, or go on without it: everything else is still read"
@@ -63,7 +63,7 @@ class StreamCheck:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self.streams = {stream: _Stream(f"{stream}.jsonl") for stream in ("messages", "events")}
+        self.streams = {stream: _Stream(f"{stream}.jsonl") for stream in STREAMS}
         self.unchecked = 0
         self.contents: dict[str, Reference] = {}
         self._calls: set[str] = set()
