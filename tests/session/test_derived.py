@@ -14,6 +14,8 @@ from ctxwrap.session.abi import control_issues, event_issues, message_issues, re
 from ctxwrap.session.finding import existing, key_for
 from ctxwrap.storage import Files
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.summarising import wait_for_summaries
+from tests.clients.running import PATIENCE
 from tests.support import item, messages, trailer
 
 TIMES = ("created_at", "updated_at")
@@ -38,10 +40,11 @@ def answers(ask: Ask) -> Answer:
 
 
 def chatted(provider: Provider, home: Path, turns: int = 50) -> None:
-    """A chat with tools, whose output repeats, branches and large messages."""
+    """A chat with tools, whose output repeats, branches, large messages and summaries."""
     provider.answer = answers
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
-    client = ctxwrap.wrap(bare, store=home, session="s", history="caller")
+    summariser = ctxwrap.Summariser(lambda text: f"A talk of {len(text)} letters.", every=20)
+    client = ctxwrap.wrap(bare, store=home, session="s", history="caller", summariser=summariser)
     past: list[Any] = [{"role": "system", "content": "Be brief."}]
 
     def ask() -> None:
@@ -57,6 +60,7 @@ def chatted(provider: Provider, home: Path, turns: int = 50) -> None:
         if past[-1].get("tool_calls"):
             past.append({"role": "tool", "tool_call_id": "c1", "content": OUTPUT})
             ask()
+    assert wait_for_summaries(PATIENCE)
 
 
 def context(home: Path) -> dict[str, bytes]:
@@ -80,6 +84,7 @@ def test_all_of_it_comes_back_byte_for_byte(provider: Provider, home: Path) -> N
     names |= {"context/summary.md", "context/swap/index.jsonl", "context/dedup/index.jsonl", "latest.md"}
     assert names <= set(before)
     assert all(before[name] for name in names)
+    assert b"A talk of" in before["context/summary.md"]
     shutil.rmtree(directory(home) / "context")
     (directory(home) / "latest.md").unlink()
     rebuilt(home)
