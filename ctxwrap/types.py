@@ -66,16 +66,40 @@ class Request:
     """Why nothing can be injected, or empty."""
     server_history: bool = False
     """The provider keeps the conversation itself, so none is added from the log."""
+    places: tuple[int, ...] = ()
+    """For each message its place in the body's list of messages, or -1 if it stands beside that list.
+
+    Several messages may come from one item of the list; an item that none begins with goes with the one before it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What a turn adds to a request."""
+    """What a turn adds to a request and leaves out of it.
+
+    What seldom changes is sent first and what changes with every call last, since providers cache by prefix: protocol,
+    the caller's system prompt, standing; history, the caller's older messages, with background before the first that
+    the user spoke; the newest of these, and block behind its own text. What has no message of the user's to go to ends
+    the system prompt, and where the provider holds a system prompt that is not sent again, standing and background go
+    before the block.
+    """
 
     protocol: str
+    """The head of the system prompt, the same bytes in every call."""
     block: str
+    """What changes with every call."""
     history: tuple[Message, ...] = ()
+    """Messages from the log, before those of the caller."""
     reserve: int = 0
+    """How many tokens an output limit of the caller's is raised by."""
+    standing: str = ""
+    """What the system says and seldom changes."""
+    background: str = ""
+    """Data that seldom changes."""
+    left_out: frozenset[int] = frozenset()
+    """Which of the body's messages are not sent, by their places; what the operator says always is."""
+    breakpoints: bool = False
+    """Whether places are marked up to which the provider may cache, where its API has marks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,19 @@
 """Anthropic Messages: content blocks, a system prompt beside the messages, tool results inside user messages."""
 
-import json
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
+from ctxwrap.wires.blocks import blocks_of, called, is_spoken, merged, opened, split
+from ctxwrap.wires.breakpoints import with_breakpoints
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
-from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.messages import joined, plain
 from ctxwrap.wires.neutral import neutral_message
+from ctxwrap.wires.placing import extended, kept, preceded, with_content
 
-_PARTS = ("image", "document", "search_result", "container_upload")
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
 
 
@@ -21,12 +22,11 @@ class AnthropicMessages:
 
     def read(self, body: Body) -> Request:
         system = plain(body.get("system"))
-        opening = (Message("system", system),) if system else ()
+        read = [(Message("system", system), -1)] if system else []
+        read += [(part, at) for at, message in enumerate(body.get("messages") or ()) for part in split(message)]
         return Request(
-            messages=(
-                *opening,
-                *(part for message in body.get("messages") or () for part in _split(message)),
-            ),
+            messages=tuple(message for message, _ in read),
+            places=tuple(place for _, place in read),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
@@ -34,21 +34,18 @@ class AnthropicMessages:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = [*(_merged(injection.history)), *(body.get("messages") or ())]
+        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection.left_out)]
         messages = [neutral_message(message) for message in messages]
-        at = last_index(messages, _is_spoken)
-        opening = injection.protocol
-        if at >= 0:
-            messages[at] = {
-                **messages[at],
-                "content": extended(messages[at].get("content"), injection.block, "text"),
-            }
-        else:
-            opening = joined(injection.protocol, injection.block)
+        spoken = [at for at, message in enumerate(messages) if is_spoken(message)]
+        texts = _arranged(body, injection, bool(spoken))
+        if spoken:
+            messages[spoken[0]] = with_content(messages[spoken[0]], opened, texts.background)
         changed = {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "messages": messages}
         if not _continues(body):
-            changed["system"] = _opened(body.get("system"), opening)
-        return changed
+            changed["system"] = extended(preceded(body.get("system"), injection.protocol), texts.standing)
+        if injection.breakpoints and not body.get("thread"):
+            changed = with_breakpoints(changed)
+        return _with_block(changed, spoken[-1] if spoken else -1, texts.block)
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "MessagesRewriter":
         return MessagesRewriter(streams)
@@ -56,7 +53,7 @@ class AnthropicMessages:
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
         messages, said = list(body.get("messages") or ()), [{"type": "text", "text": as_it_came(reply)}]
         if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
-            said = [*_blocks(messages.pop()), *said]
+            said = [*blocks_of(messages.pop().get("content")), *said]
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
         changed = {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "messages": messages}
         if body.get("tools"):
@@ -80,76 +77,21 @@ def _continues(body: Body) -> bool:
     return (body.get("thread") or {}).get("type") == "continue"
 
 
-def _blocks(message: Body) -> list[Body]:
-    content = message.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+def _arranged(body: Body, injection: Injection, spoken: bool) -> Injection:
+    """The texts of `injection` by where they go in `body`."""
+    standing, background, block = injection.standing, injection.background, injection.block
+    if _continues(body):
+        return replace(injection, standing="", background="", block=joined(standing, background, block))
+    return injection if spoken else replace(injection, standing=joined(standing, background), background="")
 
 
-def _is_spoken(message: Body) -> bool:
-    """A user message that says something, not only the results of tools."""
-    return message.get("role") == "user" and any(block.get("type") != "tool_result" for block in _blocks(message))
-
-
-def _opened(system: Any, opening: str) -> Any:
-    if system is None or isinstance(system, str):
-        return joined(opening, system or "")
-    return [{"type": "text", "text": opening}, *system]
-
-
-def _split(message: Body) -> list[Message]:
-    """One message of the API as the messages of the log: results of tools stand for themselves there."""
-    role = message.get("role")
-    blocks = _blocks(message)
-    results = [
-        Message("tool", plain(block.get("content")), tool_call_id=str(block.get("tool_use_id") or ""))
-        for block in blocks
-        if block.get("type") == "tool_result"
-    ]
-    calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
-    rest = [block for block in blocks if block.get("type") not in ("tool_result", "tool_use")]
-    if rest or calls or not results:
-        results.append(Message(role, plain(rest), tool_calls=calls))  # type: ignore[arg-type]  # as it was given
-    return results
-
-
-def _call(block: Body) -> Body:
-    return tool_call(block.get("id"), block.get("name"), _dumped(block.get("input")))
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value or {}, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _merged(history: tuple[Message, ...]) -> list[Body]:
-    """Messages from the log as the API wants them: results of tools inside user messages, nothing empty."""
-    messages: list[Body] = []
-    for message in history:
-        role = "assistant" if message.role == "assistant" else "user"
-        blocks = _spell(message)
-        if blocks and messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += blocks
-        elif blocks:
-            messages.append({"role": role, "content": blocks})
-    return messages
-
-
-def _spell(message: Message) -> list[Body]:
-    if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}]
-    content = spelled(message.content, "text", _PARTS)
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    blocks = [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
-    return blocks + [
-        {"type": "tool_use", "id": call["id"], "name": call["name"], "input": _loaded(call["arguments"])}
-        for call in message.tool_calls
-    ]
-
-
-def _loaded(arguments: str) -> Any:
-    try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return {"arguments": arguments}
+def _with_block(body: Body, newest: int, block: str) -> Body:
+    """`body` with what changes at its end: behind the newest message, or where there is none, the system prompt."""
+    if newest >= 0:
+        body["messages"][newest] = with_content(body["messages"][newest], extended, block)
+    elif not _continues(body):
+        body["system"] = extended(body["system"], block)
+    return body
 
 
 class MessagesRewriter:
@@ -178,7 +120,7 @@ class MessagesRewriter:
                 if visible != block.get("text"):
                     payload = put(payload, ("content", index, "text"), visible)
             elif block.get("type") == "tool_use":
-                self._calls[index] = _call(block)
+                self._calls[index] = called(block)
         self.ended = True
         return payload
 
@@ -234,7 +176,7 @@ class MessagesRewriter:
     def _block_start(self, event: Body) -> list[Body]:
         block, index = event.get("content_block") or {}, event.get("index", 0)
         if block.get("type") == "tool_use":
-            self._calls[index] = _call(block)
+            self._calls[index] = called(block)
         if block.get("type") != "text":
             return [event]
         text = block.get("text") or ""

@@ -53,18 +53,6 @@ def joined(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-def extended(content: Any, block: str, text_type: str) -> Any:
-    """A user message's content with `block` behind it."""
-    if content is None or isinstance(content, str):
-        return joined(content or "", block)
-    return [*content, {"type": text_type, "text": block}]
-
-
-def last_index(items: list[Any], matches: Any) -> int:
-    """Where the last matching item stands, else -1."""
-    return next((at for at in range(len(items) - 1, -1, -1) if matches(items[at])), -1)
-
-
 def tool_call(call_id: Any, name: Any, arguments: Any) -> Body:
     return {"id": str(call_id or ""), "name": str(name or ""), "arguments": str(arguments or "")}
 

@@ -9,8 +9,9 @@ from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
-from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call, unknown_keys
+from ctxwrap.wires.messages import joined, plain, spelled, tool_call, unknown_keys
 from ctxwrap.wires.neutral import neutral_message
+from ctxwrap.wires.placing import extended, is_user, kept, leading, preceded, surrounded, with_content
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
@@ -22,29 +23,25 @@ class OpenAIChat:
     name = "openai_chat"
 
     def read(self, body: Body) -> Request:
+        messages = tuple(_message(message) for message in body.get("messages") or ())
         return Request(
-            messages=tuple(_message(message) for message in body.get("messages") or ()),
+            messages=messages,
+            places=tuple(range(len(messages))),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = list(body.get("messages") or ())
-        own = next((at for at, message in enumerate(messages) if not _is_system(message)), len(messages))
+        messages = kept(body.get("messages") or (), injection.left_out)
+        own = leading(messages)
         messages[own:own] = [_spell(message) for message in injection.history]
         messages = [neutral_message(message) for message in messages]
-        at = last_index(messages, lambda message: message.get("role") == "user")
-        if at >= 0:
-            content = extended(messages[at].get("content"), injection.block, "text")
-            messages[at] = {**messages[at], "content": content}
-            opening = injection.protocol
-        else:
-            opening = joined(injection.protocol, injection.block)
+        messages, rest = surrounded(messages, injection, is_user, "text")
         return {
             **body,
             **raised_limits(body, _LIMITS, injection.reserve),
-            "messages": _opened(messages, opening),
+            "messages": _instructed(messages, injection.protocol, joined(injection.standing, rest)),
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
@@ -74,20 +71,17 @@ def _no_trailer(body: Body) -> str:
     return ""
 
 
-def _is_system(message: Body) -> bool:
-    return message.get("role") in ("system", "developer")
+def _instructed(messages: list[Body], protocol: str, standing: str) -> list[Body]:
+    """`messages` whose system prompt begins with `protocol` and ends with `standing`.
 
-
-def _opened(messages: list[Body], opening: str) -> list[Body]:
-    """`messages` with `opening` at the head of the first system message, which many providers want to be the only."""
-    if not messages or not _is_system(messages[0]):
-        return [{"role": "system", "content": opening}, *messages]
-    content = messages[0].get("content")
-    if content is None or isinstance(content, str):
-        content = joined(opening, content or "")
-    else:
-        content = [{"type": "text", "text": opening}, *content]
-    return [{**messages[0], "content": content}, *messages[1:]]
+    It stays the number of messages that it was, or becomes one, which is all that many providers want.
+    """
+    own = leading(messages)
+    if not own:
+        return [{"role": "system", "content": joined(protocol, standing)}, *messages]
+    prompt = [with_content(messages[0], preceded, protocol), *messages[1:own]]
+    prompt[-1] = with_content(prompt[-1], extended, standing)
+    return [*prompt, *messages[own:]]
 
 
 def _message(message: Body) -> Message:

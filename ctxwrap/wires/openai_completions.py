@@ -20,6 +20,7 @@ class OpenAICompletions:
         messages = (Message("user", prompt),) if isinstance(prompt, str) else ()
         return Request(
             messages=messages,
+            places=(-1,) * len(messages),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer="a stream of several texts" if body.get("stream") and (body.get("n") or 1) > 1 else "",
@@ -27,8 +28,10 @@ class OpenAICompletions:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        history = "\n".join(f"{message.role}: {message.text}" for message in injection.history)
-        prompt = joined(injection.protocol, injection.block, neutral(history), neutral(body["prompt"]))
+        """All before the caller's prompt, which the model goes on from."""
+        history = neutral("\n".join(f"{message.role}: {message.text}" for message in injection.history))
+        seldom_changed = (injection.protocol, injection.standing, injection.background, history)
+        prompt = joined(*seldom_changed, injection.block, neutral(body["prompt"]))
         return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":

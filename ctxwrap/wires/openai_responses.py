@@ -7,13 +7,12 @@ from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel, PlainStream
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.items import CALLS, Placed, as_items, kept_items, read_items, spelled_items
 from ctxwrap.wires.limits import raised_limits, roomy_limits
-from ctxwrap.wires.messages import extended, joined, last_index, plain, spelled, tool_call
+from ctxwrap.wires.messages import joined, tool_call
 from ctxwrap.wires.neutral import neutral_item, neutral_value
+from ctxwrap.wires.placing import is_user, leading, surrounded
 
-_PARTS = ("input_image", "input_file", "input_audio", "refusal")
-_OUTPUT_ITEMS = {"function_call": "arguments", "custom_tool_call": "input"}
-_TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
 _ECHOED = frozenset({"instructions", "max_output_tokens"})
 """What a response repeats of its request, which is not quite what the caller asked."""
 
@@ -24,9 +23,11 @@ class OpenAIResponses:
     name = "openai_responses"
 
     def read(self, body: Body) -> Request:
-        opening = (Message("system", body["instructions"]),) if body.get("instructions") else ()
+        opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
+        read = [*opening, *read_items(body.get("input"))]
         return Request(
-            messages=(*opening, *_input_messages(body.get("input"))),
+            messages=tuple(placed.message for placed in read),
+            places=tuple(placed.place for placed in read),
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
@@ -41,20 +42,15 @@ class OpenAIResponses:
         provider's prompt cache.
         """
         given = _neutral_input(body.get("input"))
-        items = _as_items(given)
-        own = next((at for at, item in enumerate(items) if not _is_system(item)), len(items))
-        items[own:own] = [neutral_item(item) for message in injection.history for item in _spell(message)]
-        at = last_index(items, lambda item: item.get("role") == "user") if body.get("store") is False else -1
-        own_text = body.get("instructions") or ""
-        if at >= 0:
-            content = extended(items[at].get("content"), injection.block, "input_text")
-            items[at] = {**items[at], "content": content}
-            instructions = joined(injection.protocol, own_text)
-        else:
-            instructions = joined(injection.protocol, own_text, injection.block)
+        items = kept_items(given, injection.left_out) if isinstance(given, list) else as_items(given)
+        own = leading(items)
+        items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
+        items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")
         changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
         if "input" in body or items:
-            changed["input"] = items if at >= 0 or injection.history else given
+            changed["input"] = given if items == as_items(given) else items
+        own_text = body.get("instructions") or ""
+        instructions = joined(injection.protocol, own_text, injection.standing, rest)
         return {**body, **changed, "instructions": instructions}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
@@ -66,7 +62,7 @@ class OpenAIResponses:
         changed = {
             **one_short_answer(body),
             **roomy_limits(body, ("max_output_tokens",), reserve),
-            "input": [*_as_items(body.get("input")), *asked],
+            "input": [*as_items(body.get("input")), *asked],
             "store": False,
         }
         return {name: value for name, value in changed.items() if name != "conversation"}
@@ -87,51 +83,9 @@ def _neutral_input(given: Any) -> Any:
     return [neutral_item(item) for item in given] if isinstance(given, list) else neutral_value(given)
 
 
-def _as_items(given: Any) -> list[Body]:
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    return list(given or ())
-
-
-def _is_system(item: Body) -> bool:
-    return item.get("role") in ("system", "developer")
-
-
-def _input_messages(given: Any) -> list[Message]:
-    messages: list[Message] = []
-    for item in _as_items(given):
-        kind = item.get("type", "message")
-        if kind in _OUTPUT_ITEMS:
-            _add_call(messages, tool_call(item.get("call_id"), item.get("name"), item.get(_OUTPUT_ITEMS[kind])))
-        elif kind in _TOOL_RESULTS:
-            messages.append(Message("tool", plain(item.get("output")), tool_call_id=str(item.get("call_id") or "")))
-        elif "role" in item:
-            role = "system" if _is_system(item) else item["role"]
-            messages.append(Message(role, plain(item.get("content"))))  # type: ignore[arg-type]  # as it was given
-    return messages
-
-
-def _add_call(messages: list[Message], call: Body) -> None:
-    """A call belongs to the assistant's message before it; the API lists them side by side."""
-    if messages and messages[-1].role == "assistant":
-        last = messages.pop()
-        messages.append(Message("assistant", last.content, tool_calls=(*last.tool_calls, call)))
-    else:
-        messages.append(Message("assistant", tool_calls=(call,)))
-
-
-def _spell(message: Message) -> list[Body]:
-    if message.role == "tool":
-        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}]
-    text_type = "output_text" if message.role == "assistant" else "input_text"
-    items: list[Body] = []
-    if message.content:
-        items.append({"role": message.role, "content": spelled(message.content, text_type, _PARTS)})
-    items += [
-        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
-        for call in message.tool_calls
-    ]
-    return items
+def _is_stored(item: Body) -> bool:
+    """Nothing may be added to what the provider keeps."""
+    return False
 
 
 class ResponsesRewriter:
@@ -261,8 +215,8 @@ class ResponsesRewriter:
 
     def _item(self, item: Body, at: int) -> Body:
         kind = item.get("type")
-        if kind in _OUTPUT_ITEMS:
-            self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(_OUTPUT_ITEMS[kind]))
+        if kind in CALLS:
+            self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind]))
         if kind != "message":
             return item
         for index, part in enumerate(item.get("content") or ()):
