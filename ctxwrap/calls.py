@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
 from ctxwrap.errors import SessionBusy
+from ctxwrap.packing import Sources
 from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.session.session import Ending
@@ -95,7 +96,7 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
-        supplement = self._context.supplement(self._target, request.model)
+        files = self._context.files(self._target, request.model)
         with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
@@ -107,7 +108,7 @@ class OpenCall:
                 self._target.mode,
                 opening,
                 self._context.settings,
-                supplement,
+                Sources(files),
             )
             session.append(turn.id, *turn.opening_records(), self._clock(), part="o")
             self._opened = session, turn

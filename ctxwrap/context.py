@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
@@ -11,8 +10,8 @@ from ctxwrap.session import Session
 from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey, Supplement
-from ctxwrap.workingset.watching import WorkingSet
+from ctxwrap.types import SessionKey
+from ctxwrap.workingset.watching import Offered, WorkingSet
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
 
@@ -56,13 +55,11 @@ class Context:
         self._working_set = WorkingSet(settings.working_set) if settings.working_set else None
         self._warned = False
 
-    def supplement(self, target: Target, model: str) -> Supplement | None:
-        """What the working set brings to a call; nothing to one that leaves as it is."""
+    def files(self, target: Target, model: str) -> Offered | None:
+        """The files that the working set offers to a call; none to one that leaves as it is."""
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
-        boundary = blake2b("\0".join(target.key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-        # one for all calls of a session, so that prompt caches hold; it is broken up in files, so they cannot use it
-        return self._working_set.supplement(model, target.key.session, boundary, strict=self.settings.strict)
+        return self._working_set.offer(model, target.key.session)
 
     def changed(self, **changes: Any) -> "Context":
         """The same with other names, store or settings."""

@@ -1,8 +1,9 @@
 """The lines of a log: what a message says stands on top, everything about it in `ctx`."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from ctxwrap.types import Message, Record
@@ -20,6 +21,22 @@ def message_range(source: str) -> tuple[int, int]:
 
 
 _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers such as `3-41,44`, in their order."""
+    runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
+
+
+def numbers_in(spans: str) -> list[int]:
+    """The inverse of `ranges`."""
+    numbers: list[int] = []
+    for span in filter(None, spans.split(",")):
+        first, _, last = span.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def as_record(message: Message, **control: Any) -> Record:
@@ -52,6 +69,15 @@ def message_in(record: Record) -> Message:
         tool_call_id=record.get("tool_call_id") or "",
         extra=record.get("extra") or {},
     )
+
+
+def tokens_in(record: Record) -> Mapping[str, int]:
+    """How many tokens a message's record says that it has, by the name of what counted them."""
+    control: Any = record.get("ctx")
+    tokens = control.get("tokens") if isinstance(control, dict) else None
+    if not isinstance(tokens, dict):
+        return {}
+    return {name: count for name, count in tokens.items() if type(count) is int and count >= 0}
 
 
 def number_in(record: Record) -> int | None:

@@ -1,7 +1,8 @@
 """Every knob of ctxwrap, once, with its default and what it is for."""
 
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -105,6 +106,38 @@ class MemoryRules:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How the budget is shared: parts of what is left when the caller's own words are paid for."""
+
+    pinned: float = 0.15
+    """Pinned texts take so much at most."""
+
+    summary: float = 0.1
+    """So does the summary of what was said,"""
+
+    memory: float = 0.4
+    """what is remembered,"""
+
+    working_set: float = 0.75
+    """the files of the working set,"""
+
+    retrieved: float = 0.1
+    """earlier messages that the newest one asks for,"""
+
+    children: float = 0.1
+    """and what child contexts gave back."""
+
+    recent: float = 0.25
+    """So much is kept for recent messages, whatever others claim; they may take all that is left."""
+
+    def __post_init__(self) -> None:
+        for name, share in asdict(self).items():
+            _check_number(name, share)
+            if not 0 <= share <= 1:
+                raise SettingsError(f"{name} must be from 0 to 1, not {share!r}")
+
+
 @runtime_checkable
 class SummaryWriter(Protocol):
     """Somebody who writes summaries, as a `Summariser` does."""
@@ -131,8 +164,23 @@ class Settings:
     history: Literal["log", "caller"] = "log"
     """`log` gives callers who send only their newest message the recent history; `caller` adds none."""
 
+    budget: int = 32_000
+    """The most tokens that a request may take, if the model's window is not smaller; 0 is no other limit than that."""
+
+    shares: Shares = Shares()
+    """How these are shared between memory, files, history and what is found."""
+
+    windows: Mapping[str, int] = field(default_factory=dict)
+    """The windows of models, in tokens, by name: for those that no table knows, or to use less than there is."""
+
     history_tokens: int = 8000
-    """How much history from the log may be added to a call, in estimated tokens."""
+    """How much history from the log may be added to a call, in tokens."""
+
+    retrieval: bool = True
+    """Whether earlier messages that the newest one asks for are found and shown."""
+
+    cache_marks: bool = True
+    """Whether requests say up to where they seldom change, for providers that cache only what is marked so."""
 
     snapshot_reserve: int = 1024
     """Tokens added to a small output limit of the caller's, so that the trailer does not eat the answer; 0 is off."""
@@ -177,12 +225,18 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
-        for name in ("record", "strict", "foreign_core"):
+        for name in ("record", "strict", "foreign_core", "retrieval", "cache_marks"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        for name in ("history_tokens", "snapshot_reserve", "max_reasks"):
+        for name in ("budget", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
+        if not isinstance(self.shares, Shares):
+            raise SettingsError(f"shares must be Shares(...), not {self.shares!r}")
+        if not isinstance(self.windows, Mapping):
+            raise SettingsError(f"windows must be a mapping from models to numbers, not {self.windows!r}")
+        for model, tokens in self.windows.items():
+            _check_count(f"windows[{model!r}]", tokens)
         if self.working_set is not None and not (isinstance(self.working_set, str) and self.working_set):
             raise SettingsError(f"working_set must be the path of a working-set.yml, not {self.working_set!r}")
         if not isinstance(self.memory, MemoryRules):

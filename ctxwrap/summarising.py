@@ -23,7 +23,7 @@ from ctxwrap.scope import apart
 from ctxwrap.session import Session
 from ctxwrap.settings import SummaryWriter
 from ctxwrap.threads import undisturbed
-from ctxwrap.types import Message, SessionKey
+from ctxwrap.types import Kept, Message, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -222,13 +222,14 @@ class _Matter(NamedTuple):
     origin: Origin
     before: str
     """The summary so far."""
-    said: Sequence[tuple[int, Message]]
+    said: Sequence[Kept]
 
     def question(self, max_tokens: int) -> tuple[str, str]:
         """The rules and the texts, between marks that nobody could know who wrote one of them."""
         mark = secrets.token_hex(8)
         texts = [_framed(mark, "the summary so far", self.before)] if self.before else []
-        texts += [_framed(mark, f"message {number} by {message.role}", _text(message)) for number, message in self.said]
+        said = ((f"message {kept.number} by {kept.message.role}", _text(kept.message)) for kept in self.said)
+        texts += [_framed(mark, label, text) for label, text in said]
         return _RULES.format(mark=mark, words=max(1, max_tokens // 2)), "\n\n".join(texts)
 
     def is_current(self, session: Session) -> bool:
@@ -243,27 +244,27 @@ def _matter(session: Session) -> _Matter | None:
     said = _newest(past.branch.since(known.told))
     if not said:
         return None
-    first = message_range(known.source)[0] if known.text else said[0][0]
+    first = message_range(known.source)[0] if known.text else said[0].number
     return _Matter(
         edition=session.log.edition(),
         source=f"messages:{first}-{past.sequence['messages']}",
-        origin=least_trusted(known.origin, origin_of(past.branch.history(0))),
+        origin=least_trusted(known.origin, origin_of(kept.message for kept in past.branch.history(0))),
         before=known.text,
         said=said,
     )
 
 
-def _newest(said: Sequence[tuple[int, Message]]) -> list[tuple[int, Message]]:
+def _newest(said: Sequence[Kept]) -> list[Kept]:
     """As many of the newest messages as may be sent, without those that say nothing in words."""
-    left, kept = _TEXTS, []
-    for number, message in reversed(said):
-        size = len(_text(message))
+    left, newest = _TEXTS, list[Kept]()
+    for kept in reversed(said):
+        size = len(_text(kept.message))
         if size > left:
             break
         if size:
             left -= size
-            kept.append((number, message))
-    return kept[::-1]
+            newest.append(kept)
+    return newest[::-1]
 
 
 def _text(message: Message) -> str:

@@ -4,42 +4,42 @@ The order of a turn:
 
  1. the session aligned the caller's messages with its log and fixed round and time (`Opening`);
  2. the mode is settled: a reply that cannot carry a trailer is only read for, never asked for one;
- 3. assembly chooses what is added, the wire puts it into the body: `body` is what to send;
- 4. `opening_records` are written before anything is sent;
+ 3. the pack is made of what fits (`packing`), the wire puts it into the body: `body` is what to send;
+ 4. `opening_records` are written before anything is sent; should that be too long for the provider, `smaller` makes
+    a smaller pack, once;
  5. the answer comes back whole (`reply`) or piece by piece (`event`, then `close`), and leaves without its trailer;
  6. if the trailer's state cannot be used, the model may be asked for it again (`asks_again`, `question`, `answered`);
  7. the state is compared with what was shown, which gives operations;
  8. `closing_records` are written before the caller sees the end.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, whole
-from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.packing import Asked, Pack, Sources, pack
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages.assembly import assemble
+from ctxwrap.stages import injection
+from ctxwrap.stages.budget import Limit
+from ctxwrap.tokens import TooLong
+from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import (
     Body,
+    Message,
     Opening,
     Operation,
-    PackItem,
     Reading,
     Record,
     Reply,
     Report,
     Request,
     SessionKey,
-    Supplement,
     TextStream,
     TurnRecord,
     Wire,
@@ -58,7 +58,7 @@ class Turn:
         asked: Mode,
         opening: Opening,
         settings: Settings,
-        supplement: Supplement | None = None,
+        sources: Sources | None = None,
     ) -> None:
         self.id = id
         self.key = key
@@ -68,10 +68,14 @@ class Turn:
         self._request = request
         self._opening = opening
         self._settings = settings
-        self._supplement = supplement or Supplement()
-        self._pack: tuple[PackItem, ...] = ()
-        self.body = self._assembled(body, settings)
-        self._texts = _shown_texts(request, self._supplement)
+        self._given = Asked(key, wire.name, body, request, self.mode)
+        self._sources = sources or Sources()
+        self._pack: Pack | None = None
+        self._is_smaller = False
+        self.body = body
+        if self.mode != "disabled":
+            self._take(pack(self._given, opening, self._sources, settings))
+        self._texts = _shown_texts(request, self._pack)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
         self._reasking = Reasking(wire, self.body, settings, self._read_again)
@@ -90,6 +94,29 @@ class Turn:
     def ended(self) -> bool:
         """The provider has said its last word, or that it cannot."""
         return self._rewriter.ended or bool(self._broken)
+
+    def smaller(self, told: TooLong) -> bool:
+        """Make the pack smaller, since the provider says that the request is too long; whether there was a way."""
+        if self.observes or self._is_smaller or self._pack is None:
+            return False
+        self._is_smaller = True
+        taken = self._pack.budget["fixed"] + self._pack.budget["used"]
+        found = self._pack.found
+        sources = self._sources._replace(retrieve=lambda *_: found)
+        fewer = pack(self._given, self._opening, sources, self._settings, _smaller_limit(told, taken))
+        if fewer.budget["used"] >= self._pack.budget["used"]:
+            return False
+        self._take(replace(fewer, epoch=self._pack.epoch))
+        self._reasking = Reasking(self._wire, self.body, self._settings, self._read_again)
+        return True
+
+    def repacked_records(self) -> tuple[list[Record], list[Record]]:
+        """What was sent in the end, since what was to be sent was too long."""
+        return [], [{"type": "repack", "run": self.id, **self._pack_fields(), "ctx": {}}]
+
+    def _take(self, made: Pack) -> None:
+        self._pack = made
+        self.body = self._given.body if self.observes else self._wire.inject(self._given.body, made.injection)
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""
@@ -149,7 +176,12 @@ class Turn:
         """The caller's new messages, and the event that starts the turn."""
         parents = iter([self._opening.parent])
         messages = [
-            as_record(message, round=number, parent="" if message.role == "system" else next(parents, ""))
+            as_record(
+                message,
+                round=number,
+                parent="" if message.role == "system" else next(parents, ""),
+                tokens=self._tokens(message),
+            )
             for message, number in self._opening.new
         ]
         start: Record = {
@@ -160,14 +192,34 @@ class Turn:
             "wire": self._wire.name,
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
-            "pack": [item._asdict() for item in self._pack],
+            **self._pack_fields(),
             "ctx": {"writer": self._opening.writer},
         }
         if self._opening.rules:
             start["rules"] = self._opening.rules
-        if self._supplement.report:
-            start["assembly_report"] = self._supplement.report
         return messages, [start, *self._memory_events()]
+
+    def _tokens(self, message: Message) -> Mapping[str, int]:
+        """How many tokens a message has, which is stored with it."""
+        measure = Measure(self._request.model)
+        return {measure.name: measure.counted(message)}
+
+    def _pack_fields(self) -> Record:
+        """What an event tells about the pack."""
+        made = self._pack
+        if made is None:
+            return {"pack": []}
+        fields: Record = {
+            "pack": [item.as_json() for item in made.items],
+            "budget": made.budget,
+            "prefix": injection.as_json(made.prefix),
+            "sha256": injection.body_hash(self.body),
+        }
+        if made.epoch is not None:
+            fields["epoch"] = made.epoch
+        if made.report:
+            fields["assembly_report"] = made.report
+        return fields
 
     def _memory_events(self) -> list[Record]:
         """What happened to memory since the last turn, and what came back for this one."""
@@ -195,6 +247,7 @@ class Turn:
                 parent="" if self._says_something_new() else self._opening.parent,
                 status=self._status,
                 reason=reason,
+                tokens=self._tokens(message),
             )
             for message in reply.messages[:1]
             if message.content or message.tool_calls or not reason
@@ -220,34 +273,35 @@ class Turn:
             operations=self._operations,
             violations=reading.violations if reading else (),
             repairs=reading.repairs if reading else (),
-            pack=self._pack,
+            pack=self._pack.items if self._pack else (),
             report=Report(
                 status=self._status or "open",  # type: ignore[arg-type]  # one of the words of Report
                 reason=self._mode_reason,
                 mode_asked=self._asked,
                 error=self._error,
-                sha256=body_hash(self.body),
+                sha256=injection.body_hash(self.body),
                 reading=reading.status if reading else "missing",
                 reasks=len(self._reasking.attempts),
                 reask_usage=self._reasking.usage,
                 reask_error=self._reasking.error,
-                assembly=self._supplement.report,
+                assembly=self._pack.report if self._pack else {},
+                budget=self._pack.budget if self._pack else {},
+                stable=self._pack.stable if self._pack else 0.0,
             ),
         )
-
-    def _assembled(self, body: Body, settings: Settings) -> Body:
-        if self.mode == "disabled":
-            return body
-        injection, self._pack = assemble(self._request, self._opening, self.mode, settings, self._supplement)
-        return body if self.mode == "shadow" else self._wire.inject(body, injection)
 
     def _text_stream(self) -> TextStream:
         if self.observes:
             return PlainStream()
-        return ReplyStream(self._opening.runtime.as_json(), self._opening.state, self._texts)
+        return ReplyStream(self._opening.runtime.as_json(), self._shown, self._texts)
 
     def _read_again(self, text: str) -> Reading:
-        return read_reply(text, self._opening.runtime.as_json(), self._opening.state, self._texts)
+        return read_reply(text, self._opening.runtime.as_json(), self._shown, self._texts)
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        """Memory as the model sees it."""
+        return self._pack.state if self._pack else self._opening.state
 
     @property
     def _reply(self) -> Reply:
@@ -259,7 +313,7 @@ class Turn:
         snapshot = self._applied_snapshot(reply)
         if snapshot is None:
             return ()
-        shown = self._opening.state
+        shown = self._shown
         returned = whole(shown, snapshot) if self._settings.snapshot == "delta" else snapshot
         return compare(shown, returned, now, self._circumstances(answer_at))
 
@@ -268,16 +322,11 @@ class Turn:
         said = [message.text for message, _ in self._opening.new if message.role == "user"]
         return Circumstances(
             round=self._opening.runtime.round,
-            origin=self._origin(),
+            origin=self._pack.origin if self._pack else "user",
             source=f"messages:{first}-{max(first, answer_at)}",
             said="\n".join(said),
             foreign_core=self._settings.foreign_core,
         )
-
-    def _origin(self) -> Origin:
-        """The least trusted of what the model was shown."""
-        said = origin_of((*self._request.messages, *self._opening.history))
-        return least_trusted(said, "file") if self._supplement.context else said
 
     def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:
         """The state in the reply, if the model came to its own end and was asked for one."""
@@ -326,11 +375,22 @@ class Turn:
         return [{**done, "ctx": {}}]
 
 
-def _shown_texts(request: Request, supplement: Supplement) -> list[str]:
+def _shown_texts(request: Request, made: Pack | None) -> list[str]:
     """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
     texts = [message.text for message in request.messages]
-    texts += [text for text in (supplement.instructions, supplement.context) if text]
+    if made is not None:
+        texts += filter(None, (made.injection.protocol, made.injection.background, made.injection.standing))
     return texts + [shown for text in texts if (shown := neutral(text)) is not text]
+
+
+def _smaller_limit(told: TooLong, taken: int) -> Limit:
+    """What the next request may take: as the provider counts, if it says so, else half of what was too much."""
+    share = told.limit / told.size if told.limit and told.size and told.limit < told.size else 0.5
+    return Limit(int(taken * share * _SAFE), "the provider")
+
+
+_SAFE = 0.9
+"""Counts differ: a little less than what is said to fit does."""
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:
@@ -342,7 +402,3 @@ def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:
     if asked == "enabled" and request.no_trailer:
         return "readonly", f"{request.no_trailer} leaves no room for a trailer"
     return asked, ""
-
-
-def body_hash(body: Body) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()

@@ -102,6 +102,15 @@ class Injection:
     """Whether places are marked up to which the provider may cache, where its API has marks."""
 
 
+class Kept(NamedTuple):
+    """A message of the log, as far as it is known without reading it."""
+
+    number: int
+    message: Message
+    tokens: Mapping[str, int] = MappingProxyType({})
+    """How many it has, by the name of what counted them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The fields only the system may set."""
@@ -123,7 +132,7 @@ class Opening:
     """The memory the model is shown."""
     new: tuple[tuple[Message, int], ...]
     """The caller's messages that the log does not have yet, each with its round."""
-    history: tuple[Message, ...]
+    history: tuple[Kept, ...]
     """The messages before them that the caller did not send."""
     parent: str
     """The message this turn continues, if that is not the newest one."""
@@ -137,6 +146,36 @@ class Opening:
     """The rules that memory goes by from now on, if the log does not say so yet."""
     writer: str = ""
     """The process that drives the turn."""
+    numbers: tuple[int, ...] = ()
+    """What each of the caller's messages has for a number in the log, 0 if it has none that is known."""
+    epoch: Mapping[str, list[dict[str, Any]]] | None = None
+    """The memory that stands in the part of a request that seldom changes."""
+    before: "Prefix | None" = None
+    """How the last request of the session began."""
+    limit: int | None = None
+    """What `context/budget` says: a number of tokens, 0 for no limit."""
+    pinned: tuple["Text", ...] = ()
+    """What lies in `context/pinned/`."""
+    summary: "Text | None" = None
+    """The newest summary that a model wrote."""
+    children: tuple["Text", ...] = ()
+    """What child contexts gave back, the newest first."""
+
+
+class Text(NamedTuple):
+    """A text of the session's, and where it lies."""
+
+    source: str
+    text: str
+    origin: str = "operator"
+
+
+class Prefix(NamedTuple):
+    """How a request begins: what stands before the conversation, by digests, and which of its messages follow."""
+
+    head: tuple[str, ...]
+    messages: tuple[int, ...]
+    """The numbers of the messages, 0 for one that is not known."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
@@ -188,6 +227,28 @@ class Operation(NamedTuple):
     reason: str = ""
 
 
+class Candidate(NamedTuple):
+    """One thing that could be sent."""
+
+    kind: str
+    source: str
+    tokens: int = 0
+    """With all that frames it."""
+    text: str = ""
+    priority: float = 0.5
+    """From 0 to 1, the more the sooner it is taken among its kind."""
+    freshness: int = 0
+    """The newest message it is made from; 0 if it is not from the conversation."""
+    origin: str = "operator"
+    """The least trusted of whom it comes from."""
+    visibility: tuple[str, ...] = ("model",)
+    """Who may see it."""
+    refs: tuple[str, ...] = ()
+    """The single things in it, by id, path or number."""
+    reason: str = ""
+    """What speaks for it."""
+
+
 class PackItem(NamedTuple):
     """One thing that could be sent, whether it was, and why."""
 
@@ -196,18 +257,19 @@ class PackItem(NamedTuple):
     tokens: int
     included: bool
     reason: str
+    priority: float = 0.5
+    freshness: int = 0
+    origin: str = "operator"
+    visibility: tuple[str, ...] = ("model",)
+    refs: tuple[str, ...] = ()
+
+    def as_json(self) -> Record:
+        """The item as the log keeps it: what has its usual value is left out."""
+        told = {name: value for name, value in self._asdict().items() if value != _USUAL.get(name)}
+        return told | {name: list(told[name]) for name in ("visibility", "refs") if name in told}
 
 
-class Supplement(NamedTuple):
-    """What files bring to a call."""
-
-    instructions: str = ""
-    """For the place of the system's own words."""
-    context: str = ""
-    """Data, for the block on the newest user message."""
-    items: tuple[PackItem, ...] = ()
-    report: Mapping[str, Any] = MappingProxyType({})
-    """What is in, what is not and why."""
+_USUAL = dict(PackItem._field_defaults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +296,10 @@ class Report:
     """Why a question got no answer, if so."""
     assembly: Mapping[str, Any] = field(default_factory=dict)
     """The `assembly_report` of the working set, if there is one."""
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    """What there was to spend, what set the limit, and what was spent on what."""
+    stable: float = 0.0
+    """The share of the request, by tokens, that begins like the last one of the session: what caches save."""
 
 
 @dataclass(frozen=True, slots=True)

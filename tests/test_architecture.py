@@ -22,6 +22,7 @@ LAYERS = (
     ("wires",),
     ("stages", "stores", "retrieval"),
     ("reasking", "session", "workingset"),
+    ("packing",),
     ("turn", "summarising"),
     ("context",),
     ("calls",),

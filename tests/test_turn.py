@@ -11,7 +11,7 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.turn import Turn
-from ctxwrap.types import Body, Message, Opening, Runtime, SessionKey
+from ctxwrap.types import Body, Kept, Message, Opening, Runtime, SessionKey
 from ctxwrap.wires import CHAT
 from tests.support import CANARY, holding, item
 from tests.wires.replies import SPEAKERS
@@ -25,7 +25,8 @@ CHAT_SPEAKER = SPEAKERS[0]
 
 def turn(mode: Mode = "enabled", *, body: Body | None = None, past: Sequence[Message] = (), **settings: Any) -> Turn:
     body = body or {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    opening = Opening(RUNTIME, SHOWN, ((Message("user", "hi"), 4),), tuple(past), "")
+    history = tuple(Kept(number, message) for number, message in enumerate(past, 1))
+    opening = Opening(RUNTIME, SHOWN, ((Message("user", "hi"), 4),), history, "")
     return Turn("turn-1", KEY, CHAT, body, CHAT.read(body), mode, opening, Settings(**settings))
 
 
@@ -146,7 +147,7 @@ def test_history_is_added_within_its_budget_and_the_rest_is_named() -> None:
     assert sent.included
     assert sent.tokens <= 500
     assert not left_out.included
-    assert left_out.reason == "older than the history budget reaches"
+    assert left_out.reason == "older than the budget reaches"
     assert len(turn(past=history, history="caller").body["messages"]) == 2
 
 

@@ -4,6 +4,7 @@ import json
 import re
 
 from ctxwrap.errors import SettingsError
+from ctxwrap.memory.operations import whole
 from ctxwrap.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.practice.ask import Ask, Line, dict_at
 from ctxwrap.practice.conversation import converse
@@ -105,7 +106,10 @@ def _given_state(system: str, lines: list[Line]) -> JSON | None:
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None
     newest = next((text for role, text in reversed(lines) if role == "user"), "")
-    return unframe(newest) or unframe(system)
+    state, epoch = unframe(newest) or unframe(system), unframe(system, "memory")
+    if state is None or epoch is None:
+        return state
+    return {name: value for name, value in whole({"memory": epoch}, state).items() if name != "dropped"}
 
 
 def _spoken(lines: list[Line]) -> list[str]:

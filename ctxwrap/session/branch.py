@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Iterable
 
-from ctxwrap.records import as_record, message_in
+from ctxwrap.records import as_record, message_in, numbers_in, ranges, tokens_in
 from ctxwrap.session.alignment import Digest
-from ctxwrap.types import Message, Record
+from ctxwrap.types import Kept, Message, Record
 
 _WINDOW = 2000
 """How many messages are known by their digests and ids."""
@@ -27,13 +27,15 @@ class Branch:
         self,
         digests: Iterable[Digest] = (),
         ids: Iterable[str] = (),
-        recent: Iterable[tuple[int, Message]] = (),
+        recent: Iterable[Kept] = (),
         before: int = 0,
+        numbers: Iterable[int] = (),
     ) -> None:
         self.digests = list(digests)
         self._ids = list(ids)
+        self._numbers = list(numbers)
         self._recent = deque(recent)
-        self._recent_size = sum(_size(message) for _, message in self._recent)
+        self._recent_size = sum(_size(kept.message) for kept in self._recent)
         self._before = before
 
     def __len__(self) -> int:
@@ -48,22 +50,27 @@ class Branch:
         """The id of the last of the first `count` known messages."""
         return self._ids[count - 1] if count else ROOT
 
-    def history(self, without: int) -> tuple[Message, ...]:
+    def numbers(self, first: int, last: int) -> list[int]:
+        """The numbers in the log of the known messages from one place to before another."""
+        return self._numbers[first:last]
+
+    def history(self, without: int) -> tuple[Kept, ...]:
         """The recent messages without the newest ones."""
-        return tuple(message for _, message in self._recent)[: max(0, len(self._recent) - without)]
+        return tuple(self._recent)[: max(0, len(self._recent) - without)]
 
-    def since(self, number: int) -> list[tuple[int, Message]]:
-        """The recent messages behind the one of that number in the log, with theirs."""
-        return [(each, message) for each, message in self._recent if each > number]
+    def since(self, number: int) -> list[Kept]:
+        """The recent messages behind the one of that number in the log."""
+        return [kept for kept in self._recent if kept.number > number]
 
-    def add(self, number: int, message: Message, said: Digest, id: str = "", parent: str = "") -> None:
-        """Go on with `message` and the digest of what it said, after `parent` if that is not the newest one."""
+    def add(self, kept: Kept, said: Digest, id: str = "", parent: str = "") -> None:
+        """Go on with a message and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
             self._go_back(parent)
         self._ids.append(" ".join(id.split()) or str(self._before + len(self)))
+        self._numbers.append(kept.number)
         self.digests.append(said)
-        self._recent.append((number, message))
-        self._recent_size += _size(message)
+        self._recent.append(kept)
+        self._recent_size += _size(kept.message)
         self._forget()
 
     def _go_back(self, parent: str) -> None:
@@ -72,28 +79,28 @@ class Branch:
             self._before = 0
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
         for _ in range(min(len(self) - keep, len(self._recent))):
-            self._recent_size -= _size(self._recent.pop()[1])
-        del self.digests[keep:], self._ids[keep:]
+            self._recent_size -= _size(self._recent.pop().message)
+        del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
     def _forget(self) -> None:
         surplus = max(0, len(self) - _WINDOW)
-        del self.digests[:surplus], self._ids[:surplus]
+        del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
         self._before += surplus
         while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
-            self._recent_size -= _size(self._recent.popleft()[1])
+            self._recent_size -= _size(self._recent.popleft().message)
 
     def as_json(self) -> Record:
-        recent = [as_record(message, seq=number) for number, message in self._recent]
-        # two long texts are read much faster than two long lists
-        known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids)}
+        recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
+        # long texts are read much faster than long lists
+        known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
         return {**known, "recent": recent, "before": self._before}
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
-        recent = [(record["ctx"]["seq"], message_in(record)) for record in value["recent"]]
-        return cls(digests, ids, recent, value["before"])
+        recent = [Kept(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]]
+        return cls(digests, ids, recent, value["before"], numbers_in(value["numbers"]))
 
 
 def _size(message: Message) -> int:

@@ -1,15 +1,21 @@
 """Child contexts: what a parent handed to each, and what came back; `context/child/<name>/` as the log tells it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.growing import line
 from ctxwrap.session.swap import shortened
 from ctxwrap.storage import Files
-from ctxwrap.types import Record
+from ctxwrap.types import Record, Text
 
 CHILD = "context/child"
+
+_SHOWN = 8
+"""So many of the newest results are offered to a call."""
+
+_LARGEST = 64 * 1024
+"""So many bytes of each."""
 
 STATUSES = ("pending", "active", "done", "error", "cancelled")
 
@@ -29,6 +35,14 @@ class Children:
             for name, child in sorted(self.known.items())
             if child.get("summary")
         )
+
+    def results(self, files: Files) -> Iterator[Text]:
+        """What came back, the newest first, as far as it may be shown."""
+        names = [name for name, child in self.known.items() if child.get("summary")]
+        for name in names[: -_SHOWN - 1 : -1]:
+            place = f"{CHILD}/{name}/result.md"
+            data = (files.load(place) or b"")[:_LARGEST]
+            yield Text(place, data.decode("utf-8", "replace"), "assistant")
 
     def take(self, event: Record) -> None:
         name = event.get("child")

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ctxwrap.memory.items import Item
+from ctxwrap.memory.kinds import kind_of
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.abi import legal_name
 from ctxwrap.session.growing import line
 from ctxwrap.session.swap import shortened
 from ctxwrap.types import Record
 
-_DECISIONS = frozenset({"decision", "decided", "choice", "agreement", "resolution"})
-_OPEN_WORK = frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question"})
-_REFS = frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"})
+SUMMARY = "context/summary.md"
 
 _HEAD = re.compile(rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n")
 """How a summary begins."""
@@ -60,7 +59,7 @@ class Compression:
         made_of = memory.active_task, told.refs, [(view.line, view.kind) for view in self._views.values()]
         if made_of != self._made_of:
             self._made_of, self._files = made_of, self._typed(memory.active_task, told.refs)
-        return {**self._files, "context/summary.md": self._summary(memory, told)}
+        return {**self._files, SUMMARY: self._summary(memory, told)}
 
     def _look_at(self, memory: Memory) -> None:
         known, self._views = self._views, {}
@@ -102,7 +101,7 @@ class Compression:
 
 
 def _view(item: Item) -> View:
-    kind, text = kind_of(item), shortened(item.content, _TEXT) or "(nothing)"
+    kind, text = kind_of(item.type), shortened(item.content, _TEXT) or "(nothing)"
     said = _ref(item, text) if kind == "ref" else {"decision" if kind == "decision" else "text": text}
     return View(item, kind, text, line({"id": legal_name(item.id), **said, **_whence(item)}))
 
@@ -111,15 +110,6 @@ def counts_in(summary: bytes) -> tuple[int, int] | None:
     """How many messages and rounds a summary is of."""
     head = _HEAD.match(summary)
     return (int(head[1]), int(head[2])) if head else None
-
-
-def kind_of(item: Item) -> str:
-    """fact, decision, todo or ref: what the model called the item, in our words."""
-    name = item.type.strip().casefold()
-    for kind, names in (("decision", _DECISIONS), ("todo", _OPEN_WORK), ("ref", _REFS)):
-        if name in names:
-            return kind
-    return "fact"
 
 
 def _whence(item: Item) -> Record:

@@ -5,23 +5,26 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ctxwrap.memory.decay import Move
+from ctxwrap.memory.epoch import Tiers
+from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.memory import Memory, rules_from_json
-from ctxwrap.records import message_in, next_number, timestamp
+from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.derived import Derived
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.unfinished import Turns
 from ctxwrap.settings import Settings
+from ctxwrap.stages import injection
 from ctxwrap.storage import STREAMS
-from ctxwrap.types import Operation, Record, Runtime
+from ctxwrap.types import Kept, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 5
+_FORMAT = 6
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -45,6 +48,10 @@ class Past:
         self.round = 0
         self.answered = True
         self.runtime: Runtime | None = None
+        self.epoch: Tiers | None = None
+        """The memory that stands where a request seldom changes."""
+        self.prefix: Prefix | None = None
+        """How the last request began."""
         self.derived = Derived()
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
@@ -86,7 +93,7 @@ class Past:
             self._take_system(said, turn)
             return
         at, id, parent = self.sequence["messages"], str(control.get("id") or ""), control.get("parent") or ""
-        self.branch.add(at, message, said, id, parent)
+        self.branch.add(Kept(at, message, tokens_in(record)), said, id, parent)
         self.last_turn = turn
         self.round = max(self.round, number)
         self.answered = message.role == "assistant"
@@ -114,7 +121,16 @@ class Past:
             self.memory.active_task = str(event.get("active_task", self.memory.active_task))
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
+        if kind in ("start", "repack"):
+            self._take_pack(event)
         self.derived.take_event(event, self.memory)
+
+    def _take_pack(self, event: Record) -> None:
+        """How a request began, and the memory that stands there from now on."""
+        if "prefix" in event:
+            self.prefix = injection.from_json(event["prefix"])
+        if "epoch" in event:
+            self.epoch = {tier: list(event["epoch"][tier]) for tier in TIERS}
 
     def _go_by(self, rules: Record | None) -> None:
         """Let memory go by other rules, if a turn says so."""
@@ -139,6 +155,8 @@ class Past:
             "runtime": self.runtime and self.runtime.as_json(),
             "memory": self.memory.as_json(),
             "moves": self.moves,
+            "epoch": self.epoch,
+            "prefix": self.prefix and injection.as_json(self.prefix),
             "derived": self.derived.as_json(),
         }
 
@@ -157,4 +175,6 @@ class Past:
         self.runtime = Runtime(**known["runtime"]) if known["runtime"] else None
         self.memory.restore(known["memory"])
         self.moves = [Move(*move) for move in known["moves"]]
+        self.epoch = known["epoch"]
+        self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
         self.derived = Derived.from_json(known["derived"])

@@ -16,7 +16,8 @@ FORGOTTEN = "[forgotten]"
 PURGED = "[purged]"
 
 _STRUCTURE = frozenset(
-    {"attempt", "ctx", "index", "message", "mode", "model", "moves", "pack", "response_id", "role", "round", "run"}
+    {"attempt", "budget", "ctx", "index", "message", "mode", "model", "moves", "pack", "prefix", "response_id"}
+    | {"role", "round", "run", "sha256"}
     | {"runtime", "status", "stream", "type", "usage", "wire", "id", "kind", "tier", "origin", "source"}
     | {"agent", "child", "parent", "session"}
 )
@@ -68,6 +69,8 @@ class Redaction:
             return [self._operation(operation) for operation in value]
         if name == "artifacts":
             return value
+        if name == "epoch" and isinstance(value, dict):
+            return {tier: [item for item in items if self._may_stay(item)] for tier, items in value.items()}
         if name == "refs" and isinstance(value, list):
             return [self._ref(ref) for ref in value]
         if name in ("trailer", "text") and isinstance(value, str):
@@ -75,6 +78,13 @@ class Redaction:
         if name == "active_task" and value in self.tasks:
             return ""
         return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
+
+    def _may_stay(self, item: Any) -> bool:
+        """Whether an item of memory, as the model was shown it, tells nothing of what is to be gone."""
+        if not isinstance(item, dict) or item.get("id") in self.ids:
+            return False
+        told = (str(item.get("id")), str(item.get("content"))) not in self.versions
+        return told and _in_strings(item, self._said) == item
 
     def _ref(self, ref: Any) -> Any:
         """What a child refers to: its id and kind tell nothing."""

@@ -14,13 +14,15 @@ from ctxwrap.records import as_record, timestamp
 from ctxwrap.session import blobs
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
+from ctxwrap.session.compression import SUMMARY
+from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
 from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction, unanswered
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
-from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey
+from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
 
 logger = logging.getLogger("ctxwrap")
 
@@ -46,6 +48,7 @@ class Session:
         self._settings = settings or Settings()
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
+        self._inputs = Inputs(log.files)
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -125,10 +128,13 @@ class Session:
             item = Item.from_json(operation.item or {})
             state["memory"][item.tier].append(item.shown(self.memory.faded(item, number)))
         unsaid = len(past.branch) - (alignment.keep - alignment.covered)
+        changed_system = self._changed_system(system)
+        numbers = self._numbers(alignment, len(spoken), self.next_message + len(changed_system))
+        summary = past.derived.summaries
         return Opening(
             runtime=past.next_runtime(number, now),
             state=state,
-            new=(*((message, number) for message in self._changed_system(system)), *zip(new, rounds, strict=True)),
+            new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
             history=() if has_past else past.branch.history(unsaid),
             parent=past.branch.id_of(alignment.keep) if branches else "",
             first_message=self.next_message,
@@ -136,7 +142,21 @@ class Session:
             recalled=recalled,
             rules=rules,
             writer=self.log.writer,
+            numbers=tuple(0 if message.role == "system" else next(numbers) for message in request.messages),
+            epoch=past.epoch,
+            before=past.prefix,
+            limit=self._inputs.limit,
+            pinned=self._inputs.pinned,
+            summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
+            children=tuple(past.derived.children.results(self.log.files)),
         )
+
+    def _numbers(self, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
+        """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
+        known = self.past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
+        yield from [0] * (alignment.new - len(known))
+        yield from known
+        yield from range(next_number, next_number + count - alignment.new)
 
     def _new_rules(self) -> Record | None:
         """The rules that settings name, if the log does not say yet that memory goes by them."""
@@ -363,7 +383,7 @@ class Session:
             self._begin()
 
 
-INPUTS = ("context/pinned/", "context/budget", "context/gc.policy")
+INPUTS = (f"{PINNED}/", BUDGET, "context/gc.policy")
 """What lies in `context/` and does not follow from the log."""
 
 

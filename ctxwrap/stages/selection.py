@@ -1,19 +1,137 @@
-"""Selection: which of the earlier messages a call gets to see."""
+"""Selection: what of all that could be sent is worth its tokens, and why the rest is not."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from ctxwrap.stages.tokens import estimate_message
-from ctxwrap.types import Message
+from ctxwrap.memory.items import TIERS
+from ctxwrap.memory.kinds import KINDS, Kind, kind_of
+from ctxwrap.types import Candidate, Message, PackItem
+
+STEP = 0.75
+"""When history has to be cut, so much of its room is filled again: it then grows for a while without another cut."""
+
+_SPARSE = 0.4
+"""With less of its room in use, what was cut away before comes back."""
+
+_NOT_VISIBLE = "it is not for the model to see"
 
 
-def select_history(messages: Sequence[Message], budget: int) -> tuple[Message, ...]:
-    """The newest messages that fit the budget, from a user's message on, so that no tool call loses its result."""
-    start = first = len(messages)
-    for at in range(len(messages) - 1, -1, -1):
-        budget -= estimate_message(messages[at])
-        if budget < 0:
-            break
-        first = at
-        if messages[first].role == "user":
-            start = first
-    return tuple(messages[start:])
+class Older(NamedTuple):
+    """A message before the newest turn."""
+
+    number: int
+    """In the log; 0 if that is not known."""
+    message: Message
+    tokens: int
+    place: int = -1
+    """In the caller's list; -1 if it comes from the log."""
+
+
+def select(candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], list[PackItem]]:
+    """The candidates that fit, in their order; and every one of them with the reason why it is in or out."""
+    chosen: list[Candidate] = []
+    items: list[PackItem] = []
+    for candidate in candidates:
+        reason = _why_not(candidate, room)
+        if not reason:
+            chosen.append(candidate)
+            room -= candidate.tokens
+        items.append(as_item(candidate, included=not reason, reason=reason or candidate.reason))
+    return chosen, items
+
+
+def _why_not(candidate: Candidate, room: int) -> str:
+    if "model" not in candidate.visibility:
+        return _NOT_VISIBLE
+    return "" if candidate.tokens <= room else f"over budget: {candidate.tokens} tokens, {max(0, room)} left"
+
+
+def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
+    return PackItem(
+        candidate.kind,
+        candidate.source,
+        candidate.tokens,
+        included,
+        reason,
+        candidate.priority,
+        candidate.freshness,
+        candidate.origin,
+        candidate.visibility,
+        candidate.refs,
+    )
+
+
+def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
+    """Where in `older` the recent messages begin: at a user's message, so that no tool call loses its result.
+
+    `began` is the number of the message where they began the last time: they begin there again as long as that fits,
+    and then a good deal later, so that a prefix stays the same for many calls.
+    """
+    left = _tokens_from(older)
+    starts = [at for at in range(len(older)) if left[at] <= room and _may_begin(older, at)]
+    numbers = [each.number for each in older]
+    last = numbers.index(began) if began in numbers else -1
+    if last in starts and (last == 0 or left[last] >= _SPARSE * room):
+        return last
+    slid = 0 < began < (numbers[0] if numbers else 0)  # what it began with is no longer at hand
+    if starts and starts[0] == 0 and not slid:
+        return 0
+    fewest = len(older) * (1 - STEP) if slid else 0
+    sparse = [at for at in starts if left[at] <= STEP * room and at >= fewest]
+    return next(iter(sparse or starts[-1:]), len(older))
+
+
+def _may_begin(older: Sequence[Older], at: int) -> bool:
+    """At what a user says, unless the caller's message holds the result of a tool before it."""
+    place = older[at].place
+    return older[at].message.role == "user" and (at == 0 or place < 0 or place != older[at - 1].place)
+
+
+def _tokens_from(older: Sequence[Older]) -> list[int]:
+    """For each message, how many tokens it and all behind it have."""
+    sums, total = [0] * len(older), 0
+    for at in range(len(older) - 1, -1, -1):
+        total += older[at].tokens
+        sums[at] = total
+    return sums
+
+
+Size = Callable[[dict[str, Any]], int]
+"""How many tokens an item of memory takes."""
+
+_SOURCES: dict[Kind, tuple[str, str]] = {
+    "fact": ("facts", "context/facts.jsonl"),
+    "decision": ("decisions", "context/decisions.jsonl"),
+    "todo": ("todo", "context/todo.md"),
+    "ref": ("refs", "context/refs.jsonl"),
+}
+
+
+def remember(memory: dict[str, list[dict[str, Any]]], room: int, size: Size) -> tuple[set[str], list[PackItem]]:
+    """The ids of the items that fit, and all of them by kind: what is in and what is not.
+
+    The longest-lived come first, then facts before decisions, work and references, then what has faded least.
+    """
+    chosen: set[str] = set()
+    groups: dict[tuple[Kind, bool], list[tuple[str, int]]] = {}
+    for tier in TIERS:
+        for item in sorted(memory[tier], key=_claim):
+            tokens = size(item)
+            fits = tokens <= room
+            if fits:
+                chosen.add(item["id"])
+                room -= tokens
+            groups.setdefault((kind_of(str(item["type"])), fits), []).append((item["id"], tokens))
+    order = [(kind, fits) for kind in KINDS for fits in (True, False)]
+    return chosen, [_group(kind, fits, groups[kind, fits]) for kind, fits in order if (kind, fits) in groups]
+
+
+def _claim(item: dict[str, Any]) -> tuple[int, float, str]:
+    return KINDS.index(kind_of(str(item["type"]))), item["decay"], str(item["id"])
+
+
+def _group(kind: Kind, included: bool, group: list[tuple[str, int]]) -> PackItem:
+    name, source = _SOURCES[kind]
+    reason = "remembered" if included else "over budget: memory has more than its share holds"
+    ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
+    return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin="assistant", refs=ids)

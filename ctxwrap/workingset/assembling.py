@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from ctxwrap.stages.framing import checked_boundary, framed, harmless
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.stages.truncation import Count, truncated
 from ctxwrap.workingset.boot import Boot, boot_header
-from ctxwrap.workingset.framing import checked_boundary, framed, harmless
 from ctxwrap.workingset.manifest import Budget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Unread
 from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, Missing, context_missing

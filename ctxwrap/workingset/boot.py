@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ctxwrap.workingset.framing import harmless, quoted
+from ctxwrap.stages.framing import harmless, quoted
 from ctxwrap.workingset.manifest import NAME
 from ctxwrap.workingset.reading import FileText
 

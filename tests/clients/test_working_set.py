@@ -13,7 +13,7 @@ from ctxwrap.errors import CtxwrapError
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.session.finding import key_for
-from ctxwrap.workingset.framing import blocks_in
+from ctxwrap.stages.framing import blocks_in
 from tests.support import Told, events, item, messages, said, trailer
 
 MANIFEST = """\

@@ -410,7 +410,7 @@ class TestALongSession:
         with session.locked():
             session.append("late", [as_record(user("late"), round=31, parent=forgotten)], [], NOW)
         opening = caller.turn([user("next")], None)
-        assert [message.content for message in opening.history] == ["late"]
+        assert [kept.message.content for kept in opening.history] == ["late"]
         whole = caller.turn([*caller.past[:4], user("late"), user("next"), user("more")], None)
         assert ([message for message, _ in whole.new], whole.parent) == ([user("more")], "")
 
@@ -421,7 +421,7 @@ class TestALongSession:
                 caller.says(user("x" * 300), Message("assistant", "y"), 0)
             assert len(caller.turn([user("z")], None).history) == 7
             caller.says(user("x" * 3000), None, 0)
-            assert [message.content for message in caller.turn([RESULT], None).history] == ["x" * 3000]
+            assert [kept.message.content for kept in caller.turn([RESULT], None).history] == ["x" * 3000]
 
 
 def test_digests_are_the_same_in_every_process() -> None:

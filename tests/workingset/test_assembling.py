@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ctxwrap.errors import ContextMissing
 from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.stages.framing import blocks_in, framed, harmless
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.stages.truncation import ELLIPSIS
 from ctxwrap.workingset.assembling import Assembly, assembled
 from ctxwrap.workingset.boot import Boot
-from ctxwrap.workingset.framing import blocks_in, framed, harmless
 from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.reading import FileText, Unread
 

@@ -1,13 +1,18 @@
-"""Frames around files that nothing inside of them can close, open or imitate."""
+"""Frames around texts that nothing inside of them can close, open or imitate."""
 
 import json
 import re
-from typing import NamedTuple
+from hashlib import blake2b
+from typing import Literal, NamedTuple, get_args
 
 from ctxwrap.protocol.text import neutral
-from ctxwrap.workingset.manifest import ROLES, FileRole
+from ctxwrap.types import SessionKey
 
 _BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
+Role = Literal["system", "developer", "user", "context"]
+"""How a text is to be taken."""
+
+_ROLES: tuple[Role, ...] = get_args(Role)
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
@@ -17,14 +22,19 @@ class Block(NamedTuple):
     content: str
 
 
+def boundary_of(key: SessionKey) -> str:
+    """One boundary for all calls of a session, so that prompt caches hold; it is broken up wherever it is foreign."""
+    return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
 def checked_boundary(boundary: str) -> str:
     if not _BOUNDARY.fullmatch(boundary):
         raise ValueError(f"a boundary is 8 to 64 of 0-9 and a-z, new for each request, not {boundary!r}")
     return boundary
 
 
-def framed(content: str, path: str, role: FileRole, boundary: str) -> str:
-    """A file's content, made harmless by `harmless`, between marks that hold the boundary."""
+def framed(content: str, path: str, role: Role, boundary: str) -> str:
+    """A content, made harmless by `harmless`, between marks that hold the boundary."""
     tag = f"{role}-{boundary}"
     return f"<{tag} path={quoted(path, boundary)}>\n{content}\n</{tag}>\n"
 
@@ -42,7 +52,7 @@ def quoted(text: str, boundary: str) -> str:
 
 
 def blocks_in(text: str, boundary: str) -> list[Block]:
-    """The files in a text that was made of frames; the inverse of `framed`."""
-    pattern = rf'^<({"|".join(ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
+    """What a text was made of; the inverse of `framed`."""
+    pattern = rf'^<({"|".join(_ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
     found = re.finditer(pattern, text, re.DOTALL | re.MULTILINE)
     return [Block(match[1], json.loads(match[2]), match[3]) for match in found]

@@ -1,0 +1,60 @@
+"""Epochs: memory as the model was shown it some rounds ago, the same bytes in every call, and what changed since.
+
+A provider reads again what it has read before only up to the first byte that differs. So the memory of an epoch stands
+where it seldom changes, and what changes in the rounds after it rides on the newest message.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ctxwrap.memory.items import TIERS
+
+State = Mapping[str, Any]
+Tiers = dict[str, list[dict[str, Any]]]
+
+LEAST = 512
+"""So many tokens of changes are told beside an epoch before a new one begins, however small it is."""
+
+SHARE = 0.25
+"""And so much of an epoch's own tokens, if that is more."""
+
+
+class Since(NamedTuple):
+    """The memory of a turn, as far as it is not told by its epoch."""
+
+    shown: Tiers
+    """All that the model sees, in the words that it sees."""
+    changes: Tiers
+    dropped: list[str]
+
+
+def frozen(memory: Tiers) -> Tiers:
+    """Memory as an epoch tells it: in an order that does not depend on what matters most at the moment."""
+    return {tier: sorted(memory[tier], key=lambda item: str(item["id"])) for tier in TIERS}
+
+
+def since(epoch: Tiers, memory: Tiers) -> Since:
+    """What `memory` is beyond `epoch`. Fading is no change: it goes on for all items alike, and everybody knows."""
+    before, now = _placed(epoch), _placed(memory)
+    same = {id for id, known in now.items() if id in before and _alike(before[id], known)}
+    told = {id: before[id] if id in same else known for id, known in now.items()}
+    shown: Tiers = {tier: [] for tier in TIERS}
+    changes: Tiers = {tier: [] for tier in TIERS}
+    for id, (tier, item) in told.items():
+        shown[tier].append(item)
+        if id not in same:
+            changes[tier].append(item)
+    return Since(shown, changes, sorted(before.keys() - now.keys()))
+
+
+def is_over(epoch_tokens: int, changed_tokens: int) -> bool:
+    """Whether so much has changed since an epoch began that a new one pays."""
+    return changed_tokens > max(LEAST, SHARE * epoch_tokens)
+
+
+def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:
+    return {str(item["id"]): (tier, item) for tier in TIERS for item in memory[tier]}
+
+
+def _alike(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
+    return one[0] == other[0] and {**one[1], "decay": 0} == {**other[1], "decay": 0}

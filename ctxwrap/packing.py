@@ -1,0 +1,312 @@
+"""The pack of a call: from every source what fits, in the order of the stages, and the record of what was chosen.
+
+Claims on the budget come in this order: pinned, summary, memory (facts, decisions, work, references), working set,
+retrieved, recent messages, children. What is found must not repeat what is sent as recent messages, so its share is put
+aside and it is looked for when these are known.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ctxwrap.memory.epoch import Tiers, frozen, is_over, since
+from ctxwrap.memory.items import TIERS, Origin
+from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.protocol.snapshot import with_runtime
+from ctxwrap.protocol.text import escaped, frame
+from ctxwrap.records import ranges
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.stages.assembly import Chosen, assemble, protocol_for
+from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
+from ctxwrap.stages.framing import boundary_of
+from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
+from ctxwrap.stages.selection import Older, as_item, cut, remember, select
+from ctxwrap.stages.surface import Passage, conversation, passages, texts
+from ctxwrap.tokens import reply_reserve, window_of
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import Body, Injection, Opening, PackItem, Prefix, Record, Request, SessionKey
+from ctxwrap.workingset.watching import Offered, Supplement, supplement
+
+_FRAMES = 64
+"""What the marks around pinned texts, memory, background and findings take, at most."""
+
+_IN_AN_ITEM = 12
+"""What an item's decay and round take, which change all the time and are not counted anew."""
+
+_REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+_OLDER = "older than the budget reaches"
+_ELSEWHERE = "the caller or the provider keeps the history"
+
+
+class Found(NamedTuple):
+    """What the log holds about a question."""
+
+    chosen: tuple[Passage, ...] = ()
+    """Best first."""
+    missed: tuple[Passage, ...] = ()
+    """What came next."""
+
+
+Retrieve = Callable[[str, int, int, Callable[[str], int]], Found]
+"""Finds what the messages below a number say about a question, in so many tokens as counted."""
+
+
+class Sources(NamedTuple):
+    """What a call may use beyond its session's own state."""
+
+    files: Offered | None = None
+    retrieve: Retrieve | None = None
+
+
+class Asked(NamedTuple):
+    """A call that is to get a pack."""
+
+    key: SessionKey
+    wire: str
+    body: Body
+    request: Request
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    injection: Injection
+    state: dict[str, Any]
+    """Memory as the model sees it."""
+    items: tuple[PackItem, ...]
+    """Every candidate, with the reason why it is in or out."""
+    budget: Record
+    prefix: Prefix
+    stable: float
+    """The share of the request that begins like the last one."""
+    found: "Found"
+    epoch: Tiers | None
+    """The memory of an epoch that begins with this call."""
+    report: Record
+    """Of the working set."""
+    origin: Origin
+    """The least trusted of what the model is shown."""
+
+
+def pack(asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None = None) -> Pack:
+    """What to add to a call; `most` is a limit beside those of the settings, the session and the model."""
+    return _Packing(asked, opening, sources, settings, most).done()
+
+
+class _Packing:
+    def __init__(
+        self, asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None
+    ) -> None:
+        self.asked, self.opening, self.sources, self.settings = asked, opening, sources, settings
+        self.may_begin_epoch = most is None
+        self.measure = Measure(asked.request.model)
+        self.boundary = boundary_of(asked.key)
+        self.protocol = protocol_for(asked.mode, settings)
+        self.talk = conversation(asked.request, opening, settings, self.measure)
+        self.whole = self.measure.body(asked.wire, asked.body)
+        self.ledger = Ledger(self._budget(most), settings.shares)
+        self.chosen = Chosen()
+        self.items: list[PackItem] = []
+        self.sent: tuple[Older, ...] = ()
+        self.state: dict[str, Any] = opening.state
+        self.epoch: Tiers | None = None
+        self.supplement = Supplement()
+        self.found = Found()
+
+    def done(self) -> Pack:
+        self.ledger.hold("recent", sum(each.tokens for each in self.talk.older))
+        self._add_pinned()
+        self._add_summary()
+        self._add_memory()
+        self._add_files()
+        self._add_recent()
+        self._add_found()
+        self._add_children()
+        return self._assembled()
+
+    def _budget(self, most: Limit | None) -> Budget:
+        """What there is to spend, and what the caller's words and the frame around memory take of it."""
+        model, settings = self.asked.request.model, self.settings
+        asked_for = next((self.asked.body[name] for name in _REPLY_LIMITS if self.asked.body.get(name)), None)
+        window = window_of(model, settings.windows)
+        reply = reply_reserve(model, asked_for if isinstance(asked_for, int) else None, settings.windows)
+        own = self.opening.limit
+        limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
+        if own is None and settings.budget:
+            limits.append(Limit(settings.budget, "settings"))
+        elif own:
+            limits.append(Limit(own, "context/budget"))
+        limits += [most] if most else []
+        return reckon(
+            limits or [Limit(_UNLIMITED, "nothing")],
+            self.whole - sum(each.tokens for each in self.talk.older if each.place >= 0) + self._frame_tokens(),
+            reply=reply,
+            counter=self.measure.name,
+            exact=self.measure.exact,
+        )
+
+    def _frame_tokens(self) -> int:
+        """The protocol, and the state with nothing remembered."""
+        empty = {**self.opening.state, "memory": {tier: [] for tier in TIERS}}
+        runtime = frame(with_runtime(empty, self.opening.runtime))
+        return self.measure.text(self.protocol) + self.measure.text(runtime) + _FRAMES
+
+    def _add_pinned(self) -> None:
+        candidates = texts("pinned", self.opening.pinned, self.boundary, self.measure)
+        self.chosen.pinned = self._claimed("pinned", candidates)
+
+    def _add_summary(self) -> None:
+        offered = [self.opening.summary] if self.opening.summary else []
+        candidates = texts("summary", offered, self.boundary, self.measure, self.ledger.room("summary"))
+        self.chosen.background += self._claimed("summary", candidates)
+
+    def _add_children(self) -> None:
+        candidates = texts("children", self.opening.children, self.boundary, self.measure)
+        self.chosen.background += self._claimed("children", candidates)
+
+    def _claimed(self, kind: str, candidates: Sequence[Any]) -> list[Any]:
+        chosen, items = select(candidates, self.ledger.room(kind))
+        self.items += items
+        self.ledger.spend(kind, sum(each.tokens for each in chosen))
+        return chosen
+
+    def _add_memory(self) -> None:
+        """The items that have room, told by an epoch and what changed since, or all in one place."""
+        memory, room = self.opening.state["memory"], self.ledger.room("memory")
+        ids, items = remember(memory, room, self._item_tokens)
+        self.items += items
+        memory = {tier: [item for item in memory[tier] if item["id"] in ids] for tier in TIERS}
+        epoch: Tiers = dict(self.opening.epoch or _EMPTY)
+        told = since(epoch, memory)
+        frozen_tokens, changed_tokens = self._memory_tokens(epoch), self._memory_tokens(told.changes)
+        if is_over(frozen_tokens, changed_tokens) or frozen_tokens + changed_tokens > room:
+            epoch = frozen(memory) if self.may_begin_epoch else _EMPTY
+            self.epoch = epoch if self.may_begin_epoch else None
+            told = since(epoch, memory)
+            frozen_tokens, changed_tokens = self._memory_tokens(epoch), self._memory_tokens(told.changes)
+        others = {name: value for name, value in self.opening.state.items() if name != "memory"}
+        self.state = {"memory": told.shown, **others}
+        dropped = {"dropped": told.dropped} if told.dropped else {}
+        self.chosen.state = {"memory": told.changes, **dropped, **others}
+        self.chosen.epoch = epoch if any(epoch.values()) else None
+        self.ledger.spend("memory", frozen_tokens + changed_tokens)
+
+    def _item_tokens(self, item: dict[str, Any]) -> int:
+        lasting = {name: value for name, value in item.items() if name not in ("decay", "round")}
+        return self.measure.text(escaped(lasting)) + _IN_AN_ITEM
+
+    def _memory_tokens(self, memory: Tiers) -> int:
+        return sum(self._item_tokens(item) for tier in TIERS for item in memory[tier])
+
+    def _add_files(self) -> None:
+        offered = self.sources.files
+        if offered is None:
+            return
+        room, strict = self.ledger.room("working_set"), self.settings.strict
+        self.supplement = supplement(offered, self.boundary, room, self.measure.text, strict=strict)
+        self.items += self.supplement.items
+        self.chosen.instructions, self.chosen.files = self.supplement.instructions, self.supplement.context
+        self.ledger.spend("working_set", self.supplement.tokens)
+
+    def _add_recent(self) -> None:
+        """The newest messages that have room, from a user's on."""
+        older, before = self.talk.older, self.opening.before
+        if self.sources.retrieve:
+            self.ledger.hold("retrieved", self.ledger.budget.effective)
+        room = self.ledger.rest("recent")
+        if any(each.place < 0 for each in older):
+            room = min(room, self.settings.history_tokens)
+        start = cut(older, room, before.messages[0] if before and before.messages else 0)
+        self.sent = older[start:]
+        self._note_messages(self.sent, "recent history", included=True)
+        self._note_messages(older[:start], _OLDER, included=False)
+        self._note_messages(self.talk.elsewhere, _ELSEWHERE, included=False)
+        self.chosen.history = tuple(each.message for each in self.sent if each.place < 0)
+        self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
+        self.ledger.spend("recent", sum(each.tokens for each in self.sent))
+
+    def _note_messages(self, messages: Sequence[Older], reason: str, *, included: bool) -> None:
+        if not messages:
+            return
+        numbers = [each.number for each in messages]
+        self.items.append(
+            PackItem(
+                "recent_messages",
+                "messages.jsonl",
+                sum(each.tokens for each in messages),
+                included,
+                reason,
+                freshness=max(numbers),
+                origin=origin_of(each.message for each in messages),
+                refs=(ranges(numbers),),
+            )
+        )
+
+    def _add_found(self) -> None:
+        retrieve, room = self.sources.retrieve, self.ledger.room("retrieved")
+        if retrieve is None or not room:
+            return
+        known = [number for number in (*(each.number for each in self.sent), *self.talk.newest) if number]
+        first = min(known, default=self.opening.first_message)
+        self.found = retrieve(self._question(), first, room, self.measure.text)
+        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure))
+        missed = passages(self.found.missed, self.measure)
+        self.items += [as_item(each, included=False, reason=each.reason) for each in missed]
+
+    def _question(self) -> str:
+        """What is looked for: the user's words and, where these are few, what is being done."""
+        said = self.talk.question
+        task = str(self.opening.state.get("active_task") or "")
+        return said if len(said.split()) >= _TELLING else f"{said}\n{task}"
+
+    def _assembled(self) -> Pack:
+        asked, opening, chosen = self.asked, self.opening, self.chosen
+        injection = assemble(chosen, self.protocol, opening.runtime, asked.mode, self.settings)
+        head, said = self._head(injection), [Said(each.number, each.tokens) for each in self.sent]
+        budget = self.ledger.as_json()
+        stable = stable_tokens(opening.before, head, said)
+        said += [Said(number, 0) for number in self.talk.newest]
+        return Pack(
+            injection=injection,
+            state=self.state,
+            items=(*self._fixed_items(), *self.items),
+            budget=budget,
+            prefix=prefix_of(head, said),
+            stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
+            found=self.found,
+            epoch=self.epoch,
+            report=dict(self.supplement.report),
+            origin=self._origin(),
+        )
+
+    def _head(self, injection: Injection) -> list[Part]:
+        """What stands before the conversation, in the order of the request."""
+        measure, body = self.measure, self.asked.body
+        system = "\n".join(message.text for message in self.asked.request.messages if message.role == "system")
+        tools = json.dumps(body["tools"], default=str) if body.get("tools") else ""
+        parts = (tools, injection.protocol, system, injection.standing, injection.background)
+        return [Part(text, measure.text(text)) for text in parts]
+
+    def _fixed_items(self) -> list[PackItem]:
+        fixed, protocol = self.ledger.budget.fixed, self._frame_tokens()
+        return [
+            PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),
+            PackItem("memory", "events.jsonl", 0, True, "the frame of memory, and the runtime fields", 1.0),
+            PackItem("request", "caller", fixed - protocol, True, "sent by the caller", 1.0, origin="user"),
+        ]
+
+    def _origin(self) -> Origin:
+        """The least trusted of what the model is shown."""
+        shown = [*self.asked.request.messages, *self.chosen.history]
+        origins: list[Origin] = [origin_of(shown)]
+        origins += ["file"] if self.chosen.files else []
+        origins += ["tool"] if any(each.origin == "tool" for each in self.chosen.found) else []
+        return least_trusted(*origins)
+
+
+_EMPTY: Tiers = {tier: [] for tier in TIERS}
+_UNLIMITED = 10**9
+_TELLING = 4
+"""A question of fewer words says little by itself."""

@@ -1,0 +1,85 @@
+"""Budget: how many tokens a call may take, what of it is taken already, and who may claim how much of the rest."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ctxwrap.settings import Shares
+from ctxwrap.types import Record
+
+
+class Limit(NamedTuple):
+    """A number of tokens that a request may take at most, and who says so."""
+
+    tokens: int
+    set_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    limit: int
+    set_by: str
+    """Whose limit it is: the smallest of all that there are."""
+    reply: int
+    """What is kept free for the answer, if the model's window sets the limit."""
+    fixed: int
+    """What is sent in any case: the caller's system prompt, tools and newest turn, the protocol, the runtime fields."""
+    counter: str = "estimate"
+    exact: bool = False
+
+    @property
+    def effective(self) -> int:
+        """What there is for everything that could be left out."""
+        return max(0, self.limit - self.fixed)
+
+
+def reckon(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
+    """The budget under the smallest of the limits, of equals the first."""
+    smallest = min(limits, key=lambda limit: limit.tokens)
+    return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Claims on a budget, one after the other: nobody gets more than is left, and none more than its share."""
+
+    budget: Budget
+    shares: Shares
+    spent: dict[str, int] = field(default_factory=dict)
+    _held: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        return self.budget.effective - sum(self.spent.values())
+
+    def hold(self, kind: str, tokens: int) -> None:
+        """Keep up to its share for one who comes later, so that those before it do not take all."""
+        self._held[kind] = min(tokens, self._share(kind))
+
+    def room(self, kind: str) -> int:
+        """How much one may claim now: its share at most."""
+        return min(self.rest(kind), self._share(kind))
+
+    def rest(self, kind: str) -> int:
+        """All that is left and not kept for others."""
+        held = sum(tokens for other, tokens in self._held.items() if other != kind and other not in self.spent)
+        return max(0, self.left - held)
+
+    def spend(self, kind: str, tokens: int) -> None:
+        self.spent[kind] = self.spent.get(kind, 0) + tokens
+
+    def _share(self, kind: str) -> int:
+        return int(getattr(self.shares, kind) * self.budget.effective)
+
+    def as_json(self) -> Record:
+        budget = self.budget
+        return {
+            "limit": budget.limit,
+            "set_by": budget.set_by,
+            "reply": budget.reply,
+            "fixed": budget.fixed,
+            "effective": budget.effective,
+            "used": sum(self.spent.values()),
+            "spent": dict(self.spent),
+            "counter": budget.counter,
+            "exact": budget.exact,
+        }

@@ -1,0 +1,106 @@
+"""Surface: everything that could be sent, before anybody chooses, each with its tokens and where it comes from."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ctxwrap.protocol.text import escaped
+from ctxwrap.settings import Settings
+from ctxwrap.stages.framing import framed, harmless
+from ctxwrap.stages.selection import Older
+from ctxwrap.stages.truncation import truncated
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import Candidate, Kept, Opening, Request, Text
+
+
+class Conversation(NamedTuple):
+    """A conversation in parts: what is sent in any case, what may be left out, and what is not ours to send."""
+
+    older: tuple[Older, ...]
+    """What was said before the newest turn."""
+    elsewhere: tuple[Older, ...]
+    """What the log has of it, while the caller or the provider keeps the history."""
+    newest: tuple[int, ...]
+    """The numbers of the caller's messages that are sent in any case."""
+    question: str
+    """What the user said last."""
+
+
+def conversation(request: Request, opening: Opening, settings: Settings, measure: Measure) -> Conversation:
+    """The caller's messages, and those that the log has before them."""
+    messages = request.messages
+    numbers = opening.numbers or (0,) * len(messages)
+    places = request.places or tuple(range(len(messages)))
+    spoken = [at for at, message in enumerate(messages) if message.role != "system"]
+    asked = max((at for at in spoken if messages[at].role == "user"), default=-1)
+    log = tuple(Older(kept.number, kept.message, measure.message(kept)) for kept in opening.history)
+    is_ours = settings.history == "log" and not request.server_history
+    before = [at for at in spoken if at < asked] if is_ours else []
+    sizes = {at: measure.message(Kept(numbers[at], messages[at])) for at in before}
+    sent = tuple(Older(numbers[at], messages[at], sizes[at], places[at]) for at in before)
+    return Conversation(
+        older=(*log, *sent) if is_ours else (),
+        elsewhere=() if is_ours else log,
+        newest=tuple(numbers[at] for at in spoken if at not in sizes),
+        question=messages[asked].text if asked >= 0 else "",
+    )
+
+
+def texts(
+    kind: str, offered: Iterable[Text], boundary: str, measure: Measure, room: int | None = None
+) -> list[Candidate]:
+    """Texts of the session's, each in a frame; cut at the end if they are longer than `room`, if one is given."""
+    candidates = []
+    for text in offered:
+        content = harmless(text.text.strip(), boundary)
+
+        def size(piece: str, source: str = text.source) -> int:
+            return measure.text(framed(piece, source, "context", boundary))
+
+        piece = content if room is None else truncated(content, room, "end", size)
+        whole = framed(piece or content, text.source, "context", boundary)
+        reason = "" if piece in (content, "") else f"truncated from {size(content)}"
+        candidates.append(
+            Candidate(kind, text.source, measure.text(whole), whole, origin=text.origin, reason=reason or _WHY[kind])
+        )
+    return candidates
+
+
+_WHY = {
+    "pinned": "pinned by the operator",
+    "summary": "what was said before",
+    "children": "the result of a child",
+}
+
+
+class Passage(NamedTuple):
+    """A part of an earlier message that may matter now."""
+
+    number: int
+    part: int
+    text: str
+    heading: str
+    """The day or group under which it is told."""
+    speaker: str
+    score: float = 0.0
+    reasons: tuple[str, ...] = ()
+    """What speaks for it most; or the one thing that kept it out."""
+
+
+def passages(found: Iterable[Passage], measure: Measure) -> list[Candidate]:
+    """Earlier messages that were found, best first, each on a line of JSON: no words in it can pose as another."""
+    candidates = []
+    for each in found:
+        line = escaped({"when": each.heading, "by": each.speaker, "said": each.text})
+        candidates.append(
+            Candidate(
+                "retrieved",
+                "messages.jsonl",
+                measure.text(line) + 1,
+                line,
+                freshness=each.number,
+                origin=each.speaker,
+                refs=(f"{each.number}.{each.part}",),
+                reason=f"found by {', '.join(each.reasons)}" if each.reasons else "found",
+            )
+        )
+    return candidates
