@@ -13,6 +13,7 @@ from ctxwrap.wires import CHAT, MESSAGES, RESPONSES
 from tests.wires.bodies import BLOCK, SPEECHES, Exchange, seen, words
 
 MARK = {"type": "ephemeral"}
+MINUTES = {"type": "ephemeral", "ttl": "5m"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 SAID = {"role": "assistant", "content": "said"}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
@@ -103,6 +104,7 @@ def test_a_long_round_is_spanned_from_where_the_last_call_was_cached() -> None:
         ({"tools": [{"name": "f", "cache_control": HOUR}]}, ["P", "said", "two"]),
         ({"system": [text("own", HOUR)], "standing": "standing"}, ["own", "standing", "said", "two"]),
         ({"system": [text("own", MARK)]}, ["own", "said", "two"]),
+        ({"tools": [{"name": "f", "cache_control": MARK}], "system": [text("own", MINUTES)]}, ["own", "said", "two"]),
     ],
 )
 def test_the_callers_marks_come_first(body: Body, expected: list[str]) -> None:
@@ -112,6 +114,12 @@ def test_the_callers_marks_come_first(body: Body, expected: list[str]) -> None:
     assert [block["text"] for _, block in marks(marked) if "text" in block] == expected
     if not expected:
         assert marked == MESSAGES.inject(body, Injection("P", BLOCK, standing=standing))
+
+
+def test_marks_inside_of_a_document_count() -> None:
+    source = {"type": "content", "content": [text("page", MARK)] * 3}
+    body = {"messages": [user([{"type": "document", "source": source}]), SAID, user("two")]}
+    assert [block["text"] for _, block in marks(sent(body))] == ["P"]
 
 
 def test_no_short_mark_stands_before_a_long_one_of_the_callers() -> None:
@@ -159,7 +167,7 @@ def _marks(values: list[Any], place: tuple[Any, ...]) -> Iterator[tuple[tuple[An
         yield from _marks(inner if isinstance(inner, list) else [], (*place, at))
 
 
-mark_or_none = st.sampled_from([None, None, None, MARK, HOUR])
+mark_or_none = st.sampled_from([None, None, None, MARK, MINUTES, HOUR])
 texts = st.builds(text, st.sampled_from(["a", "b", "", " "]), mark_or_none)
 results = st.builds(
     lambda content, mark: {"type": "tool_result", "tool_use_id": "t", "content": content, "cache_control": mark},

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol.text import SEPARATOR
@@ -278,22 +278,34 @@ def unmarked(messages: list[Body]) -> list[Body]:
     ]
 
 
-@given(
-    items=st.lists(ITEMS | messages_of("input_text").map(lambda some: [*some, user("u")][0]), max_size=8),
-    left_out=places,
-)
+ANY_ITEMS = st.lists(ITEMS | messages_of("input_text").map(lambda some: [*some, user("u")][0]), max_size=8)
+
+
+@given(items=ANY_ITEMS, left_out=places)
 def test_every_item_but_those_left_out_is_sent_as_it_was(items: list[Body], left_out: frozenset[int]) -> None:
+    items = [{**item, "id": str(at)} for at, item in enumerate(items)]
     body = {"input": items, "store": False}
     before = copy.deepcopy(body)
     sent = RESPONSES.inject(body, injection(left_out=left_out))["input"]
     assert body == before
-    begun = {place for place in RESPONSES.read(body).places if items[place].get("role") != "system"}
-    stay, goes = [], min(begun, default=-1) in left_out
-    for at, item in enumerate(items):
-        goes = at in left_out if at in begun else goes
-        if item.get("role") == "system" or not (goes or at in left_out):
-            stay.append(item)
-    assert [spoken(item) for item in sent] == [spoken(neutral_item(item)) for item in stay]
+    there = [int(item["id"]) for item in sent]
+    assert there == sorted(there)
+    assert [spoken(item) for item in sent] == [spoken(neutral_item(items[at])) for at in there]
+    begun = set(RESPONSES.read(body).places)
+    stay = {at for at in begun if at not in left_out or items[at].get("role") == "system"}
+    assert begun & set(there) == stay
+    assert left_out or there == list(range(len(items)))
+
+
+@given(before=ANY_ITEMS, after=ANY_ITEMS)
+def test_all_before_a_users_words_can_be_left_out(before: list[Body], after: list[Body]) -> None:
+    """Whatever else stands there: half of a call would be refused."""
+    body = {"input": [*before, user("u"), *after], "store": False}
+    old = frozenset(place for place in RESPONSES.read(body).places if place < len(before))
+    assume(any(before[place].get("role") != "system" for place in old))
+    sent = RESPONSES.inject(body, Injection("P", "", left_out=old))["input"]
+    operators = [item for item in before if item.get("role") == "system"]
+    assert sent == [*operators, *(neutral_item(item) for item in [user("u"), *after])]
 
 
 def spoken(item: Body) -> Body:
@@ -316,6 +328,8 @@ def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
     ]
     sent = RESPONSES.inject(body, Injection("P", "", left_out=frozenset({1, 3, 5, 7})))
     assert sent["input"] == [own, user("two")]
+    parted = {"input": [user("one"), own, thought, call, result, user("two")], "store": False}
+    assert RESPONSES.inject(parted, Injection("P", "", left_out=frozenset({0, 3, 4})))["input"] == [own, user("two")]
     headless = {"input": [thought, call, result, user("two")], "store": False}
     assert RESPONSES.inject(headless, Injection("P", "", left_out=frozenset({1, 2})))["input"] == [user("two")]
 
