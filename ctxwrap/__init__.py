@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from ctxwrap.forgetting import forget as forget
     from ctxwrap.forgetting import purge as purge
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
+    from ctxwrap.previewing import preview as preview
     from ctxwrap.scope import using as using
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
+    from ctxwrap.settings import Shares as Shares
     from ctxwrap.stores import open_store as open_store
     from ctxwrap.summarising import Summariser as Summariser
     from ctxwrap.verifying import rebuild as rebuild
@@ -50,6 +52,7 @@ _HOMES = {
     "SessionBusy": "errors",
     "Settings": "settings",
     "SettingsError": "errors",
+    "Shares": "settings",
     "StoreCorrupt": "errors",
     "StoreError": "errors",
     "StoreUnavailable": "errors",
@@ -62,6 +65,7 @@ _HOMES = {
     "forget": "forgetting",
     "import_session": "archive",
     "open_store": "stores",
+    "preview": "previewing",
     "purge": "forgetting",
     "rebuild": "verifying",
     "turn_of": "clients.results",

@@ -58,6 +58,11 @@ def bare(context: Context, target: Target) -> BareCall | None:
     return None
 
 
+def sources(context: Context, target: Target, model: str, session: Session) -> Sources:
+    """What a call may use beyond its session's own state."""
+    return Sources(context.files(target, model))
+
+
 class OpenCall:
     """A turn in its session. Every method blocks for the moment a short write takes."""
 
@@ -96,7 +101,7 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
-        files = self._context.files(self._target, request.model)
+        given = sources(self._context, self._target, request.model, session)
         with undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
@@ -108,9 +113,10 @@ class OpenCall:
                 self._target.mode,
                 opening,
                 self._context.settings,
-                Sources(files),
+                given,
             )
-            session.append(turn.id, *turn.opening_records(), self._clock(), part="o")
+            kept = session.keep_texts(turn.texts)
+            session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
             self._opened = session, turn
         return True
 

@@ -6,7 +6,7 @@ aside and it is looked for when these are known.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import escaped, frame
 from ctxwrap.records import ranges
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages.assembly import Chosen, assemble, protocol_for
+from ctxwrap.stages.assembly import PROTOCOLS, Chosen, assemble, protocol_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
@@ -82,6 +82,10 @@ class Pack:
     stable: float
     """The share of the request that begins like the last one."""
     found: "Found"
+    sent: Record
+    """What was sent, by numbers and in few words, so that it can be told again."""
+    texts: Mapping[str, str]
+    """The longer texts among it, by name."""
     epoch: Tiers | None
     """The memory of an epoch that begins with this call."""
     report: Record
@@ -104,6 +108,7 @@ class _Packing:
         self.measure = Measure(asked.request.model)
         self.boundary = boundary_of(asked.key)
         self.protocol = protocol_for(asked.mode, settings)
+        self.framing = self._frame_tokens()
         self.talk = conversation(asked.request, opening, settings, self.measure)
         self.whole = self.measure.body(asked.wire, asked.body)
         self.ledger = Ledger(self._budget(most), settings.shares)
@@ -141,7 +146,7 @@ class _Packing:
         limits += [most] if most else []
         return reckon(
             limits or [Limit(_UNLIMITED, "nothing")],
-            self.whole - sum(each.tokens for each in self.talk.older if each.place >= 0) + self._frame_tokens(),
+            self.whole - sum(each.tokens for each in self.talk.older if each.place >= 0) + self.framing,
             reply=reply,
             counter=self.measure.name,
             exact=self.measure.exact,
@@ -151,7 +156,7 @@ class _Packing:
         """The protocol, and the state with nothing remembered."""
         empty = {**self.opening.state, "memory": {tier: [] for tier in TIERS}}
         runtime = frame(with_runtime(empty, self.opening.runtime))
-        return self.measure.text(self.protocol) + self.measure.text(runtime) + _FRAMES
+        return self.measure.text(PROTOCOLS[self.protocol]) + self.measure.text(runtime) + _FRAMES
 
     def _add_pinned(self) -> None:
         candidates = texts("pinned", self.opening.pinned, self.boundary, self.measure)
@@ -263,7 +268,7 @@ class _Packing:
 
     def _assembled(self) -> Pack:
         asked, opening, chosen = self.asked, self.opening, self.chosen
-        injection = assemble(chosen, self.protocol, opening.runtime, asked.mode, self.settings)
+        injection = assemble(chosen, PROTOCOLS[self.protocol], opening.runtime, asked.mode, self.settings)
         head, said = self._head(injection), [Said(each.number, each.tokens) for each in self.sent]
         budget = self.ledger.as_json()
         stable = stable_tokens(opening.before, head, said)
@@ -276,10 +281,22 @@ class _Packing:
             prefix=prefix_of(head, said),
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
             found=self.found,
+            sent=self._sent(),
+            texts=chosen.texts,
             epoch=self.epoch,
             report=dict(self.supplement.report),
             origin=self._origin(),
         )
+
+    def _sent(self) -> Record:
+        chosen = {each.refs[0] for each in self.chosen.found}
+        found = [each for each in self.found.chosen if f"{each.number}.{each.part}" in chosen]
+        return {
+            "protocol": self.protocol,
+            "system": ranges(self.opening.system),
+            "state": self.chosen.state,
+            "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
+        }
 
     def _head(self, injection: Injection) -> list[Part]:
         """What stands before the conversation, in the order of the request."""
@@ -290,11 +307,13 @@ class _Packing:
         return [Part(text, measure.text(text)) for text in parts]
 
     def _fixed_items(self) -> list[PackItem]:
-        fixed, protocol = self.ledger.budget.fixed, self._frame_tokens()
+        """What is sent in any case."""
+        protocol = self.measure.text(PROTOCOLS[self.protocol])
+        callers = self.ledger.budget.fixed - self.framing
         return [
             PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),
-            PackItem("memory", "events.jsonl", 0, True, "the frame of memory, and the runtime fields", 1.0),
-            PackItem("request", "caller", fixed - protocol, True, "sent by the caller", 1.0, origin="user"),
+            PackItem("memory", "events.jsonl", self.framing - protocol, True, "frames, and the runtime fields", 1.0),
+            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin="user"),
         ]
 
     def _origin(self) -> Origin:

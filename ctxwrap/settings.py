@@ -108,7 +108,7 @@ class MemoryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How the budget is shared: parts of what is left when the caller's own words are paid for."""
+    """How the budget is shared, in parts of all of it; what the caller's own words leave is there to be claimed."""
 
     pinned: float = 0.15
     """Pinned texts take so much at most."""

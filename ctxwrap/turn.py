@@ -110,9 +110,9 @@ class Turn:
         self._reasking = Reasking(self._wire, self.body, self._settings, self._read_again)
         return True
 
-    def repacked_records(self) -> tuple[list[Record], list[Record]]:
+    def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
-        return [], [{"type": "repack", "run": self.id, **self._pack_fields(), "ctx": {}}]
+        return [], [{"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}]
 
     def _take(self, made: Pack) -> None:
         self._pack = made
@@ -172,8 +172,13 @@ class Turn:
         """A question came to nothing; the reply stays as it is."""
         self._reasking.failed(error)
 
-    def opening_records(self) -> tuple[list[Record], list[Record]]:
-        """The caller's new messages, and the event that starts the turn."""
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The longer texts that the pack adds: what the log refers to once they are kept."""
+        return self._pack.texts if self._pack else {}
+
+    def opening_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
+        """The caller's new messages, and the event that starts the turn; `kept` is where its texts lie."""
         parents = iter([self._opening.parent])
         messages = [
             as_record(
@@ -192,8 +197,8 @@ class Turn:
             "wire": self._wire.name,
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
-            **self._pack_fields(),
-            "ctx": {"writer": self._opening.writer},
+            **self._pack_fields(kept or {}),
+            "ctx": {"writer": self._opening.writer, **_blobs(kept)},
         }
         if self._opening.rules:
             start["rules"] = self._opening.rules
@@ -204,7 +209,7 @@ class Turn:
         measure = Measure(self._request.model)
         return {measure.name: measure.counted(message)}
 
-    def _pack_fields(self) -> Record:
+    def _pack_fields(self, kept: Mapping[str, Record]) -> Record:
         """What an event tells about the pack."""
         made = self._pack
         if made is None:
@@ -213,6 +218,8 @@ class Turn:
             "pack": [item.as_json() for item in made.items],
             "budget": made.budget,
             "prefix": injection.as_json(made.prefix),
+            "sent": {**made.sent, "texts": {name: blob["id"] for name, blob in kept.items()}},
+            "stable": made.stable,
             "sha256": injection.body_hash(self.body),
         }
         if made.epoch is not None:
@@ -381,6 +388,11 @@ def _shown_texts(request: Request, made: Pack | None) -> list[str]:
     if made is not None:
         texts += filter(None, (made.injection.protocol, made.injection.background, made.injection.standing))
     return texts + [shown for text in texts if (shown := neutral(text)) is not text]
+
+
+def _blobs(kept: Mapping[str, Record] | None) -> Record:
+    """What an event's control data says of the contents that it refers to."""
+    return {"blobs": list(kept.values())} if kept else {}
 
 
 def _smaller_limit(told: TooLong, taken: int) -> Limit:

@@ -223,4 +223,18 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
         run_import(file, session, place, max_bytes=max_bytes, as_json=as_json)
 
 
+@main.command()
+@of_a_session
+@click.option("--turn", metavar="N", help="The pack of one turn, by its number or id. [default: the newest]")
+@click.option("--md", "form", flag_value="md", help="Every block as it was sent, as Markdown.")
+@click.option("--json", "form", flag_value="json", help="As JSON.")
+@click.option("--report", "form", flag_value="report", help="The boot header and the assembly report.")
+def pack(form: str | None, **which: Any) -> None:
+    """Show what a call of SESSION sent to the model, what was left out, and why."""
+    from ctxwrap.cli.pack import show_pack
+
+    with in_one_sentence():
+        show_pack(form=form or "", **which)
+
+
 main.add_command(workingset)

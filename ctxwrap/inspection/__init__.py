@@ -2,6 +2,7 @@
 
 from ctxwrap.inspection.following import Following
 from ctxwrap.inspection.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of
+from ctxwrap.inspection.packs import pack_of
 from ctxwrap.inspection.reading import Numbered
 from ctxwrap.inspection.sessions import (
     Branching,
@@ -35,6 +36,7 @@ __all__ = [
     "details_of",
     "memory_at",
     "memory_of",
+    "pack_of",
     "session_details",
     "sessions_of",
     "turn_details",

@@ -58,6 +58,11 @@ class Branch:
         """The recent messages without the newest ones."""
         return tuple(self._recent)[: max(0, len(self._recent) - without)]
 
+    @property
+    def recent(self) -> dict[int, Kept]:
+        """The recent messages by their numbers."""
+        return {kept.number: kept for kept in self._recent}
+
     def since(self, number: int) -> list[Kept]:
         """The recent messages behind the one of that number in the log."""
         return [kept for kept in self._recent if kept.number > number]

@@ -44,6 +44,7 @@ class Past:
         self.rules: Record | None = None
         """The rules that memory goes by, if the log says so."""
         self.system: list[Digest] = []
+        self.system_numbers: list[int] = []
         self._system_turn = ""
         self.round = 0
         self.answered = True
@@ -52,6 +53,8 @@ class Past:
         """The memory that stands where a request seldom changes."""
         self.prefix: Prefix | None = None
         """How the last request began."""
+        self.pack: Record | None = None
+        """What the newest event tells that has a pack."""
         self.derived = Derived()
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
@@ -100,8 +103,10 @@ class Past:
 
     def _take_system(self, said: Digest, turn: str) -> None:
         """A turn's system messages stand together; another turn's take their place."""
-        self.system = [*(self.system if turn == self._system_turn else ()), said]
-        self._system_turn = turn
+        if turn != self._system_turn:
+            self.system, self.system_numbers, self._system_turn = [], [], turn
+        self.system.append(said)
+        self.system_numbers.append(self.sequence["messages"])
 
     def _take_event(self, event: Record) -> None:
         kind = event.get("type")
@@ -127,6 +132,9 @@ class Past:
 
     def _take_pack(self, event: Record) -> None:
         """How a request began, and the memory that stands there from now on."""
+        if "sent" in event:
+            same = self.pack if self.pack and self.pack["run"] == event["run"] else {}
+            self.pack = {**same, **event}
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
         if "epoch" in event:
@@ -149,6 +157,7 @@ class Past:
             "purged": sorted(self.purged),
             "rules": self.rules,
             "system": self.system,
+            "system_numbers": self.system_numbers,
             "system_turn": self._system_turn,
             "round": self.round,
             "answered": self.answered,
@@ -157,6 +166,7 @@ class Past:
             "moves": self.moves,
             "epoch": self.epoch,
             "prefix": self.prefix and injection.as_json(self.prefix),
+            "pack": self.pack,
             "derived": self.derived.as_json(),
         }
 
@@ -171,10 +181,12 @@ class Past:
         self.purged = set(known["purged"])
         self.rules = known["rules"]
         self.system, self._system_turn = known["system"], known["system_turn"]
+        self.system_numbers = known["system_numbers"]
         self.round, self.answered = known["round"], known["answered"]
         self.runtime = Runtime(**known["runtime"]) if known["runtime"] else None
         self.memory.restore(known["memory"])
         self.moves = [Move(*move) for move in known["moves"]]
         self.epoch = known["epoch"]
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
+        self.pack = known["pack"]
         self.derived = Derived.from_json(known["derived"])

@@ -52,6 +52,8 @@ class Redaction:
             return event
         if event.get("type") == "summary" and self._may_tell(message_range(str(event.get("source")))[1]):
             return {**event, "text": FORGOTTEN}
+        if event.get("type") in ("start", "repack") and (self.versions or self.texts or self.summaries):
+            event = self._without_texts(event)
         turn = turn_in(event)
         if event.get("type") == "choice" and turn in self.choices:
             return emptied(event)
@@ -78,6 +80,17 @@ class Redaction:
         if name == "active_task" and value in self.tasks:
             return ""
         return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
+
+    def _without_texts(self, event: Record) -> Record:
+        """The start of a turn without the texts that were sent, which may tell it in words of their own."""
+        sent, control = event.get("sent"), event.get("ctx")
+        if not isinstance(sent, dict) or not isinstance(control, dict):
+            return event
+        state = sent.get("state")
+        memory = state.get("memory") if isinstance(state, dict) else None
+        told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
+        sent = {**sent, "texts": {}, "state": {**(state or {}), "memory": told}}
+        return {**event, "sent": sent, "ctx": {name: value for name, value in control.items() if name != "blobs"}}
 
     def _may_stay(self, item: Any) -> bool:
         """Whether an item of memory, as the model was shown it, tells nothing of what is to be gone."""

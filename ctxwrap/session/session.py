@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -10,19 +10,22 @@ from ctxwrap.errors import StoreError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.records import as_record, timestamp
+from ctxwrap.records import as_record, message_in, timestamp, tokens_in
 from ctxwrap.session import blobs
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
+from ctxwrap.session.packs.files import save_pack
+from ctxwrap.session.packs.recorded import Lookups, recorded
+from ctxwrap.session.packs.view import PackView
 from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction, unanswered
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
-from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
+from ctxwrap.types import Kept, Message, Opening, Operation, Record, Request, SessionKey, Text
 
 logger = logging.getLogger("ctxwrap")
 
@@ -49,6 +52,9 @@ class Session:
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
         self._inputs = Inputs(log.files)
+        self._texts: dict[str, tuple[str, Record]] = {}
+        """What was kept last, by name."""
+        self._saved_pack = ""
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -60,6 +66,7 @@ class Session:
     def _begin(self) -> None:
         """Before the first record."""
         self.past = Past(self._settings, keeps_all=self._keeps_all)
+        self._texts.clear()
         self._positions = dict.fromkeys(STREAMS, 0)
 
     @property
@@ -143,6 +150,7 @@ class Session:
             rules=rules,
             writer=self.log.writer,
             numbers=tuple(0 if message.role == "system" else next(numbers) for message in request.messages),
+            system=self._system_numbers(len(system), len(changed_system)),
             epoch=past.epoch,
             before=past.prefix,
             limit=self._inputs.limit,
@@ -150,6 +158,11 @@ class Session:
             summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
             children=tuple(past.derived.children.results(self.log.files)),
         )
+
+    def _system_numbers(self, sent: int, changed: int) -> tuple[int, ...]:
+        """The numbers of the system messages: those of the log, unless they are others."""
+        first = self.next_message
+        return tuple(range(first, first + changed)) if changed else tuple(self.past.system_numbers) if sent else ()
 
     def _numbers(self, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
         """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
@@ -214,8 +227,15 @@ class Session:
             self._save()
 
     def keep(self, data: bytes) -> Record:
-        """Store a file's content once, as lasting as settings say; what a record to come refers to it by."""
+        """Store a content once, as lasting as settings say; what a record to come refers to it by."""
         return blobs.stored(data, self.log.files, "bytes", lasting=self._settings.durability != "os")
+
+    def keep_texts(self, texts: Mapping[str, str]) -> dict[str, Record]:
+        """Store texts once, by name; those that are the same as the last time are known to be there."""
+        for name, text in texts.items():
+            if name not in self._texts or self._texts[name][0] != text:
+                self._texts[name] = text, self.keep(text.encode("utf-8", "surrogatepass"))
+        return {name: self._texts[name][1] for name in texts}
 
     def records(self, stream: str) -> list[Record]:
         """All that a stream holds, with all contents."""
@@ -347,6 +367,8 @@ class Session:
                 self._placed = True
             if not self.past.derived.save(self.log.files, self.memory, self.past.turns.state):
                 self.rebuild()
+            elif self.past.turns.state != "active":
+                self._save_pack()
         except Exception as error:
             logger.debug("session %r: its derived files are behind: %r", self.key.session, error)
 
@@ -357,6 +379,51 @@ class Session:
         self._remove_derived()
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
         self.past.derived = fresh.past.derived
+        self._saved_pack = ""
+        self._save_pack()
+
+    def _save_pack(self) -> None:
+        """Show what the newest call sent, once."""
+        view = self.pack()
+        if view is not None and view.sha256 != self._saved_pack:
+            save_pack(view, self.log.files)
+            self._saved_pack = view.sha256
+
+    def pack(self) -> PackView | None:
+        """The newest pack that was sent, if there is one that makes sense."""
+        event = self.past.pack
+        if event is None:
+            return None
+        try:
+            return recorded(self.key, event, self.past.epoch, self.lookups())
+        except (LookupError, TypeError, ValueError) as error:
+            logger.debug("session %r: its pack makes no sense: %r", self.key.session, error)
+            return None
+
+    def numbered(self, messages: Iterable[Record]) -> Iterator[tuple[int, Message]]:
+        """The numbers that new messages would get, with these."""
+        return ((number, message_in(record)) for number, record in enumerate(messages, self.next_message))
+
+    def lookups(self) -> Lookups:
+        """Where messages and texts are found that a pack refers to."""
+        recent = self.past.branch.recent
+
+        def message(number: int) -> Kept | None:
+            return recent.get(number) or self._message(number)
+
+        return Lookups(message, self._text)
+
+    def _message(self, number: int) -> Kept | None:
+        records = self.messages(number, number) if number else []
+        return next((Kept(number, message_in(record), tokens_in(record)) for record in records), None)
+
+    def _text(self, name: str) -> str | None:
+        """A text that was kept under that name."""
+        known = next((text for text, blob in self._texts.values() if blob["id"] == name), None)
+        if known is not None:
+            return known
+        data = self.log.files.load(f"raw/{name}") if is_legal_name(name) else None
+        return None if data is None else data.decode("utf-8", "replace")
 
     def _remove_derived(self) -> None:
         for entry in self.log.files.entries():

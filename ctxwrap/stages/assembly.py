@@ -5,7 +5,7 @@ is pinned and the memory of the epoch, files and results as data, the conversati
 message, and last of all what changed in memory, the round and the time.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,41 +32,49 @@ class Chosen:
     state: dict[str, Any] = field(default_factory=dict)
     """Memory as it is, or what is other than in the epoch."""
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """What seldom changes and is longer than a few words, by name; what there is none of is left out."""
+        texts = {
+            "boot": self.instructions,
+            "pinned": "".join(each.text for each in self.pinned),
+            "background": joined(self.files, "".join(each.text for each in self.background)),
+        }
+        return {name: text for name, text in texts.items() if text}
+
 
 def assemble(chosen: Chosen, protocol: str, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
+    texts = chosen.texts
+    found = "\n".join(each.text for each in as_said(chosen.found))
     return Injection(
-        protocol=joined(protocol, framed("boot", chosen.instructions)),
-        standing=joined(
-            framed("pinned", _texts(chosen.pinned)),
-            framed("memory", escaped(chosen.epoch) if chosen.epoch else ""),
-        ),
-        background=framed("background", joined(chosen.files, _texts(chosen.background))),
+        protocol=joined(protocol, framed("boot", texts.get("boot", ""))),
+        standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
+        background=framed("background", texts.get("background", "")),
         history=chosen.history,
-        block=joined(
-            framed("found", "\n".join(each.text for each in _as_said(chosen.found))),
-            frame(with_runtime(chosen.state, runtime)),
-        ),
+        block=joined(framed("found", found), frame(with_runtime(chosen.state, runtime))),
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
         left_out=chosen.left_out,
         breakpoints=settings.cache_marks,
     )
 
 
+PROTOCOLS = {"full": PROTOCOL_TEXT, "delta": DELTA_TEXT, "reading": READING_TEXT}
+"""What the model is told about memory: to keep it, in one way or another, or only to read it."""
+
+
 def protocol_for(mode: Mode, settings: Settings) -> str:
-    """What the model is told about memory: to keep it, or only to read it."""
-    if mode == "readonly":
-        return READING_TEXT
-    return DELTA_TEXT if settings.snapshot == "delta" else PROTOCOL_TEXT
+    """The name of the protocol for a call."""
+    return "reading" if mode == "readonly" else settings.snapshot
+
+
+def memory_text(epoch: Mapping[str, Any] | None) -> str:
+    return framed("memory", escaped(epoch)) if epoch else ""
 
 
 def joined(*texts: str) -> str:
     return "\n\n".join(text.rstrip("\n") for text in texts if text)
 
 
-def _texts(candidates: Iterable[Candidate]) -> str:
-    return "".join(each.text for each in candidates)
-
-
-def _as_said(found: Sequence[Candidate]) -> list[Candidate]:
+def as_said(found: Sequence[Candidate]) -> list[Candidate]:
     """In the order of the conversation, whichever matters most."""
     return sorted(found, key=lambda each: [int(part) for part in each.refs[0].split(".")])

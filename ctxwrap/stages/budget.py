@@ -38,6 +38,9 @@ def reckon(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: 
     return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
 
 
+_STEPS = 32
+
+
 @dataclass(slots=True)
 class Ledger:
     """Claims on a budget, one after the other: nobody gets more than is left, and none more than its share."""
@@ -56,8 +59,12 @@ class Ledger:
         self._held[kind] = min(tokens, self._share(kind))
 
     def room(self, kind: str) -> int:
-        """How much one may claim now: its share at most."""
-        return min(self.rest(kind), self._share(kind))
+        """How much one may claim now: its share, or what is left in whole steps.
+
+        What is cut to fit is so cut at the same place in many calls, although these leave a little more or less.
+        """
+        rest, share = self.rest(kind), self._share(kind)
+        return share if share <= rest else rest - rest % max(1, self.budget.limit // _STEPS)
 
     def rest(self, kind: str) -> int:
         """All that is left and not kept for others."""
@@ -68,7 +75,7 @@ class Ledger:
         self.spent[kind] = self.spent.get(kind, 0) + tokens
 
     def _share(self, kind: str) -> int:
-        return int(getattr(self.shares, kind) * self.budget.effective)
+        return int(getattr(self.shares, kind) * self.budget.limit)
 
     def as_json(self) -> Record:
         budget = self.budget

@@ -86,11 +86,16 @@ class Passage(NamedTuple):
     """What speaks for it most; or the one thing that kept it out."""
 
 
+def told(passage: Passage) -> str:
+    """A passage as the model gets to see it."""
+    return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
+
+
 def passages(found: Iterable[Passage], measure: Measure) -> list[Candidate]:
     """Earlier messages that were found, best first, each on a line of JSON: no words in it can pose as another."""
     candidates = []
     for each in found:
-        line = escaped({"when": each.heading, "by": each.speaker, "said": each.text})
+        line = told(each)
         candidates.append(
             Candidate(
                 "retrieved",

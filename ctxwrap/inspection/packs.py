@@ -1,0 +1,39 @@
+"""What a call of a session sent, and why."""
+
+from ctxwrap.errors import NotFound
+from ctxwrap.inspection.turns import turn_details
+from ctxwrap.session import Session
+from ctxwrap.session.packs.recorded import recorded
+from ctxwrap.session.packs.view import PackView
+from ctxwrap.storage import Store
+from ctxwrap.types import Record, SessionKey
+
+
+def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> PackView:
+    """The pack of a turn by its number or id, else of the newest that has one; a NotFound if there is none."""
+    session = Session(key, store.open(key))
+    session.refresh()
+    if turn is None:
+        view = None if session.is_empty else session.pack()
+        if view is None:
+            raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
+        return view
+    details = turn_details(store, key, turn)
+    event: Record = {}
+    for each in details.events:
+        event |= each if each.get("type") in ("start", "repack") else {}
+    try:
+        return recorded(key, event, _epoch(session, details.info.id), session.lookups())
+    except (LookupError, TypeError, ValueError):
+        raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
+
+
+def _epoch(session: Session, turn: str) -> Record | None:
+    """The memory that stood in the requests up to that turn."""
+    epoch = None
+    for event in session.records("events"):
+        if "epoch" in event and event.get("type") in ("start", "repack"):
+            if str(event.get("run")) > turn:
+                break
+            epoch = event["epoch"]
+    return epoch

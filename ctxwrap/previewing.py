@@ -1,0 +1,54 @@
+"""What a call would send, without sending or writing anything."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ctxwrap.calls import sources, utc_now
+from ctxwrap.clients.plain import plain_json
+from ctxwrap.context import Context, Names
+from ctxwrap.errors import SettingsError, UnsupportedClient
+from ctxwrap.records import timestamp
+from ctxwrap.session import Session
+from ctxwrap.session.packs.recorded import Lookups, recorded
+from ctxwrap.session.packs.view import PackView
+from ctxwrap.turn import Turn
+from ctxwrap.types import Kept, Wire
+from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+
+
+def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
+    """The pack that a call of a wrapped client with these arguments would get now, and the whole request as `body`.
+
+    `request` is what the client's own method takes: `model`, `messages` or `input`, `tools` and so on.
+    """
+    context: Context | None = getattr(client, "_ctxwrap", None)
+    if context is None:
+        raise UnsupportedClient("preview needs a client that was wrapped: preview(ctxwrap.wrap(client), ...)")
+    target = context.target(Names(session, context_mode))
+    if target.key is None:
+        raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
+    wire, body = _wire(client, request), {name: plain_json(value) for name, value in request.items()}
+    there = Session(target.key, context.store.open(target.key), context.settings)
+    there.refresh()
+    asked = wire.read(body)
+    opening = there.open_turn(asked, utc_now())
+    given = sources(context, target, asked.model, there)
+    turn = Turn("", target.key, wire, body, asked, target.mode, opening, context.settings, given)
+    return _view(turn, there)
+
+
+def _view(turn: Turn, there: Session) -> PackView:
+    messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
+    start = {**events[0], "ctx": {"time": timestamp(utc_now())}}
+    known = there.lookups()
+    new = {number: Kept(number, message) for number, message in there.numbered(messages)}
+    lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
+    return replace(recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups), body=turn.body)
+
+
+def _wire(client: Any, request: Mapping[str, Any]) -> Wire:
+    """The API that takes such a request."""
+    if any(cls.__module__.partition(".")[0] == "anthropic" for cls in type(client).__mro__):
+        return MESSAGES
+    return RESPONSES if "input" in request else COMPLETIONS if "prompt" in request else CHAT

@@ -1,0 +1,96 @@
+"""A pack to look at: every block of the request with its tokens, and every candidate with its reason."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ctxwrap.session.abi import source_issue
+from ctxwrap.types import Body, PackItem, Record
+
+
+class Block(NamedTuple):
+    """One part of a request, in the order in which the model reads it."""
+
+    name: str
+    """What it is: protocol, boot, system, pinned, memory, background, message, found or state."""
+    role: str
+    """Whose words it stands among: system, user, assistant or tool."""
+    source: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackView:
+    turn: str
+    """The turn's id; empty for a call that was not made."""
+    session: str
+    agent: str
+    round: int
+    at: str
+    model: str
+    mode: str
+    items: tuple[PackItem, ...]
+    budget: Record
+    blocks: tuple[Block, ...]
+    sha256: str = ""
+    """Of the whole request as JSON with sorted keys."""
+    report: Record = field(default_factory=dict)
+    """The `assembly_report` of the working set."""
+    notes: tuple[str, ...] = ()
+    """What cannot be shown any more, and why."""
+    body: Body = field(default_factory=dict)
+    """The whole request, for a call that was not made."""
+
+    @property
+    def included(self) -> tuple[PackItem, ...]:
+        return tuple(item for item in self.items if item.included)
+
+    @property
+    def left_out(self) -> tuple[PackItem, ...]:
+        return tuple(item for item in self.items if not item.included)
+
+    @property
+    def boot_header(self) -> str:
+        """The few lines by which the model knows where it is; empty if there are none."""
+        found = next((match for block in self.blocks if (match := _BOOT.search(block.text))), None)
+        return found[0].strip("\n") + "\n" if found else ""
+
+    def as_markdown(self) -> str:
+        """The pack as `pack.md` holds it."""
+        from ctxwrap.session.packs.markdown import markdown
+
+        return markdown(self)
+
+    def as_json(self) -> Record:
+        """The pack as `pack.json` holds it: items name files of the session, or the log that has what they tell."""
+        return {
+            "session": self.session,
+            "agent": self.agent,
+            "turn": self.turn,
+            "round": self.round,
+            "at": self.at,
+            "model": self.model,
+            "mode": self.mode,
+            "sha256": self.sha256,
+            "budget": self.budget,
+            "items": [_listed(item) for item in self.included],
+            "left_out": [_listed(item) for item in self.left_out],
+            "blocks": [{**block._asdict(), "text": None, "bytes": _size(block.text)} for block in self.blocks],
+            **({"assembly_report": self.report} if self.report else {}),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
+
+
+_BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
+
+
+def _listed(item: PackItem) -> dict[str, Any]:
+    told = item.as_json()
+    if source_issue(item.source):
+        told |= {"path": item.source, "source": "events.jsonl"}
+    return told
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
