@@ -47,7 +47,7 @@ def _marks(body: Body) -> Iterator[tuple[Place, Any]]:
 
 def _marks_in(blocks: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """The marks of blocks and of those inside of them, such as what a tool gave back."""
-    for at, block in enumerate(blocks if isinstance(blocks, list) else ()):
+    for at, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
         if not isinstance(block, dict):
             continue
         mark, source = block.get("cache_control"), block.get("source")
