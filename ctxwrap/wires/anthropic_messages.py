@@ -12,7 +12,7 @@ from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined, plain
 from ctxwrap.wires.neutral import neutral_message
-from ctxwrap.wires.placing import extended, kept, preceded, with_content
+from ctxwrap.wires.placing import extended, first_index, kept, last_index, preceded, with_content
 
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
 
@@ -36,16 +36,16 @@ class AnthropicMessages:
     def inject(self, body: Body, injection: Injection) -> Body:
         messages = [*merged(injection.history), *kept(body.get("messages") or (), injection.left_out)]
         messages = [neutral_message(message) for message in messages]
-        spoken = [at for at, message in enumerate(messages) if is_spoken(message)]
-        texts = _arranged(body, injection, bool(spoken))
-        if spoken:
-            messages[spoken[0]] = with_content(messages[spoken[0]], opened, texts.background)
+        first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
+        texts = _arranged(body, injection, newest >= 0)
+        if newest >= 0:
+            messages[first] = with_content(messages[first], opened, texts.background)
         changed = {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "messages": messages}
         if not _continues(body):
             changed["system"] = extended(preceded(body.get("system"), injection.protocol), texts.standing)
         if injection.breakpoints and not body.get("thread"):
             changed = with_breakpoints(changed)
-        return _with_block(changed, spoken[-1] if spoken else -1, texts.block)
+        return _with_block(changed, newest, texts.block)
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "MessagesRewriter":
         return MessagesRewriter(streams)

@@ -6,6 +6,7 @@ from typing import Any
 from ctxwrap.types import Body
 from ctxwrap.wires.blocks import blocks_of, is_spoken
 from ctxwrap.wires.edit import put
+from ctxwrap.wires.placing import last_index
 
 _MOST = 4
 """A request with more marks is refused."""
@@ -46,7 +47,7 @@ def _marks(body: Body) -> Iterator[tuple[Place, Any]]:
 
 def _marks_in(blocks: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """The marks of blocks and of those inside of them, such as what a tool gave back."""
-    for at, block in enumerate(blocks if isinstance(blocks, list) else ()):
+    for at, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
         if not isinstance(block, dict):
             continue
         mark, source = block.get("cache_control"), block.get("source")
@@ -59,12 +60,11 @@ def _marks_in(blocks: Any, place: Place) -> Iterator[tuple[Place, Any]]:
 def _wanted(body: Body) -> list[Place]:
     """The places of most use first: the system prompt, what was said before, and the newest message's own text."""
     messages: list[Body] = body["messages"]
-    spoken = [at for at, message in enumerate(messages) if is_spoken(message)]
+    newest = last_index(messages, is_spoken)
     system = _last_markable(blocks_of(body.get("system")), (_SYSTEM,))
-    if not spoken:
+    if newest < 0:
         return system
-    newest = spoken[-1]
-    return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_out_of_sight(messages, spoken)]
+    return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_out_of_sight(messages, newest)]
 
 
 def _end_before(messages: list[Body], end: int) -> list[Place]:
@@ -72,13 +72,11 @@ def _end_before(messages: list[Body], end: int) -> list[Place]:
     return next(filter(None, ends), [])
 
 
-def _out_of_sight(messages: list[Body], spoken: list[int]) -> list[Place]:
+def _out_of_sight(messages: list[Body], newest: int) -> list[Place]:
     """What the last call was cached up to, if so much happened since then that nobody would look for it there."""
-    if len(spoken) < 2:
-        return []
-    before, newest = spoken[-2:]
+    before = last_index(messages[:newest], is_spoken)
     since = sum(len(_content(message)) for message in messages[before + 1 : newest])
-    return _end_of(messages, before) if since >= _LOOK_BACK else []
+    return _end_of(messages, before) if before >= 0 and since >= _LOOK_BACK else []
 
 
 def _end_of(messages: list[Body], at: int) -> list[Place]:

@@ -19,12 +19,24 @@ def is_user(message: Body) -> bool:
 
 def kept(messages: Iterable[Body], left_out: frozenset[int]) -> list[Body]:
     """The messages that are sent; those of the operator always are."""
+    if not left_out:
+        return list(messages)
     return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
 
 
 def leading(messages: list[Body]) -> int:
     """How many messages of the operator's stand before all others."""
     return next((at for at, message in enumerate(messages) if not is_operator(message)), len(messages))
+
+
+def first_index(messages: list[Body], matches: Matches) -> int:
+    """Where the first matching message stands, else -1."""
+    return next((at for at, message in enumerate(messages) if matches(message)), -1)
+
+
+def last_index(messages: list[Body], matches: Matches) -> int:
+    """Where the last matching message stands, else -1."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if matches(messages[at])), -1)
 
 
 def surrounded(
@@ -34,11 +46,10 @@ def surrounded(
 
     Content that is one text stays one, so that a message looks the same when it is sent again without the block.
     """
-    spoken = [at for at, message in enumerate(messages) if is_spoken(message)]
-    if not spoken:
+    first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
+    if newest < 0:
         return messages, joined(injection.background, injection.block)
     messages = list(messages)
-    first, newest = spoken[0], spoken[-1]
     messages[first] = with_content(messages[first], preceded, injection.background, text_type)
     messages[newest] = with_content(messages[newest], extended, injection.block, text_type)
     return messages, ""
