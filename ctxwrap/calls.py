@@ -118,6 +118,7 @@ class OpenCall:
             kept = session.keep_texts(turn.texts)
             session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
             self._opened = session, turn
+        self._written_at = monotonic()
         return True
 
     def _comes_next(self, line: Line) -> bool:

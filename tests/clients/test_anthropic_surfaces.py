@@ -580,14 +580,25 @@ def sent(twins: Twins, **asked: Any) -> Any:
     return twins.ours.seen[-1].json
 
 
+def text_of(content: Any) -> str:
+    """A system prompt or a message as the model reads it."""
+    return content if isinstance(content, str) else "\n\n".join(block["text"] for block in content)
+
+
 def test_the_protocol_is_the_system_prompt_and_the_state_rides_on_the_newest_message(twins: Twins) -> None:
     body = sent(twins)
-    assert body["system"] == PROTOCOL_TEXT
-    assert body["messages"][0]["content"].startswith("Hi there\n\n<ctxwrap-context>\n")
+    assert text_of(body["system"]) == PROTOCOL_TEXT
+    assert text_of(body["messages"][0]["content"]).startswith("Hi there\n\n<ctxwrap-context>\n")
+
+
+def test_marks_say_up_to_where_a_request_seldom_changes(twins: Twins) -> None:
+    body = sent(twins)
+    assert [block.get("cache_control") for block in body["system"]] == [{"type": "ephemeral"}]
+    assert [block.get("cache_control") for block in body["messages"][0]["content"]] == [{"type": "ephemeral"}, None]
 
 
 def test_a_system_prompt_stays_behind_the_protocol(twins: Twins) -> None:
-    assert sent(twins, system="Be kind.")["system"] == f"{PROTOCOL_TEXT}\n\nBe kind."
+    assert text_of(sent(twins, system="Be kind.")["system"]) == f"{PROTOCOL_TEXT}\n\nBe kind."
     assert twins.said()[0] == ("system", "Be kind.")
 
 
@@ -597,20 +608,21 @@ def test_system_blocks_stay_as_they_are_with_their_cache_marks(twins: Twins) -> 
         {"type": "text", "text": "Be short."},
     ]
     body = sent(twins, system=blocks)
-    assert body["system"] == [{"type": "text", "text": PROTOCOL_TEXT}, *blocks]
+    ours = {**blocks[1], "cache_control": {"type": "ephemeral"}}
+    assert body["system"] == [{"type": "text", "text": PROTOCOL_TEXT}, blocks[0], ours]
 
 
 @pytest.mark.parametrize("kind", [tuple, iter], ids=["tuple", "iterator"])
 def test_system_blocks_may_be_any_iterable(twins: Twins, kind: Callable[[list[Any]], Any]) -> None:
     body = sent(twins, system=kind([{"type": "text", "text": "Be kind."}]))
-    assert body["system"][1:] == [{"type": "text", "text": "Be kind."}]
+    assert [block["text"] for block in body["system"][1:]] == ["Be kind."]
     assert twins.said()[0] == ("system", "Be kind.")
 
 
 @pytest.mark.parametrize("absent", ["NOT_GIVEN", "omit"])
 def test_an_argument_marked_as_not_given_is_not_sent(twins: Twins, absent: str) -> None:
     body = sent(twins, system=getattr(anthropic, absent), tools=getattr(anthropic, absent))
-    assert body["system"] == PROTOCOL_TEXT
+    assert text_of(body["system"]) == PROTOCOL_TEXT
     assert "tools" not in body
 
 
@@ -755,7 +767,7 @@ def test_messages_may_be_any_iterable(
     twins.do(ask)
     body = twins.ours.seen[-1].json
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
-    assert body["messages"][2]["content"].startswith("Three\n\n<ctxwrap-context>")
+    assert text_of(body["messages"][2]["content"]).startswith("Three\n\n<ctxwrap-context>")
     assert [text for _, text in twins.said()] == ["One", "Two", "Three", TEXT]
 
 
@@ -763,7 +775,7 @@ def test_a_caller_who_sends_only_what_is_new_gets_the_history_from_the_log(twins
     sent(twins)
     body = sent(twins, messages=[{"role": "user", "content": "And now?"}])
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
-    assert body["messages"][1]["content"] == [{"type": "text", "text": TEXT}]
+    assert text_of(body["messages"][1]["content"]) == TEXT
     assert twins.rounds() == [1, 2]
 
 
@@ -806,8 +818,8 @@ def test_a_reply_without_room_for_a_trailer_is_asked_for_in_readonly(twins: Twin
     assert (turn.mode, turn.report.mode_asked) == ("readonly", "enabled")
     assert "leaves no room for a trailer" in turn.report.reason
     body = twins.ours.seen[-1].json
-    assert body["system"] == READING_TEXT
-    assert "<ctxwrap-context>" in body["messages"][0]["content"]
+    assert text_of(body["system"]) == READING_TEXT
+    assert "<ctxwrap-context>" in text_of(body["messages"][0]["content"])
     assert body["max_tokens"] == 64
 
 
@@ -1231,7 +1243,7 @@ def test_a_call_names_its_mode(twins: Twins, call: Callable[..., Awaitable[Any]]
 
     (result,) = twins.do(ask)
     assert ctxwrap.turn_of(result).mode == "readonly"
-    assert twins.ours.seen[-1].json["system"] == READING_TEXT
+    assert text_of(twins.ours.seen[-1].json["system"]) == READING_TEXT
     assert_nothing_private_left(twins)
 
 
@@ -1630,7 +1642,7 @@ def test_a_client_of_a_cloud_carries_context(twins: Twins, name: str, named_by: 
 
     (message,) = twins.do(ask, wrapped)
     assert message.content[0].text == TEXT
-    assert json.loads(clouds.requests[-1][1])["system"] == PROTOCOL_TEXT
+    assert text_of(json.loads(clouds.requests[-1][1])["system"]) == PROTOCOL_TEXT
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 
