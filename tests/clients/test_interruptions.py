@@ -1051,7 +1051,7 @@ def test_a_loop_that_ends_under_an_open_stream_leaves_the_text_and_no_more_noise
 # --- a process that ends --------------------------------------------------------------------------------
 
 
-def run_alone(program: str, *arguments: object, seconds: float = PATIENCE) -> str:
+def run_alone(program: str, *arguments: object, seconds: float = 6 * PATIENCE) -> str:
     """Run a program in a process of its own; what it wrote to stderr."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
