@@ -1,5 +1,11 @@
-"""The newest part of a conversation: what its messages said, their ids, and the last of them in full."""
+"""The newest part of a conversation: what its messages said, their ids, and the last of them in full.
 
+Beside it stands what is no part of it any more: a message with a parent leaves everything behind that parent, so that
+a range of numbers is all there is to know. A parent that is too old to be known leaves all that is known. A new first
+message leaves nothing: a beginning that was never seen takes back nothing that was said.
+"""
+
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,6 +26,39 @@ ROOT = "root"
 """The parent of a first message."""
 
 
+_RANGES = 4096
+"""So many ranges of messages that were left are told apart."""
+
+
+class Ranges:
+    """Numbers that were left, as ranges in their order; the newest takes in all that begin behind its own start."""
+
+    def __init__(self, starts: Iterable[int] = (), ends: Iterable[int] = ()) -> None:
+        self._starts, self._ends = list(starts), list(ends)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._starts, number) - 1
+        return at >= 0 and number <= self._ends[at]
+
+    def add(self, first: int, last: int) -> None:
+        if first > last:
+            return
+        while self._starts and self._starts[-1] >= first:
+            del self._starts[-1], self._ends[-1]
+        self._starts.append(first)
+        self._ends.append(last)
+        if len(self._starts) > _RANGES:
+            self._join()
+
+    def _join(self) -> None:
+        """Make one range of the two that are nearest to each other: rather too little is told than what was left."""
+        at = min(range(1, len(self._starts)), key=lambda at: self._starts[at] - self._ends[at - 1])
+        del self._starts[at], self._ends[at - 1]
+
+    def as_json(self) -> list[list[int]]:
+        return [self._starts, self._ends]
+
+
 class Branch:
     """The messages from the root to the newest one, as far as they are known: the same for the same log."""
 
@@ -29,9 +68,14 @@ class Branch:
         ids: Iterable[str] = (),
         recent: Iterable[tuple[int, Message]] = (),
         before: int = 0,
+        numbers: Iterable[int] = (),
+        left: Ranges | None = None,
     ) -> None:
         self.digests = list(digests)
         self._ids = list(ids)
+        self._numbers = list(numbers)
+        self.left = left or Ranges()
+        """The messages before the newest one that it does not continue."""
         self._recent = deque(recent)
         self._recent_size = sum(_size(message) for _, message in self._recent)
         self._before = before
@@ -59,25 +103,28 @@ class Branch:
     def add(self, number: int, message: Message, said: Digest, id: str = "", parent: str = "") -> None:
         """Go on with `message` and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
-            self._go_back(parent)
+            self._go_back(parent, number)
         self._ids.append(" ".join(id.split()) or str(self._before + len(self)))
         self.digests.append(said)
+        self._numbers.append(number)
         self._recent.append((number, message))
         self._recent_size += _size(message)
         self._forget()
 
-    def _go_back(self, parent: str) -> None:
+    def _go_back(self, parent: str, number: int) -> None:
         """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
         if parent == ROOT:
             self._before = 0
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
+        if self._numbers and parent != ROOT:
+            self.left.add(self._numbers[keep - 1] + 1 if keep else self._numbers[0], number - 1)
         for _ in range(min(len(self) - keep, len(self._recent))):
             self._recent_size -= _size(self._recent.pop()[1])
-        del self.digests[keep:], self._ids[keep:]
+        del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
     def _forget(self) -> None:
         surplus = max(0, len(self) - _WINDOW)
-        del self.digests[:surplus], self._ids[:surplus]
+        del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
         self._before += surplus
         while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
             self._recent_size -= _size(self._recent.popleft()[1])
@@ -86,14 +133,15 @@ class Branch:
         recent = [as_record(message, seq=number) for number, message in self._recent]
         # two long texts are read much faster than two long lists
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids)}
-        return {**known, "recent": recent, "before": self._before}
+        rest = {"before": self._before, "numbers": self._numbers, "left": self.left.as_json()}
+        return {**known, "recent": recent, **rest}
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
         recent = [(record["ctx"]["seq"], message_in(record)) for record in value["recent"]]
-        return cls(digests, ids, recent, value["before"])
+        return cls(digests, ids, recent, value["before"], value["numbers"], Ranges(*value["left"]))
 
 
 def _size(message: Message) -> int:

@@ -21,7 +21,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 5
+_FORMAT = 6
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
