@@ -36,8 +36,11 @@ _UNSAVED = 128
 _QUERY = 4000
 """So many characters of a question are looked for, half of them from its end."""
 
-_AHEAD = 24
+_AT_A_TIME = 24
 """The texts of so many hits are read at once."""
+
+_KEPT = 500_000
+"""Texts of so many characters are kept at hand."""
 
 
 class Passage(NamedTuple):
@@ -72,6 +75,7 @@ class Retriever:
         self._next = 1
         """The first message that is still to be added."""
         self._unsaved = 0
+        self._texts = _Texts(log)
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
         """What messages of lower numbers than `below` say, but for those that are `left`."""
@@ -80,7 +84,8 @@ class Retriever:
             return Found()
         ranking = Ranking(index, _shortened(query))
         ranking.hits = [hit for hit in ranking.hits if hit.number < below and hit.number not in left]
-        texts = _Texts(self._log, ranking.hits)
+        texts = self._texts
+        texts.expect(ranking.hits)
         packed = pack(index, ranking, texts.passage, budget, count)
         places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
 
@@ -118,25 +123,33 @@ class Retriever:
 
 
 class _Texts:
-    """The passages of messages, the likeliest ones read at once and others when they are asked for."""
+    """The passages of messages, some read ahead; they never change, so that they are kept for later questions."""
 
-    def __init__(self, log: Log, hits: Iterable[Hit]) -> None:
+    def __init__(self, log: Log) -> None:
         self._log = log
         self._known: dict[int, list[str]] = {}
-        self._ahead = list(dict.fromkeys(hit.number for hit in hits))[:_AHEAD]
+        self._size = 0
+        self._ahead: list[int] = []
+
+    def expect(self, hits: Iterable[Hit]) -> None:
+        """These will be asked for, about in this order."""
+        if self._size > _KEPT:
+            self._known, self._size = {}, 0
+        self._ahead = [number for number in dict.fromkeys(hit.number for hit in hits) if number not in self._known]
 
     def passage(self, number: int, part: int) -> str | None:
         if number not in self._known:
-            self._read({number, *self._ahead})
-            self._ahead = []
+            ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
+            self._read({number, *ahead} - self._known.keys())
         pieces = self._known[number]
         return pieces[part] if part < len(pieces) else None
 
     def _read(self, numbers: Iterable[int]) -> None:
         found = self._log.pick("messages", numbers)
-        self._known |= {
-            number: passages(_text_of(found[number], self._log)) if number in found else [] for number in numbers
-        }
+        for number in numbers:
+            text = _text_of(found[number], self._log) if number in found else ""
+            self._known[number] = passages(text)
+            self._size += len(text) + 1
 
 
 def _text_of(record: Record, log: Log) -> str:
