@@ -60,7 +60,7 @@ def bare(context: Context, target: Target) -> BareCall | None:
 
 def sources(context: Context, target: Target, model: str, session: Session) -> Sources:
     """What a call may use beyond its session's own state."""
-    return Sources(context.files(target, model))
+    return Sources(context.files(target, model), session.retrieve if context.settings.retrieval else None)
 
 
 class OpenCall:

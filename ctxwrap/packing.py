@@ -22,7 +22,7 @@ from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.selection import Older, as_item, cut, remember, select
-from ctxwrap.stages.surface import Passage, conversation, passages, texts
+from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Body, Injection, Opening, PackItem, Prefix, Record, Request, SessionKey
@@ -38,15 +38,6 @@ _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 _OLDER = "older than the budget reaches"
 _ELSEWHERE = "the caller or the provider keeps the history"
-
-
-class Found(NamedTuple):
-    """What the log holds about a question."""
-
-    chosen: tuple[Passage, ...] = ()
-    """Best first."""
-    missed: tuple[Passage, ...] = ()
-    """What came next."""
 
 
 Retrieve = Callable[[str, int, int, Callable[[str], int]], Found]
@@ -81,7 +72,7 @@ class Pack:
     prefix: Prefix
     stable: float
     """The share of the request that begins like the last one."""
-    found: "Found"
+    found: Found
     sent: Record
     """What was sent, by numbers and in few words, so that it can be told again."""
     texts: Mapping[str, str]

@@ -9,6 +9,9 @@ from ctxwrap.types import Record, SessionKey
 STREAMS = ("messages", "events")
 """What was said, and what happened."""
 
+CACHE = ".index"
+"""The directory beside the streams for what is made of them to be quick, and may be gone at any moment."""
+
 
 class Checkpoint(NamedTuple):
     """What a reader knew after reading so far; the log says the same, but takes longer."""
@@ -38,10 +41,13 @@ class Files(Protocol):
     """
 
     def entries(self, under: str = "") -> list[FileEntry]:
-        """The files in a directory and below, in the order of their names; hidden ones are left out."""
+        """The files in a directory and below, in the order of their names; hidden ones are left out.
 
-    def load(self, name: str) -> bytes | None:
-        """What a file holds, or None if there is none."""
+        Those in a hidden directory are hidden, unless it is the one that is asked for.
+        """
+
+    def load(self, name: str, size: int | None = None) -> bytes | None:
+        """What a file holds, or its first `size` bytes, or None if there is none."""
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         """Put `data` in the place of what a file held, inside `locked`.
@@ -106,6 +112,12 @@ class Log(Protocol):
         A record that says no number, or one that is none above those before it, has the one behind the last.
         """
 
+    def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
+        """The records that say they have these numbers, each found on its own, however long the stream is.
+
+        What is damaged, or says no number, is not among them.
+        """
+
     def lines(self, stream: str) -> Iterator[Line]:
         """Every line of a stream, looked at anew; a last one that a crash cut short has a fault, too."""
 
@@ -137,8 +149,8 @@ class Log(Protocol):
     def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
         """Change every record of the stream and add `new` ones, all at once or not at all, inside `locked`.
 
-        No checkpoint and nothing that a crash cut short outlives it; a line that is no record stays as it is unless it
-        holds one of the `banned` texts.
+        No checkpoint, no cache and nothing that a crash cut short outlives it; a line that is no record stays as it is
+        unless it holds one of the `banned` texts.
         """
 
     def load_checkpoint(self) -> Checkpoint | None:

@@ -5,14 +5,16 @@
 """
 
 import json
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 from ctxwrap.records import message_in
 from ctxwrap.session.abi import blob_name, is_legal_name
 from ctxwrap.session.alignment import digest
 from ctxwrap.storage import Files
-from ctxwrap.types import Content, Record
+from ctxwrap.types import Content, Message, Record
 
 LARGE_RESULT = 1024
 """From that size on, in bytes, what a tool gave is kept apart: tools repeat themselves."""
@@ -57,6 +59,24 @@ def content_of(blob: Record, files: Files) -> Content:
         return data.decode("utf-8", "surrogatepass")
     parts: list[Record] = json.loads(data)
     return parts
+
+
+def beginning_of(blob: Record, files: Files, length: int) -> str:
+    """The first characters of a content's text, without reading much more; nothing vouches for them."""
+    name = str(blob["id"])
+    data = (files.load(f"raw/{name}", 4 * length) if is_legal_name(name) else None) or b""
+    text = getincrementaldecoder("utf-8")("surrogatepass").decode(data)
+    return (text if blob["form"] == "text" else Message("user", list(_first_parts(text))).text)[:length]
+
+
+def _first_parts(text: str) -> Iterator[Record]:
+    """The parts that are whole in a text which may be cut short."""
+    at, decoder = 1, json.JSONDecoder()
+    with suppress(ValueError, RecursionError):
+        while at < len(text):
+            part, at = decoder.raw_decode(text, at)
+            yield part
+            at += len(",")
 
 
 def loaded(blob: Record, files: Files) -> bytes:

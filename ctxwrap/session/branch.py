@@ -1,5 +1,11 @@
-"""The newest part of a conversation: what its messages said, their ids, and the last of them in full."""
+"""The newest part of a conversation: what its messages said, their ids, and the last of them in full.
 
+Beside it stands what is no part of it any more: a message with a parent leaves everything behind that parent, so that
+a range of numbers is all there is to know. A parent that is too old to be known leaves all that is known. A new first
+message leaves nothing: a beginning that was never seen takes back nothing that was said.
+"""
+
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,6 +26,39 @@ ROOT = "root"
 """The parent of a first message."""
 
 
+_RANGES = 4096
+"""So many ranges of messages that were left are told apart."""
+
+
+class Ranges:
+    """Numbers that were left, as ranges in their order; the newest takes in all that begin behind its own start."""
+
+    def __init__(self, starts: Iterable[int] = (), ends: Iterable[int] = ()) -> None:
+        self._starts, self._ends = list(starts), list(ends)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._starts, number) - 1
+        return at >= 0 and number <= self._ends[at]
+
+    def add(self, first: int, last: int) -> None:
+        if first > last:
+            return
+        while self._starts and self._starts[-1] >= first:
+            del self._starts[-1], self._ends[-1]
+        self._starts.append(first)
+        self._ends.append(last)
+        if len(self._starts) > _RANGES:
+            self._join()
+
+    def _join(self) -> None:
+        """Make one range of the two that are nearest to each other: rather too little is told than what was left."""
+        at = min(range(1, len(self._starts)), key=lambda at: self._starts[at] - self._ends[at - 1])
+        del self._starts[at], self._ends[at - 1]
+
+    def as_json(self) -> list[list[int]]:
+        return [self._starts, self._ends]
+
+
 class Branch:
     """The messages from the root to the newest one, as far as they are known: the same for the same log."""
 
@@ -30,10 +69,13 @@ class Branch:
         recent: Iterable[Kept] = (),
         before: int = 0,
         numbers: Iterable[int] = (),
+        left: Ranges | None = None,
     ) -> None:
         self.digests = list(digests)
         self._ids = list(ids)
         self._numbers = list(numbers)
+        self.left = left or Ranges()
+        """The messages before the newest one that it does not continue."""
         self._recent = deque(recent)
         self._recent_size = sum(_size(kept.message) for kept in self._recent)
         self._before = before
@@ -70,7 +112,7 @@ class Branch:
     def add(self, kept: Kept, said: Digest, id: str = "", parent: str = "") -> None:
         """Go on with a message and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
-            self._go_back(parent)
+            self._go_back(parent, kept.number)
         self._ids.append(" ".join(id.split()) or str(self._before + len(self)))
         self._numbers.append(kept.number)
         self.digests.append(said)
@@ -78,11 +120,13 @@ class Branch:
         self._recent_size += _size(kept.message)
         self._forget()
 
-    def _go_back(self, parent: str) -> None:
+    def _go_back(self, parent: str, number: int) -> None:
         """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
         if parent == ROOT:
             self._before = 0
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
+        if self._numbers and parent != ROOT:
+            self.left.add(self._numbers[keep - 1] + 1 if keep else self._numbers[0], number - 1)
         for _ in range(min(len(self) - keep, len(self._recent))):
             self._recent_size -= _size(self._recent.pop().message)
         del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
@@ -98,14 +142,15 @@ class Branch:
         recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
         # long texts are read much faster than long lists
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
-        return {**known, "recent": recent, "before": self._before}
+        return {**known, "recent": recent, "before": self._before, "left": self.left.as_json()}
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
         recent = [Kept(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]]
-        return cls(digests, ids, recent, value["before"], numbers_in(value["numbers"]))
+        numbers = numbers_in(value["numbers"])
+        return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]))
 
 
 def _size(message: Message) -> int:

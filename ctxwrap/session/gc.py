@@ -20,7 +20,7 @@ from ctxwrap.session.dedup import BLOBS
 from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
-from ctxwrap.storage import STREAMS, FileEntry, Files, Log
+from ctxwrap.storage import CACHE, STREAMS, FileEntry, Files, Log
 
 POLICY = "context/gc.policy"
 
@@ -212,6 +212,8 @@ def _is_ours(leftover: str) -> bool:
     """Whether it was to become a file that ctxwrap writes; hidden files of others, and a child's, are theirs."""
     directory, _, name = leftover.rpartition("/")
     name = name.removeprefix(".").removesuffix(".new")
+    if directory == CACHE:
+        return name.isdigit()
     return f"{directory}/{name}" in _WRITTEN or (directory in ("raw", CHUNKS, BLOBS) and is_legal_name(name))
 
 

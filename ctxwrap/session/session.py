@@ -10,8 +10,8 @@ from ctxwrap.errors import StoreError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.records import as_record, message_in, timestamp, tokens_in
-from ctxwrap.session import blobs
+from ctxwrap.records import as_record, message_in, number_in, timestamp, tokens_in
+from ctxwrap.session import blobs, indexed
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
@@ -22,8 +22,10 @@ from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
 from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction, unanswered
+from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
+from ctxwrap.stages.surface import Found
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
 from ctxwrap.types import Kept, Message, Opening, Operation, Record, Request, SessionKey, Text
 
@@ -67,6 +69,7 @@ class Session:
         """Before the first record."""
         self.past = Past(self._settings, keeps_all=self._keeps_all)
         self._texts.clear()
+        self._retriever = Retriever(self.log)
         self._positions = dict.fromkeys(STREAMS, 0)
 
     @property
@@ -245,13 +248,28 @@ class Session:
         """The messages of these numbers, both included, with their contents."""
         return [self._with_content(record) for record in self.log.between("messages", first, last)]
 
+    def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Found:
+        """What the messages before number `below` say about a query; nothing, should anything go wrong."""
+        try:
+            return self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
+        except Exception as error:
+            logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
+            self._retriever = Retriever(self.log)
+            return Found()
+
     def rewrite_events(
         self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
     ) -> None:
         """Change the log's events for good, and add `new` ones that say so, in one step."""
         self._remove_derived()
         before = self._used()
-        self.log.rewrite("events", change, self._numbered("events", turn, "", new, timestamp(now)), banned)
+        added = self._numbered("events", turn, "", new, timestamp(now))
+
+        def rewrite() -> int:
+            self.log.rewrite("events", change, added, banned)
+            return self.next_message
+
+        indexed.outlived(self.log, rewrite)
         for name in before - self._used():
             self.log.files.remove(f"raw/{name}")
         self.refresh()
@@ -259,8 +277,19 @@ class Session:
 
     def rewrite_messages(self, change: Change, banned: Sequence[str] = ()) -> None:
         """Change the log's messages for good, and let the contents go that no record has any more."""
+        changed = [self.next_message]
+
+        def noted(record: Record) -> Record:
+            new = change(record)
+            changed.append(changed[0] if new is record else number_in(record) or 0)
+            return new
+
+        def rewrite() -> int:
+            self.log.rewrite("messages", noted, banned=banned)
+            return min(changed)
+
         self._remove_derived()
-        self.log.rewrite("messages", change, banned=banned)
+        indexed.outlived(self.log, rewrite)
         used = self._used()
         for entry in self.log.files.entries("raw"):
             if entry.name.removeprefix("raw/") not in used:

@@ -81,9 +81,19 @@ class Passage(NamedTuple):
     heading: str
     """The day or group under which it is told."""
     speaker: str
+    """`user`, `assistant`, or a name."""
     score: float = 0.0
     reasons: tuple[str, ...] = ()
     """What speaks for it most; or the one thing that kept it out."""
+
+
+class Found(NamedTuple):
+    """What the log holds about a question."""
+
+    chosen: tuple[Passage, ...] = ()
+    """Best first, without what says the same again, as much as fits the budget."""
+    missed: tuple[Passage, ...] = ()
+    """What came next, best first."""
 
 
 def told(passage: Passage) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable
-from ctxwrap.storage import STREAMS, Change, Checkpoint, Line
+from ctxwrap.storage import CACHE, STREAMS, Change, Checkpoint, Line
 from ctxwrap.stores import disk, index, locks
 from ctxwrap.stores.journal import Journal, Written
 from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
@@ -111,6 +111,10 @@ class FileLog:
         with self._explained("read"):
             return self._journals[stream].between(first, last)
 
+    def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
+        with self._explained("read"):
+            return self._journals[stream].pick(numbers)
+
     def lines(self, stream: str) -> Iterator[Line]:
         with self._explained("read"):
             yield from self._journals[stream].lines()
@@ -191,6 +195,7 @@ class FileLog:
         for path in (self._checkpoint_path, f"{self._checkpoint_path}.new"):
             with suppress(FileNotFoundError):
                 os.unlink(path)
+        self.files.clear(CACHE)
 
     def _sync(self, written: Sequence[Written]) -> None:
         with self._explained("write to"):

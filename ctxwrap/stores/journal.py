@@ -5,12 +5,13 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxwrap.records import number_in, numbered
 from ctxwrap.storage import Change, Line
 from ctxwrap.stores import disk
 from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, resealed, sealed, unsealed
+from ctxwrap.stores.picking import Picking
 from ctxwrap.stores.seeking import span_of
 from ctxwrap.types import Record
 
@@ -35,6 +36,7 @@ class Journal:
         self._synced = 0
         """How much of it is known to be on the medium."""
         self._reported: set[int] = set()
+        self._picking = Picking()
 
     def read(self, after: int = 0) -> tuple[list[Record], int]:
         """The records behind a position, and the position behind them."""
@@ -65,6 +67,14 @@ class Journal:
         except FileNotFoundError:
             return []
         return [line.record for line in found.lines if line.record is not None]
+
+    def pick(self, numbers: Iterable[int]) -> dict[int, Record]:
+        """The records that say they have these numbers."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                return self._picking.pick(handle, sorted(set(numbers)))
+        except FileNotFoundError:
+            return {}
 
     def lines(self) -> Iterator[Line]:
         """Every line, the torn end of the file as one."""

@@ -77,6 +77,11 @@ def check_in(lines: bytes) -> int | None:
     return seal.check if seal else None
 
 
+def record_in(line: bytes) -> Record | None:
+    """What one line says, if it is whole by its own checksum."""
+    return _parsed(line) if _is_whole(line) else None
+
+
 class _Seal(NamedTuple):
     before: int
     """The checksum of the line before."""

@@ -5,11 +5,11 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ctxwrap.records import numbered
-from ctxwrap.storage import Change, Checkpoint, FileEntry, Line
+from ctxwrap.records import number_in, numbered
+from ctxwrap.storage import CACHE, Change, Checkpoint, FileEntry, Line
 from ctxwrap.types import Record, SessionKey
 
 
@@ -38,11 +38,11 @@ class MemoryFiles:
         return [
             FileEntry(name, len(data), modified)
             for name, (data, modified) in sorted(self._files.items())
-            if name.startswith(prefix)
+            if name.startswith(prefix) and "/." not in f"/{name.removeprefix(prefix)}"
         ]
 
-    def load(self, name: str) -> bytes | None:
-        return self._files[name][0] if name in self._files else None
+    def load(self, name: str, size: int | None = None) -> bytes | None:
+        return self._files[name][0][:size] if name in self._files else None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         self._files[name] = bytes(data), time.time()
@@ -98,6 +98,11 @@ class MemoryLog:
         records = numbered(self._streams[stream])
         return copy.deepcopy([record for number, record in records if first <= number <= last])
 
+    def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
+        records = self._streams[stream]
+        found = ((number, _numbered_so(records, number)) for number in numbers)
+        return {number: copy.deepcopy(record) for number, record in found if record is not None}
+
     def lines(self, stream: str) -> Iterator[Line]:
         for at, record in enumerate(self.read(stream)[0]):
             yield Line(at + 1, at, at + 1, record, checked=False)
@@ -120,6 +125,8 @@ class MemoryLog:
         records = copy.deepcopy([*map(change, self._streams[stream]), *new])
         self._edition += 1
         self._checkpoint = None
+        for entry in self.files.entries(CACHE):
+            self.files.remove(entry.name)
         self._streams[stream] = records
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -127,3 +134,10 @@ class MemoryLog:
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = json.dumps(checkpoint)
+
+
+def _numbered_so(records: Sequence[Record], number: int) -> Record | None:
+    """The record that says it has this number; most stand where it says."""
+    if 0 < number <= len(records) and number_in(records[number - 1]) == number:
+        return records[number - 1]
+    return next((record for record in records if number_in(record) == number), None)

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ctxwrap.storage import FileEntry
+from ctxwrap.storage import CACHE, FileEntry
 from ctxwrap.stores import disk
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
@@ -30,15 +30,15 @@ class FileTree:
 
     def leftovers(self) -> list[FileEntry]:
         with self._explained("read"):
-            found = [entry for place in ("context", "raw") for entry in self._walk([place])]
+            found = [entry for place in ("context", "raw", CACHE) for entry in self._walk([place])]
         return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
-    def load(self, name: str) -> bytes | None:
+    def load(self, name: str, size: int | None = None) -> bytes | None:
         with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
             if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
                 return None
             with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
-                return disk.read_all(handle)
+                return disk.read_all(handle, end=size)
         return None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
@@ -116,6 +116,14 @@ class FileTree:
             self._directory(name) as (directory, last),
         ):
             os.unlink(last, dir_fd=directory)
+
+    def clear(self, under: str) -> None:
+        """Let every file in a directory go, hidden ones and what a crash left too, and wait until the medium has it."""
+        with self._explained("write to"), contextlib.suppress(*_ABSENT):
+            for entry in list(self._walk(_parts(under))):
+                self.remove(entry.name)
+            with self._opened(_parts(under)) as handle:
+                os.fsync(handle)
 
     def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
         try:

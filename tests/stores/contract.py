@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from ctxwrap.storage import Checkpoint, Log, Store
+from ctxwrap.storage import CACHE, Checkpoint, Log, Store
 from ctxwrap.types import Record, SessionKey
 
 KEY = SessionKey("tenant", "agent", "session")
@@ -68,6 +68,52 @@ class StoreContract:
         with log.locked():
             log.append({"messages": [numbered_record(1), record("two"), numbered_record(9), record("ten")]})
         assert [line["content"] for line in log.between("messages", 2, 10)] == ["two", "number 9", "ten"]
+
+    def test_single_records_are_picked_by_their_numbers(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            for number in range(1, 700, 7):
+                batch = [numbered_record(at, "x" * (at * 7919 % 3000)) for at in range(number, number + 7)]
+                log.append({"messages": batch})
+        wanted = [700, 3, 4, 350, 1, 699, 4]
+        assert {at: line["content"] for at, line in log.pick("messages", wanted).items()} == {
+            at: f"number {at}" for at in wanted
+        }
+        with log.locked():
+            log.append({"messages": [numbered_record(701)]})
+        assert list(store.open(KEY).pick("messages", [0, 701, 702, -5])) == [701]
+        assert log.pick("events", [1]) == log.pick("messages", []) == {}
+
+    def test_what_is_picked_is_a_copy(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [numbered_record(1)]})
+        log.pick("messages", [1])[1]["ctx"]["seq"] = 5
+        assert log.pick("messages", [1])[1]["ctx"]["seq"] == 1
+
+    def test_records_that_say_no_number_are_not_picked(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            log.append({"messages": [numbered_record(1), record("two"), numbered_record(9), record("ten")]})
+        assert log.pick("messages", range(12)).keys() == {1, 9}
+
+    def test_the_cache_is_hidden_unless_it_is_asked_for(self, store: Store) -> None:
+        files = store.open(KEY).files
+        with store.open(KEY).locked():
+            files.save(f"{CACHE}/0", b"a" * 5000)
+            files.save("context/.hidden/x", b"b")
+            files.save("context/y", b"c")
+        assert [entry.name for entry in files.entries()] == [
+            name for name in ("context/y", "meta.json") if files.load(name)
+        ]
+        assert [(entry.name, entry.size) for entry in files.entries(CACHE)] == [(f"{CACHE}/0", 5000)]
+
+    def test_the_beginning_of_a_file_is_loaded_alone(self, store: Store) -> None:
+        files = store.open(KEY).files
+        with store.open(KEY).locked():
+            files.save("raw/x", b"abc")
+        assert [files.load("raw/x", size) for size in (None, 0, 2, 9)] == [b"abc", b"", b"ab", b"abc"]
+        assert files.load("raw/y", 2) is None
 
     def test_sessions_tenants_and_agents_are_apart(self, store: Store) -> None:
         keys = [KEY, KEY._replace(tenant="other"), KEY._replace(agent="other"), KEY._replace(session="other")]
@@ -196,6 +242,15 @@ class StoreContract:
             log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), KNOWN))
             log.rewrite("messages", lambda line: line)
         assert log.load_checkpoint() is None
+
+    def test_no_cache_outlives_a_rewriting(self, store: Store) -> None:
+        log = store.open(KEY)
+        with log.locked():
+            for stream in ("messages", "events"):
+                log.files.save(f"{CACHE}/0", b"a" * 5000)
+                log.files.save(f"{CACHE}/1", b"a")
+                log.rewrite(stream, lambda line: line)
+                assert log.files.entries(CACHE) == []
 
     def test_a_rewriting_that_fails_changes_nothing(self, store: Store) -> None:
         def fail(line: Record) -> Record:

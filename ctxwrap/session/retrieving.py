@@ -1,0 +1,164 @@
+"""What the log of a session holds about a question: an index that follows the log, and the texts of what it finds.
+
+The index lags behind: it holds the messages before the highest `below` that was asked for, since newer ones are sent
+anyway and would only stand in the way of what they resemble. It is loaded with the first question, and what the log
+has beyond it is added with every one, some at a time if there is much. It is the same for the same messages, whoever
+made it; messages that the conversation left are in it and are passed over when it is asked.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from ctxwrap.records import message_in
+from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.packing import Packed, pack
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.ranking import Hit, Ranking
+from ctxwrap.session import indexed
+from ctxwrap.session.blobs import beginning_of
+from ctxwrap.session.branch import Ranges
+from ctxwrap.stages.surface import Found, Passage
+from ctxwrap.storage import Log
+from ctxwrap.types import Record
+
+logger = logging.getLogger("ctxwrap")
+
+_INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
+"""Whose messages are indexed, and how many characters of each: of what a tool gave, about eight passages."""
+
+_AT_ONCE = 2048
+"""So many messages are added for one question; the rest waits for the next."""
+
+_UNSAVED = 128
+"""After so many new messages the index is saved."""
+
+_QUERY = 4000
+"""So many characters of a question are looked for, half of them from its end."""
+
+_AT_A_TIME = 24
+"""The texts of so many hits are read at once."""
+
+_KEPT = 500_000
+"""Texts of so many characters are kept at hand."""
+
+
+class Retriever:
+    """Use it inside the session's lock, and another one after every rewriting of the log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._index: Index | None = None
+        self._next = 1
+        """The first message that is still to be added."""
+        self._unsaved = 0
+        self._texts = _Texts(log)
+
+    def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
+        """What messages of lower numbers than `below` say, but for those that are `left`."""
+        index = self._fed(below) if below > 1 else Index()
+        if not len(index):
+            return Found()
+        ranking = Ranking(index, _shortened(query))
+        ranking.hits = [hit for hit in ranking.hits if hit.number < below and hit.number not in left]
+        texts = self._texts
+        texts.expect(ranking.hits)
+        packed = pack(index, ranking, texts.passage, budget, count)
+        places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
+
+        def passage(each: Packed) -> Passage:
+            place = places[each.number, each.part]
+            text = (texts.passage(each.number, each.part) or "").strip()
+            told = _heading(index, place), index.speaker(place)
+            return Passage(each.number, each.part, text, *told, each.score, each.reasons)
+
+        return Found(tuple(map(passage, packed.chosen)), tuple(map(passage, packed.missed)))
+
+    def _fed(self, below: int) -> Index:
+        if self._index is None:
+            self._index = indexed.load(self._log)
+            self._next = max(1, self._index.highest + 1)
+        end = min(below, self._next + _AT_ONCE)
+        if self._next < end:
+            for number, record in sorted(self._log.pick("messages", range(self._next, end)).items()):
+                self._add(self._index, number, record)
+            self._next = end
+        if self._unsaved >= _UNSAVED:
+            self._unsaved = 0
+            indexed.save(self._log, self._index)
+        return self._index
+
+    def _add(self, index: Index, number: int, record: Record) -> None:
+        try:
+            text = _text_of(record, self._log)
+            if text.strip():
+                time, role = _time_of(record), str(record.get("role", "user"))
+                index.add(number, text, role=role, speaker=_name_in(record), group=_day(time), time=time)
+        except Exception as error:
+            logger.debug("message %d is not indexed: %r", number, error)
+        self._unsaved += 1
+
+
+class _Texts:
+    """The passages of messages, some read ahead; they never change, so that they are kept for later questions."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: dict[int, list[str]] = {}
+        self._size = 0
+        self._ahead: list[int] = []
+
+    def expect(self, hits: Iterable[Hit]) -> None:
+        """These will be asked for, about in this order."""
+        if self._size > _KEPT:
+            self._known, self._size = {}, 0
+        self._ahead = [number for number in dict.fromkeys(hit.number for hit in hits) if number not in self._known]
+
+    def passage(self, number: int, part: int) -> str | None:
+        if number not in self._known:
+            ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
+            self._read({number, *ahead} - self._known.keys())
+        pieces = self._known[number]
+        return pieces[part] if part < len(pieces) else None
+
+    def _read(self, numbers: Iterable[int]) -> None:
+        found = self._log.pick("messages", numbers)
+        for number in numbers:
+            text = _text_of(found[number], self._log) if number in found else ""
+            self._known[number] = passages(text)
+            self._size += len(text) + 1
+
+
+def _text_of(record: Record, log: Log) -> str:
+    """As much of what a message says as is indexed; nothing of one that was purged."""
+    control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
+    if not length or "purged" in control:
+        return ""
+    blob = control.get("blob")
+    return message_in(record).text[:length] if blob is None else beginning_of(blob, log.files, length)
+
+
+def _name_in(record: Record) -> str:
+    name = record.get("name")
+    return " ".join(name.split())[:64] if isinstance(name, str) else ""
+
+
+def _time_of(record: Record) -> int:
+    """In seconds since 1970, 0 if it is not known."""
+    try:
+        moment = datetime.fromisoformat(record["ctx"]["time"])
+    except (LookupError, TypeError, ValueError):
+        return 0
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _day(time: int) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}" if time else ""
+
+
+def _heading(index: Index, place: int) -> str:
+    return _day(index.times[place]) or index.groups[index.group_of(place)]
+
+
+def _shortened(query: str) -> str:
+    return query if len(query) <= _QUERY else f"{query[: _QUERY // 2]}\n{query[-_QUERY // 2 :]}"
