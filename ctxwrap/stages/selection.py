@@ -11,7 +11,7 @@ STEP = 0.75
 """When history has to be cut, so much of its room is filled again: it then grows for a while without another cut."""
 
 _SPARSE = 0.4
-"""With less of its room in use, what was cut away before comes back."""
+"""With less in use of what could be, what was cut away before comes back."""
 
 _NOT_VISIBLE = "it is not for the model to see"
 
@@ -71,7 +71,7 @@ def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
     starts = [at for at in range(len(older)) if left[at] <= room and _may_begin(older, at)]
     numbers = [each.number for each in older]
     last = numbers.index(began) if began in numbers else -1
-    if last in starts and (last == 0 or left[last] >= _SPARSE * room):
+    if last in starts and left[last] >= _SPARSE * min(room, left[0]):
         return last
     slid = 0 < began < (numbers[0] if numbers else 0)  # what it began with is no longer at hand
     if starts and starts[0] == 0 and not slid:

@@ -1,0 +1,57 @@
+"""Epochs: with the changes told beside it, an epoch is memory as it is, but for how far things have faded."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.memory.epoch import frozen, since
+from ctxwrap.memory.items import TIERS
+from ctxwrap.memory.operations import whole
+
+ITEM = st.builds(
+    lambda id, decay, round, content: {"id": id, "decay": decay, "round": round, "content": content},
+    st.sampled_from("abcdefgh"),
+    st.sampled_from([0.1, 0.2, 0.3]),
+    st.integers(1, 3),
+    st.sampled_from(["tea", "rain"]),
+)
+
+
+def _memory(items: list[tuple[str, dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    placed = {item["id"]: (tier, item) for tier, item in items}
+    return {tier: [item for where, item in placed.values() if where == tier] for tier in TIERS}
+
+
+MEMORY = st.lists(st.tuples(st.sampled_from(TIERS), ITEM), max_size=10).map(_memory)
+
+
+def known(memory: Any) -> dict[str, Any]:
+    return {item["id"]: (tier, {**item, "decay": 0}) for tier in TIERS for item in memory[tier]}
+
+
+@given(MEMORY, MEMORY)
+def test_an_epoch_and_its_changes_are_memory(before: Any, now: Any) -> None:
+    epoch = frozen(before)
+    told = since(epoch, now)
+    merged = whole({"memory": epoch}, {"memory": told.changes, "dropped": told.dropped})["memory"]
+    assert known(merged) == known(told.shown) == known(now)
+    assert {item["id"]: item for tier in TIERS for item in merged[tier]} == {
+        item["id"]: item for tier in TIERS for item in told.shown[tier]
+    }
+
+
+@given(MEMORY, MEMORY)
+def test_only_what_changed_is_told(before: Any, now: Any) -> None:
+    told = since(frozen(before), now)
+    changed = {item["id"] for tier in TIERS for item in told.changes[tier]}
+    assert changed == {id for id, item in known(now).items() if known(before).get(id) != item}
+    assert told.dropped == sorted(known(before).keys() - known(now).keys())
+
+
+@given(MEMORY)
+def test_the_order_in_memory_does_not_show(memory: Any) -> None:
+    turned = {tier: memory[tier][::-1] for tier in TIERS}
+    assert frozen(memory) == frozen(turned)
+    nothing = since(frozen(memory), memory)
+    assert not any(nothing.changes.values())

@@ -1,0 +1,118 @@
+"""What is chosen: within its room, never half a tool call, and the same beginning for many calls."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.stages.selection import Older, cut, remember, select
+from ctxwrap.types import Candidate, Message
+
+ROLES = st.sampled_from(["user", "assistant", "tool"])
+OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
+    lambda each: [Older(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
+)
+
+
+@given(OLDER, st.integers(0, 600), st.integers(0, 40))
+def test_recent_messages_begin_with_a_user_and_fit(older: list[Older], room: int, began: int) -> None:
+    start = cut(older, room, began)
+    assert sum(each.tokens for each in older[start:]) <= room
+    assert start == len(older) or older[start].message.role == "user"
+
+
+@given(OLDER, st.integers(0, 600))
+def test_nothing_is_cut_that_fits(older: list[Older], room: int) -> None:
+    first = next((at for at, each in enumerate(older) if each.message.role == "user"), len(older))
+    if first == 0 and sum(each.tokens for each in older) <= room:
+        assert cut(older, room) == 0
+    if cut(older, room) == len(older) > 0:
+        users = [at for at, each in enumerate(older) if each.message.role == "user"]
+        assert all(sum(each.tokens for each in older[at:]) > room for at in users)
+
+
+@given(st.lists(st.integers(1, 60), min_size=30, max_size=200), st.integers(600, 2000))
+def test_a_conversation_that_grows_is_cut_seldom(sizes: list[int], room: int) -> None:
+    older, began, cuts, dropped = list[Older](), 0, 0, 0
+    for at, tokens in enumerate(sizes):
+        older += [Older(2 * at + 1, Message("user"), tokens), Older(2 * at + 2, Message("assistant"), 5)]
+        start = cut(older, room, began)
+        if start < len(older):
+            moved = older[start].number - began
+            cuts += moved > 0 and began > 0
+            dropped += sum(each.tokens for each in older if began <= each.number < older[start].number)
+            began = older[start].number
+    assert cuts <= dropped / (0.25 * room - 65) + 1, "each cut makes room for a good while"
+
+
+def test_a_window_that_slides_is_cut_in_steps_as_well() -> None:
+    """The log holds only the newest messages at hand: the first of them leaves with every new one."""
+    starts = set()
+    began = 0
+    for newest in range(200, 320, 2):
+        older = [
+            Older(n, Message("user" if n % 2 else "assistant"), 1) for n in range(max(1, newest - 199), newest + 1)
+        ]
+        began = older[cut(older, 10_000, began)].number
+        starts.add(began)
+    assert len(starts) <= 4
+
+
+def test_what_was_cut_away_comes_back_when_there_is_much_room() -> None:
+    older = [Older(n, Message("user"), 10) for n in range(1, 101)]
+    assert cut(older, 10_000, began=95) == 0
+    assert cut(older, 120, began=95) == 94, "but not for a little more room"
+
+
+def test_a_result_stays_with_its_call_in_one_message() -> None:
+    """One message of Anthropic's may hold the results of tools and what the user says."""
+    older = [
+        Older(1, Message("user"), 10, 0),
+        Older(2, Message("assistant", tool_calls=({"id": "c", "name": "n", "arguments": "{}"},)), 10, 1),
+        Older(3, Message("tool", tool_call_id="c"), 10, 2),
+        Older(4, Message("user"), 10, 2),
+        Older(5, Message("assistant"), 10, 3),
+        Older(6, Message("user"), 10, 4),
+    ]
+    assert cut(older, 35) == 5
+
+
+CANDIDATES = st.lists(
+    st.builds(
+        Candidate,
+        st.sampled_from(["pinned", "children"]),
+        st.text(max_size=5),
+        st.integers(0, 100),
+        visibility=st.sampled_from([("model",), ("user",), (), ("model", "tool")]),
+    )
+)
+
+
+@given(CANDIDATES, st.integers(0, 500))
+def test_every_candidate_is_in_or_out_with_a_reason(candidates: list[Candidate], room: int) -> None:
+    chosen, items = select(candidates, room)
+    assert [(item.source, item.tokens) for item in items] == [(each.source, each.tokens) for each in candidates]
+    assert [item.source for item in items if item.included] == [each.source for each in chosen]
+    assert all(item.reason for item in items if not item.included)
+    assert sum(each.tokens for each in chosen) <= room
+    assert all("model" in each.visibility for each in chosen)
+
+
+ITEMS = st.lists(
+    st.tuples(st.sampled_from(["fact", "task", "decision", "file"]), st.floats(0, 1), st.integers(1, 40)), max_size=20
+)
+
+
+@given(ITEMS, ITEMS, st.integers(0, 300))
+def test_memory_is_chosen_by_tier_first(core: list[Any], working: list[Any], room: int) -> None:
+    def tier(name: str, items: list[Any]) -> list[dict[str, Any]]:
+        return [{"id": f"{name}{at}", "type": t, "decay": d, "size": s} for at, (t, d, s) in enumerate(items)]
+
+    memory = {"core": tier("c", core), "working": tier("w", working), "ephemeral": []}
+    chosen, items = remember(memory, room, lambda item: int(item["size"]))
+    everything = {item["id"]: item["size"] for items in memory.values() for item in items}
+    assert sorted(id for item in items for id in item.refs) == sorted(everything)
+    assert {id for item in items if item.included for id in item.refs} == chosen
+    assert sum(everything[id] for id in chosen) <= room
+    left = room - sum(size for id, size in everything.items() if id in chosen and id.startswith("c"))
+    assert all(everything[id] > left for id in everything if id.startswith("c") and id not in chosen)
