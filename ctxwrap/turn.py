@@ -333,6 +333,7 @@ class Turn:
             source=f"messages:{first}-{max(first, answer_at)}",
             said="\n".join(said),
             foreign_core=self._settings.foreign_core,
+            touched={item["id"]: item["round"] for tier in self._opening.state["memory"].values() for item in tier},
         )
 
     def _applied_snapshot(self, reply: Reply) -> Mapping[str, Any] | None:

@@ -34,7 +34,7 @@ def frozen(memory: Tiers) -> Tiers:
 
 
 def since(epoch: Tiers, memory: Tiers) -> Since:
-    """What `memory` is beyond `epoch`. Fading is no change: it goes on for all items alike, and everybody knows."""
+    """What `memory` is beyond `epoch`. That an item fades or is touched is no change: it says the same as before."""
     before, now = _placed(epoch), _placed(memory)
     same = {id for id, known in now.items() if id in before and _alike(before[id], known)}
     told = {id: before[id] if id in same else known for id, known in now.items()}
@@ -57,4 +57,8 @@ def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _alike(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    return one[0] == other[0] and {**one[1], "decay": 0} == {**other[1], "decay": 0}
+    return one[0] == other[0] and {**one[1], **_PASSING} == {**other[1], **_PASSING}
+
+
+_PASSING = {"decay": 0, "round": 0}
+"""What changes with every round."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.decay import mentioned, rehydrated, stated
@@ -30,6 +31,8 @@ class Circumstances(NamedTuple):
     """What the user said."""
     foreign_core: bool = False
     """Whether tool, file and retrieved text may reach core."""
+    touched: Mapping[str, int] = MappingProxyType({})
+    """The round of each item's last touch when the turn began, if the model was shown an earlier one."""
 
 
 def compare(shown: State, returned: State, now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
@@ -133,7 +136,7 @@ class _Comparison:
             item = replace(self._new(tier, given), id=self._free_id(known.id))
             yield self._put("add", item, f"{self._turn.origin} text may not change the core memory {known.id!r}")
         else:
-            changed = known.last > was["round"]
+            changed = known.last > self._touched_before(known.id, was)
             yield self._put(
                 "update", self._merged(known, tier, given, was), "over another turn" if changed else "changed"
             )
@@ -150,11 +153,15 @@ class _Comparison:
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
-        if item is None or (self._now.evolves and item.last > was["round"]):
+        if item is None or (self._now.evolves and item.last > self._touched_before(id, was)):
             return
         if item.tier == "core" and self._ceiling != "core":
             return
         yield Operation("drop", id, item.tier, reason="left out")
+
+    def _touched_before(self, id: str, was: dict[str, Any]) -> int:
+        """The round of an item's last touch as far as this turn knew; a later one is another turn's."""
+        return self._turn.touched.get(id, int(was["round"]))
 
     def _new(self, tier: Place, given: dict[str, Any]) -> Item:
         turn = self._turn

@@ -1,4 +1,4 @@
-"""Epochs: with the changes told beside it, an epoch is memory as it is, but for how far things have faded."""
+"""Epochs: with the changes told beside it, an epoch is memory as it is, but for what changes with every round."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ MEMORY = st.lists(st.tuples(st.sampled_from(TIERS), ITEM), max_size=10).map(_mem
 
 
 def known(memory: Any) -> dict[str, Any]:
-    return {item["id"]: (tier, {**item, "decay": 0}) for tier in TIERS for item in memory[tier]}
+    return {item["id"]: (tier, {**item, "decay": 0, "round": 0}) for tier in TIERS for item in memory[tier]}
 
 
 @given(MEMORY, MEMORY)
