@@ -206,9 +206,9 @@ def test_epochs_keep_the_beginning_of_requests(provider: Provider, client: Any) 
         assert turn is not None
         shares.append(turn.report.stable)
     assert sum(share > 0.7 for share in shares[15:]) >= 20
-    first, second = (request.json["messages"][0]["content"] for request in provider.seen[-2:])
-    assert "<ctxwrap-memory>" in second
-    assert first == second
+    systems = [request.json["messages"][0]["content"] for request in provider.seen]
+    assert all("<ctxwrap-memory>" in system for system in systems[15:])
+    assert len(set(systems[15:])) <= 4
     assert "Tom13" in ask(client, "What do you know about me?").choices[0].message.content
 
 
