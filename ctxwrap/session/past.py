@@ -24,7 +24,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 6
+_FORMAT = 7
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -52,6 +52,8 @@ class Past:
         """The memory that stands where a request seldom changes."""
         self.prefix: Prefix | None = None
         """How the last request began."""
+        self.outputs: tuple[str, ...] = ()
+        """The tool outputs that were files in it."""
         self.derived = Derived()
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
@@ -129,6 +131,7 @@ class Past:
         """How a request began, and the memory that stands there from now on."""
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
+            self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
             self.epoch = {tier: list(event["epoch"][tier]) for tier in TIERS}
 
@@ -157,6 +160,7 @@ class Past:
             "moves": self.moves,
             "epoch": self.epoch,
             "prefix": self.prefix and injection.as_json(self.prefix),
+            "outputs": self.outputs,
             "derived": self.derived.as_json(),
         }
 
@@ -177,4 +181,5 @@ class Past:
         self.moves = [Move(*move) for move in known["moves"]]
         self.epoch = known["epoch"]
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
+        self.outputs = tuple(known["outputs"])
         self.derived = Derived.from_json(known["derived"])

@@ -149,6 +149,7 @@ class Session:
             pinned=self._inputs.pinned,
             summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
             children=tuple(past.derived.children.results(self.log.files)),
+            outputs=past.outputs,
         )
 
     def _numbers(self, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
