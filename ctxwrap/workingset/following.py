@@ -24,6 +24,7 @@ _LONGEST = 64 * 1024
 _LONGEST_NAME = 64
 _SEEN = TendingRules().output_turns + 1
 """Results of so many turns ago are looked at: the last of them is too old, which is worth a word."""
+_WORD = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
 
 
@@ -53,10 +54,13 @@ def followed(offered: Offered, messages: Sequence[Message], round: int) -> Offer
 def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, Use]:
     """In how many of the last rounds each file is spoken of, and when last; before the first of them is not known."""
     texts = dict(_texts_by_round(messages, round))
+    words = {number: frozenset(each.rstrip(".-") for each in _WORD.findall(text)) for number, text in texts.items()}
     oldest = min(texts, default=round + 1)
     uses = {}
     for file in files:
-        spoken = [number for number, text in texts.items() if _names(text, file.path)]
+        name = file.path.rpartition("/")[2]  # a path that is named names it, too
+        said = words if _WORD.fullmatch(name) else texts
+        spoken = [number for number in texts if name in said[number]]
         uses[file.path] = Use(len(spoken), max(spoken, default=max(oldest - 1, min(file.turn or 0, round))))
     return uses
 
@@ -82,12 +86,6 @@ def _texts_by_round(messages: Sequence[Message], last: int) -> Iterator[tuple[in
 
 def _words_of(message: Message) -> str:
     return "\n".join([message.text, *(str(call.get("arguments", "")) for call in message.tool_calls)])
-
-
-def _names(text: str, path: str) -> bool:
-    """Whether a text names a file by its path or the last part of it."""
-    name = path.rpartition("/")[2]
-    return name in text and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
 def with_results(
