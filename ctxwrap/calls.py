@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from ctxwrap.context import Context, Target
 from ctxwrap.errors import SessionBusy
 from ctxwrap.packing import Sources
+from ctxwrap.records import timestamp
 from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.session.session import Ending
@@ -203,6 +204,7 @@ class OpenCall:
 
     def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
         now = self._clock()
+        self._update_files(turn, interrupted, now)
 
         def end() -> Ending:
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
@@ -221,6 +223,14 @@ class OpenCall:
                 self._summarise_behind(session, turn)
         finally:
             self._leave()
+
+    def _update_files(self, turn: Turn, interrupted: str, now: datetime) -> None:
+        """Do as the model asks of its working set, as far as it may; the reply does not depend on it."""
+        try:
+            requests = turn.file_requests(interrupted)
+            turn.file_decisions = self._context.update_files(requests, turn.round, timestamp(now))
+        except Exception as error:
+            logger.warning("ctxwrap: what the model asks of the working set was not done: %r", error)
 
     def _summarise_behind(self, session: Session, turn: Turn) -> None:
         writer = self._context.settings.summariser

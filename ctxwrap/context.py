@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
@@ -11,7 +12,8 @@ from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
-from ctxwrap.workingset.watching import Offered, WorkingSet
+from ctxwrap.workingset.updates import Decision, Request
+from ctxwrap.workingset.watching import Offered, WorkingSet, refused
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
 
@@ -60,6 +62,14 @@ class Context:
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
         return self._working_set.offer(model, target.key.session)
+
+    def update_files(self, requests: Sequence[Request], round: int, time: str) -> tuple[Decision, ...]:
+        """What becomes of a model's requests to the working set; nothing without one."""
+        if self._working_set is None or not requests:
+            return ()
+        if not self.settings.working_set_updates:
+            return refused(requests, "settings allow no updates")
+        return self._working_set.update(requests, round, time)
 
     def changed(self, **changes: Any) -> "Context":
         """The same with other names, store or settings."""

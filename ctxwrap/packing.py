@@ -7,7 +7,7 @@ aside and it is looked for when these are known.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Tiers, frozen, is_over, since
@@ -25,7 +25,9 @@ from ctxwrap.stages.selection import Older, as_item, cut, remember, select
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Body, Injection, Opening, PackItem, Prefix, Record, Request, SessionKey
+from ctxwrap.types import Body, Injection, Message, Opening, PackItem, Prefix, Record, Request, SessionKey
+from ctxwrap.workingset.following import followed, with_results
+from ctxwrap.workingset.updates import Decision
 from ctxwrap.workingset.watching import Offered, Supplement, supplement
 
 _FRAMES = 64
@@ -83,6 +85,10 @@ class Pack:
     """Of the working set."""
     origin: Origin
     """The least trusted of what the model is shown."""
+    outputs: tuple[Decision, ...] = ()
+    """Which tool outputs came into the working set and went."""
+    output_paths: tuple[str, ...] = ()
+    """Those that are there."""
 
 
 def pack(asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None = None) -> Pack:
@@ -108,6 +114,8 @@ class _Packing:
         self.sent: tuple[Older, ...] = ()
         self.state: dict[str, Any] = opening.state
         self.epoch: Tiers | None = None
+        self.offered: Offered | None = None
+        """The working set as it is in this turn."""
         self.supplement = Supplement()
         self.found = Found()
 
@@ -118,6 +126,7 @@ class _Packing:
         self._add_memory()
         self._add_files()
         self._add_recent()
+        self._add_outputs()
         self._add_found()
         self._add_children()
         return self._assembled()
@@ -197,14 +206,36 @@ class _Packing:
         return sum(self._item_tokens(item) for tier in TIERS for item in memory[tier])
 
     def _add_files(self) -> None:
-        offered = self.sources.files
-        if offered is None:
+        self.offered = self.sources.files
+        if self.offered is not None and self.settings.working_set_updates:
+            boot = replace(self.offered.boot, takes_requests=self.asked.mode != "readonly")
+            self.offered = followed(self.offered._replace(boot=boot), self.spoken, self.opening.runtime.round)
+        if self.offered is not None:
+            self._supply(self.offered)
+
+    def _add_outputs(self) -> None:
+        """Large results of tools that are not sent any more, as files that claim their room among the others."""
+        if self.offered is None or not self.settings.working_set_updates:
             return
+        unsent, opening = self.talk.older[: len(self.talk.older) - len(self.sent)], self.opening
+        self.offered = with_results(self.offered, self.spoken, unsent, opening.runtime.round, opening.outputs)
+        if self.offered.output_paths:
+            self.items = [item for item in self.items if item not in self.supplement.items]
+            self.ledger.spend("working_set", -self.supplement.tokens)
+            self._supply(self.offered, quiet=True)
+
+    def _supply(self, offered: Offered, *, quiet: bool = False) -> None:
         room, strict = self.ledger.room("working_set"), self.settings.strict
-        self.supplement = supplement(offered, self.boundary, room, self.measure.text, strict=strict)
+        self.supplement = supplement(offered, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.supplement.items
         self.chosen.instructions, self.chosen.files = self.supplement.instructions, self.supplement.context
         self.ledger.spend("working_set", self.supplement.tokens)
+
+    @property
+    def spoken(self) -> list[Message]:
+        """The conversation as far as it is at hand."""
+        said = [message for message in self.asked.request.messages if message.role != "system"]
+        return [*(kept.message for kept in self.opening.history), *said]
 
     def _add_recent(self) -> None:
         """The newest messages that have room, from a user's on."""
@@ -277,6 +308,8 @@ class _Packing:
             epoch=self.epoch,
             report=dict(self.supplement.report),
             origin=self._origin(),
+            outputs=self.offered.outputs if self.offered else (),
+            output_paths=self.offered.output_paths if self.offered else (),
         )
 
     def _sent(self) -> Record:
@@ -312,7 +345,9 @@ class _Packing:
         shown = [*self.asked.request.messages, *self.chosen.history]
         origins: list[Origin] = [origin_of(shown)]
         origins += ["file"] if self.chosen.files else []
-        origins += ["tool"] if any(each.origin == "tool" for each in self.chosen.found) else []
+        foreign = [each.origin for each in self.chosen.found]
+        foreign += [item.origin for item in self.supplement.items if item.included]
+        origins += ["tool"] if "tool" in foreign else []
         return least_trusted(*origins)
 
 

@@ -206,6 +206,13 @@ class Settings:
     working_set: str | None = None
     """The path of a `working-set.yml`, whose files every call gets to see as far as its budget reaches."""
 
+    working_set_updates: bool = True
+    """Whether the working set follows the conversation; else it is what its manifest says.
+
+    The model may ask for files below the manifest's directory that are not hidden, priorities move with use and hints,
+    and large tool results that are no longer sent come back as files.
+    """
+
     durability: Literal["os", "turn", "always"] = "os"
     """What a power cut can cost: `os` the last seconds, `turn` what a reply in flight said, `always` nothing.
 
@@ -225,7 +232,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
-        for name in ("record", "strict", "foreign_core", "retrieval", "cache_marks"):
+        for name in ("record", "strict", "foreign_core", "retrieval", "cache_marks", "working_set_updates"):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
         for name in ("budget", "history_tokens", "snapshot_reserve", "max_reasks"):

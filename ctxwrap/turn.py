@@ -13,7 +13,7 @@ The order of a turn:
  8. `closing_records` are written before the caller sees the end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,8 @@ from ctxwrap.types import (
     Wire,
 )
 from ctxwrap.wires.channel import PlainStream
+from ctxwrap.workingset.updates import Decision, requests_of
+from ctxwrap.workingset.updates import Request as FileRequest
 
 
 class Turn:
@@ -84,6 +86,12 @@ class Turn:
         self._error = ""
         self._status = ""
         self._operations: tuple[Operation, ...] = ()
+        self.file_decisions: tuple[Decision, ...] = ()
+        """What became of the model's requests to its working set."""
+
+    @property
+    def round(self) -> int:
+        return self._opening.runtime.round
 
     @property
     def observes(self) -> bool:
@@ -202,7 +210,7 @@ class Turn:
         }
         if self._opening.rules:
             start["rules"] = self._opening.rules
-        return messages, [start, *self._memory_events()]
+        return messages, [start, *self._memory_events(), *self._file_events(self._pack.outputs if self._pack else ())]
 
     def _tokens(self, message: Message) -> Mapping[str, int]:
         """How many tokens a message has, which is stored with it."""
@@ -226,6 +234,8 @@ class Turn:
             fields["epoch"] = made.epoch
         if made.report:
             fields["assembly_report"] = made.report
+        if made.output_paths:
+            fields["outputs"] = list(made.output_paths)
         return fields
 
     def _memory_events(self) -> list[Record]:
@@ -236,6 +246,19 @@ class Turn:
         recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
         return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
+    def file_requests(self, interrupted: str = "") -> tuple[FileRequest, ...]:
+        """What the model asks of its working set, in a state that is applied and a turn that is complete."""
+        snapshot = None if self._why_incomplete(interrupted) else self._applied_snapshot(self._reply)
+        return requests_of(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
+
+    def _file_events(self, decisions: Sequence[Decision]) -> list[Record]:
+        head = {"type": "working_set", "run": self.id, "round": self.round}
+        return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
+
+    def _why_incomplete(self, interrupted: str) -> str:
+        reply = self._reply
+        return "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
+
     def closing_records(
         self, now: Memory, answer_at: int = 0, interrupted: str = ""
     ) -> tuple[list[Record], list[Record]]:
@@ -244,7 +267,7 @@ class Turn:
         `answer_at` is the number that the answer gets in the log; `interrupted` says why it did not come to its end.
         """
         reply = self._reply
-        reason = "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
+        reason = self._why_incomplete(interrupted)
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
         self._operations = () if reason else self._changes(reply, now, answer_at)
         messages = [
@@ -259,7 +282,7 @@ class Turn:
             for message in reply.messages[:1]
             if message.content or message.tool_calls or not reason
         ]
-        read = [*self._reasking.events(self.id), *self._snapshot_events(reply)]
+        read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
         return messages, [*read, *self._other_choices(reply), *self._end_events(reply, reason)]
 
     def _says_something_new(self) -> bool:

@@ -162,6 +162,8 @@ class Opening:
     """The newest summary that a model wrote."""
     children: tuple["Text", ...] = ()
     """What child contexts gave back, the newest first."""
+    outputs: tuple[str, ...] = ()
+    """The tool outputs that were files of the working set in the last request."""
 
 
 class Text(NamedTuple):

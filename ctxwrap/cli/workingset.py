@@ -83,7 +83,10 @@ def rm(path: str, file: str, as_json: bool) -> None:
 @_FILE
 @AS_JSON
 def ls(file: str, as_json: bool) -> None:
-    """List the working set, the most important files first, with what a call would get to see of them."""
+    """List the working set, the most important files first, with what a call would get to see of them.
+
+    Who added a file is the operator, the model or the orchestrator; behind the path stands why.
+    """
     kept = _usable(file)
     assembly = _assembly(file, kept.manifest)
     files = sorted(kept.manifest.files, key=lambda each: -each.priority)
@@ -91,13 +94,14 @@ def ls(file: str, as_json: bool) -> None:
     if as_json:
         _tell({"files": [{**_entry(each), **states[each.path]} for each in files]}, "", as_json)
         return
-    click.echo("priority  role       strategy  tokens  path")
+    click.echo("priority  role       strategy  tokens  added by      path")
     for each in files:
         state = states[each.path]
         tokens = state.get("tokens", "-")
         told = " (truncated)" if state.get("truncated") else f" ({state['reason']})" if "reason" in state else ""
-        row = f"{each.priority:8.2f}  {each.role:9}  {each.truncate_strategy:8}  {tokens:>6}  {each.path}{told}"
-        click.echo(printable(row))
+        why = f": {one_line(each.why)}" if each.why else ""
+        row = f"{each.priority:8.2f}  {each.role:9}  {each.truncate_strategy:8}  {tokens:>6}  {each.added_by:12}"
+        click.echo(printable(f"{row}  {each.path}{told}{why}"))
 
 
 @workingset.command()

@@ -1,5 +1,6 @@
 """From a trailer's text to a snapshot, rung by rung: strict, unwrapped, punctuated, with few edits, by its keys."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,9 @@ MAX_DAMAGED = 64 * 1024
 """How long a trailer may be that is not strict JSON."""
 
 INTERNAL = "internal error"
+
+_REQUESTS = re.compile(r'(?<=["\]}\s]),\s*"working_set"\s*:\s*(?=[\[{"])')
+"""Where a trailer goes on to what the model asks of the working set."""
 
 
 class Climb(NamedTuple):
@@ -43,7 +47,7 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
     if len(text) > MAX_TRAILER:
         return Climb("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
     try:
-        found = _found(text.strip(), previous or {})
+        found = _found_apart(text.strip(), previous or {})
         returned = found.data.get("runtime")
         injected = dict(runtime if runtime is not None else returned if isinstance(returned, dict) else {})
         read = normalise(found.data, injected, previous or {})
@@ -59,6 +63,18 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
     repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
     status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
     return Climb(status, read.snapshot, repairs, read.violations)
+
+
+def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:
+    """The object in `text`; should it be unreadable, then what stands before the requests to the working set."""
+    try:
+        return _found(text, previous)
+    except Unreadable:
+        at = next(reversed([*_REQUESTS.finditer(text)]), None)
+        if at is None or len(text) > MAX_DAMAGED:
+            raise
+    found = _found(text[: at.start()] + "}", previous)
+    return Found({**found.data, "working_set": text[at.end() :]}, ("working-set", *found.repairs), found.cut)
 
 
 def _found(text: str, previous: Mapping[str, Any]) -> Found:

@@ -55,6 +55,8 @@ class Snapshot(TypedDict):
     memory: Memory
     dropped: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
     """Ids, where the memory names only what is new or has changed."""
+    working_set: NotRequired[Annotated[list[Any], Field(max_length=MAX_ITEMS)]]
+    """What the model asks of its working set."""
     capabilities: list[dict[str, Any] | str]
     active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
 

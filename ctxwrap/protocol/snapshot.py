@@ -95,7 +95,9 @@ def _is_canonical(data: dict[str, Any]) -> bool:
         return False
     memory = data["memory"]
     items = memory["core"] + memory["working"] + memory["ephemeral"]
-    if len({item["id"] for item in items}) < len(items) or is_wild(data["capabilities"]):
+    if len({item["id"] for item in items}) < len(items):
+        return False
+    if is_wild(data["capabilities"]) or is_wild(data.get("working_set")):
         return False
     rich = [item for item in items if len(item) > len(ITEM_KEYS)]
     return not any(is_wild(key) or is_wild(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
@@ -141,6 +143,7 @@ class _Mender:
             **self._dropped(root),
             "capabilities": self._capabilities(root),
             "active_task": self._active_task(root),
+            **self._working_set(root),
         }
 
     def _mend(self, name: str) -> None:
@@ -289,6 +292,15 @@ class _Mender:
         if len(kept) < len(ids):
             self._refuse("what names no memory was left out of dropped")
         return {"dropped": kept}
+
+    def _working_set(self, root: State) -> dict[str, Any]:
+        """As it is: whoever decides about files reads it, and memory does not depend on it."""
+        if "working_set" not in root:
+            return {}
+        if is_wild(root["working_set"]):
+            self.violations.append("what was asked of the working set cannot be kept")
+            return {}
+        return {"working_set": root["working_set"]}
 
     def _capabilities(self, root: State) -> list[Any]:
         value = root.get("capabilities")

@@ -4,7 +4,7 @@ import re
 
 TIERS = ("core", "working", "ephemeral")
 ROOT_KEYS = ("version", "runtime", "memory", "capabilities", "active_task")
-OPTIONAL_KEYS = ("dropped",)
+OPTIONAL_KEYS = ("dropped", "working_set")
 RUNTIME_KEYS = ("round", "datetime", "startup_at")
 ITEM_KEYS = ("id", "type", "decay", "round", "tags", "content")
 CAPABILITY_KEYS = ("name", "scope")

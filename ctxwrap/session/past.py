@@ -24,7 +24,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 6
+_FORMAT = 7
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -55,6 +55,8 @@ class Past:
         """How the last request began."""
         self.pack: Record | None = None
         """What the newest event tells that has a pack."""
+        self.outputs: tuple[str, ...] = ()
+        """The tool outputs that were files in it."""
         self.derived = Derived()
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
@@ -137,6 +139,7 @@ class Past:
             self.pack = {**same, **event}
         if "prefix" in event:
             self.prefix = injection.from_json(event["prefix"])
+            self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
             self.epoch = {tier: list(event["epoch"][tier]) for tier in TIERS}
 
@@ -167,6 +170,7 @@ class Past:
             "epoch": self.epoch,
             "prefix": self.prefix and injection.as_json(self.prefix),
             "pack": self.pack,
+            "outputs": self.outputs,
             "derived": self.derived.as_json(),
         }
 
@@ -189,4 +193,5 @@ class Past:
         self.epoch = known["epoch"]
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
         self.pack = known["pack"]
+        self.outputs = tuple(known["outputs"])
         self.derived = Derived.from_json(known["derived"])

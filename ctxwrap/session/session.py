@@ -160,6 +160,7 @@ class Session:
             pinned=self._inputs.pinned,
             summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
             children=tuple(past.derived.children.results(self.log.files)),
+            outputs=past.outputs,
         )
 
     def _system_numbers(self, sent: int, changed: int) -> tuple[int, ...]:

@@ -10,6 +10,13 @@ from ctxwrap.workingset.reading import FileText
 
 _PLAIN = re.compile(r"[\w./@+-][\w./@+ -]*")
 
+_REQUESTS = (
+    'to see other files, end the state with the key "working_set", a list such as '
+    '[{"action":"add_to_working_set","path":"docs/a.md","priority":0.5,"why":"…"}]; '
+    "other actions are remove_from_working_set and adjust_priority. Only files below the root, none that are hidden, "
+    "priority at most 0.8, always a why; without a wish leave the key out"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Boot:
@@ -22,6 +29,8 @@ class Boot:
     cache_hints: tuple[str, ...] = ()
     tool_contract: str = "All calls require `why`"
     constitution_version: str = ""
+    takes_requests: bool = False
+    """Whether the model may ask for other files."""
 
 
 def boot_header(boot: Boot, constitution: FileText | None, boundary: str) -> str:
@@ -49,5 +58,7 @@ def _lines(boot: Boot, constitution: FileText | None, boundary: str) -> Iterator
         yield "Working set", shown(boot.working_set)
     if boot.cache_hints:
         yield "Cache hints", ", ".join(map(shown, boot.cache_hints))
+    if boot.takes_requests:
+        yield "Updates", _REQUESTS
     if boot.tool_contract:
         yield "Tool contract", harmless(" ".join(boot.tool_contract.split()), boundary)

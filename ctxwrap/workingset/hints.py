@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
@@ -19,6 +20,8 @@ class Hints(NamedTuple):
     """Paths and patterns of files to keep near."""
     cold: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    """Where they were read."""
 
     def heat(self, path: str) -> int:
         """1 for hot, -1 for cold, 0 for neither or both."""
@@ -28,7 +31,7 @@ class Hints(NamedTuple):
 def load_hints(root: str) -> Hints:
     """The hints in a directory; files that are not there give none."""
     hot, cold = _load(root, HOT), _load(root, COLD)
-    return Hints(hot.hot, cold.cold, hot.problems + cold.problems)
+    return Hints(hot.hot, cold.cold, hot.problems + cold.problems, hot.files + cold.files)
 
 
 def read_hints(text: str | bytes) -> Hints:
@@ -46,8 +49,13 @@ def _load(root: str, name: str) -> Hints:
     found = read_bytes(root, name, plain.MAX_BYTES)
     if isinstance(found, Unread):
         return Hints() if found.trouble == "missing" else Hints(problems=(f"{name}: {found.reason}",))
+    return _understood(name, found.data) if isinstance(found, FileBytes) else Hints()
+
+
+@lru_cache(maxsize=16)
+def _understood(name: str, data: bytes) -> Hints:
     try:
-        return read_hints(found.data) if isinstance(found, FileBytes) else Hints()
+        return read_hints(data)._replace(files=(name,))
     except InvalidManifest as refused:
         return Hints(problems=(f"{name}: {refused}",))
 

@@ -1,8 +1,11 @@
 """The manifest's file: read without trust, set aside when it is broken, written in one step."""
 
 import contextlib
+import fcntl
 import os
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -15,6 +18,8 @@ from ctxwrap.workingset.writing import empty_manifest, written
 
 _READ = plain.MAX_BYTES
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_PATIENCE = 5.0
+"""So many seconds one waits for others who write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,60 @@ def save(path: str | os.PathLike[str], manifest: Manifest, kept: Kept) -> str:
     StoreUnavailable if somebody else changed it meanwhile, or the medium refuses.
     """
     path = os.fspath(path)
+    with _alone(path):
+        return _saved(path, manifest, kept)
+
+
+def amend(path: str | os.PathLike[str], change: Callable[[Manifest], Manifest]) -> None:
+    """Change the manifest in that file as it is now; others who do so wait, and what is the same is not written.
+
+    StoreUnavailable if it cannot be used, or the medium refuses.
+    """
+    path = os.fspath(path)
+    with _alone(path):
+        kept = look(path)
+        if kept.problem:
+            raise StoreUnavailable(kept.problem)
+        changed = change(kept.manifest)
+        if changed != kept.manifest:
+            _saved(path, changed, kept)
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """Others wait for a while; the lock is the directory's own, so that nothing is left behind."""
+    try:
+        handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreUnavailable(f"{path!r} was not written: {error.strerror or error}") from error
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may have the handle for a moment, too
+        os.close(handle)
+
+
+def _lock(handle: int, path: str) -> None:
+    """A file system without locks has to do without."""
+    from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
+
+    waiting = Retrying(
+        retry=retry_if_exception_type(BlockingIOError),
+        stop=stop_after_delay(_PATIENCE),
+        wait=wait_random(0.001, 0.01),
+        reraise=True,
+    )
+    try:
+        waiting(fcntl.flock, handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreUnavailable(f"{path!r} was not written: somebody else has it; try again") from None
+    except OSError:
+        return
+
+
+def _saved(path: str, manifest: Manifest, kept: Kept) -> str:
     now = look(path)
     if now.problem or now.text != kept.text:
         why = now.problem or "it was changed meanwhile"
@@ -111,7 +170,7 @@ def _replace(path: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    sync_directory(directory or ".")
+    sync_directory(os.path.realpath(directory))
 
 
 def _mode(path: str) -> int:

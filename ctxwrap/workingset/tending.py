@@ -1,12 +1,12 @@
 """What the orchestrator does to the working set by itself: tool outputs come and go, files rise and sink with use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ctxwrap.workingset.fields import path_fault
 from ctxwrap.workingset.hints import Hints
-from ctxwrap.workingset.manifest import MAX_FILES, Manifest, WorkingFile
+from ctxwrap.workingset.manifest import Manifest, WorkingFile
 from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, Decision, Outcome
 
 
@@ -37,28 +37,38 @@ class Use(NamedTuple):
 
 
 class ToolOutput(NamedTuple):
+    """What a tool gave, as a file that nobody wrote."""
+
     path: str
+    """One that no file can have."""
     turn: int
     why: str = "recent tool output"
 
 
 def with_outputs(
-    manifest: Manifest, outputs: Sequence[ToolOutput], turn: int, rules: TendingRules | None = None
+    manifest: Manifest,
+    outputs: Sequence[ToolOutput],
+    turn: int,
+    before: Collection[str] = (),
+    rules: TendingRules | None = None,
 ) -> Outcome:
-    """The manifest to be saved: with recent tool outputs and without old ones."""
+    """The manifest for this turn's assembly with recent tool outputs, the newest of those given; it is not to be saved.
+
+    The decisions tell what came and what went since the last turn, which had those of the paths `before`.
+    """
     rules = rules or TendingRules()
-    decisions = []
-    for output in outputs:
-        manifest, decision = _with_output(manifest, output, rules)
-        decisions.append(decision)
-    recent = sorted(_outputs_in(manifest), key=lambda file: -(file.turn or 0))[: rules.most_outputs]
-    for file in _outputs_in(manifest):
-        age = turn - (file.turn or 0)
-        if age > rules.output_turns or file not in recent:
-            why = f"the output is {age} turns old" if age > rules.output_turns else "there are newer outputs"
-            manifest = manifest.without_file(file.path)
-            decisions.append(Decision(REMOVE, file.path, True, why, by="orchestrator"))
-    return Outcome(manifest, tuple(decisions))
+    order = sorted(outputs, key=lambda output: -output.turn)
+    recent = [output for output in order if turn - output.turn <= rules.output_turns and path_fault(output.path)]
+    kept = {output.path: output for output in recent[: rules.most_outputs]}
+    files = tuple(_as_file(output, _modest(manifest, rules)) for output in kept.values())
+    came = [_came(file) for file in files if file.path not in before]
+    ages = {output.path: turn - output.turn for output in outputs}
+    went = [
+        Decision(REMOVE, path, True, _why_gone(ages.get(path), rules), by="orchestrator")
+        for path in before
+        if path not in kept
+    ]
+    return Outcome(replace(manifest, files=(*manifest.files, *files)), (*came, *went))
 
 
 def in_effect(
@@ -79,31 +89,31 @@ def in_effect(
     return Outcome(replace(manifest, files=files), tuple(decisions))
 
 
-def _with_output(manifest: Manifest, output: ToolOutput, rules: TendingRules) -> tuple[Manifest, Decision]:
-    known = manifest.file(output.path)
-    fault = path_fault(output.path)
-    if known is not None and known.added_by != "orchestrator":
-        fault = "it is in the working set already"
-    elif known is None and len(manifest.files) >= MAX_FILES:
-        fault = "the working set is full"
-    if fault:
-        return manifest, Decision(ADD, output.path, False, fault, output.why, by="orchestrator")
-    new = WorkingFile(
+def _as_file(output: ToolOutput, priority: float) -> WorkingFile:
+    return WorkingFile(
         output.path,
-        rules.output_priority,
+        priority,
         truncate_strategy="start",
         why=output.why,
         added_by="orchestrator",
         turn=output.turn,
     )
-    new = replace(known, turn=output.turn, why=output.why) if known else new
-    return manifest.with_file(new), Decision(
-        ADD, output.path, True, "recent tool output", output.why, new.priority, "orchestrator"
-    )
 
 
-def _outputs_in(manifest: Manifest) -> list[WorkingFile]:
-    return [file for file in manifest.files if file.added_by == "orchestrator" and not file.pin]
+def _modest(manifest: Manifest, rules: TendingRules) -> float:
+    """The priority of outputs: never above a file that the model must not be without."""
+    return min([rules.output_priority, *(file.priority for file in manifest.files if file.is_vital)])
+
+
+def _came(file: WorkingFile) -> Decision:
+    reason = "it is large, and no longer sent with the conversation"
+    return Decision(ADD, file.path, True, reason, file.why, file.priority, "orchestrator")
+
+
+def _why_gone(age: int | None, rules: TendingRules) -> str:
+    if age is None:
+        return "it is sent with the conversation, or not at hand any more"
+    return f"the output is {age} turns old" if age > rules.output_turns else "there are newer outputs"
 
 
 def _moved(

@@ -16,6 +16,10 @@ ACTIONS = (ADD, REMOVE, ADJUST)
 
 _USUAL_PRIORITY = 0.5
 _LONGEST_WHY = 500
+_LONGEST_NAME = 1025
+"""Of an action or a path: one more than a path may have, so that it stays too long."""
+_MOST_READ = 50
+"""So many requests are read one by one; the others are counted."""
 _FENCE = "```"
 _BETWEEN = re.compile(r"[\s,]*")
 
@@ -57,10 +61,37 @@ class Decision(NamedTuple):
     """The file's priority from now on."""
     by: Hand = "model"
 
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
 
 class Outcome(NamedTuple):
     manifest: Manifest
     decisions: tuple[Decision, ...]
+
+
+def requests_of(value: Any) -> tuple[Request, ...]:
+    """The requests in what a model wrote as JSON, be it a list, a single one, or a text that holds them.
+
+    What is no request is one with a fault, and those beyond a number are one together.
+    """
+    if isinstance(value, str):
+        return requests_in(value) or (_NO_REQUEST,)
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    read = [each for entry in listed[:_MOST_READ] for each in _requests(entry)]
+    unread = len(listed) - _MOST_READ
+    return (*read, Request("", "", fault=f"{unread} more requests were not looked at")) if unread > 0 else tuple(read)
+
+
+def _requests(entry: Any) -> list[Request]:
+    found = [_request(each) for each in _mappings(_as_pairs(entry))]
+    return found or [_NO_REQUEST]
+
+
+def _as_pairs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Pairs([(str(key), _as_pairs(part)) for key, part in value.items()])
+    return [_as_pairs(part) for part in value] if isinstance(value, list) else value
 
 
 def requests_in(text: str) -> tuple[Request, ...]:
@@ -230,5 +261,13 @@ def _apart(pairs: Pairs) -> list[Pairs]:
 
 def _request(pairs: Pairs) -> Request:
     given = without_doubles(pairs)
-    action, path = fields.text(given.get("action")), fields.text(given.get("path"))
-    return Request(action, path, fields.text(given.get("why"))[:_LONGEST_WHY], tuple(given.items()))
+    action, path = (_kept(given.get(name), _LONGEST_NAME) for name in ("action", "path"))
+    return Request(action, path, _kept(given.get("why"), _LONGEST_WHY), tuple(given.items()))
+
+
+def _kept(value: Any, longest: int) -> str:
+    """A text as a log can keep it."""
+    return fields.text(value)[:longest].encode("utf-8", "backslashreplace").decode()
+
+
+_NO_REQUEST = Request("", "", fault=f"it is no request; one has an action, such as {ADD}, a path and a why")

@@ -2,21 +2,28 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ctxwrap.errors import InvalidManifest, StoreError
 from ctxwrap.stages.truncation import Count
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import PackItem
 from ctxwrap.workingset.assembling import Assembly, assembled
 from ctxwrap.workingset.boot import Boot
-from ctxwrap.workingset.keeping import load
+from ctxwrap.workingset.hints import Hints, load_hints
+from ctxwrap.workingset.keeping import amend, load
 from ctxwrap.workingset.manifest import Manifest
 from ctxwrap.workingset.reading import FileText, Reader, Unread
 from ctxwrap.workingset.report import Included
+from ctxwrap.workingset.updates import ADD, Decision, Outcome, Request, decided
 
 logger = logging.getLogger("ctxwrap")
+
+
+OUTPUT = "tool://"
+"""How the paths begin of what a tool gave; no file's path does, since one part of it is empty."""
 
 
 class Offered(NamedTuple):
@@ -28,6 +35,15 @@ class Offered(NamedTuple):
     contents: Mapping[str, FileText | Unread]
     boot: Boot
     problems: tuple[str, ...] = ()
+    hints: Hints = Hints()
+    adjusted: tuple[Decision, ...] = ()
+    """How priorities differ from what the manifest says, and why."""
+    outputs: tuple[Decision, ...] = ()
+    """What came of tool outputs and what went since the last turn."""
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.manifest.files if file.path.startswith(OUTPUT))
 
 
 class Supplement(NamedTuple):
@@ -57,14 +73,70 @@ class WorkingSet:
         reader = self._readers.setdefault(measure.name, Reader(os.path.dirname(self._path), measure.text))
         contents = {file.path: reader.read(file.path) for file in kept.manifest.files}
         directory, name = os.path.split(self._path)
-        # no word on tools: they are the caller's, and have a contract of their own
-        boot = Boot(root=f"{os.path.basename(directory)}/", session=session, working_set=name, tool_contract="")
-        problems = (kept.problem,) if kept.problem else ()
-        return Offered(self._path, kept.manifest, contents, boot, problems)
+        hints = load_hints(directory)
+        boot = Boot(
+            root=f"{os.path.basename(directory)}/",
+            session=session,
+            working_set=name,
+            cache_hints=hints.files,
+            tool_contract="",  # tools are the caller's, and have a contract of their own
+        )
+        problems = (*([kept.problem] if kept.problem else []), *hints.problems)
+        return Offered(self._path, kept.manifest, contents, boot, problems, hints)
+
+    def update(self, requests: Sequence[Request], turn: int, time: str = "") -> tuple[Decision, ...]:
+        """Change the manifest as far as a model may, and say what became of each of its requests."""
+        outcome = Outcome(Manifest(), refused(requests, ""))
+
+        def change(manifest: Manifest) -> Manifest:
+            nonlocal outcome
+            outcome = self._decided(manifest, requests, turn)
+            if outcome.manifest != manifest and manifest.metadata.last_updated and time:
+                metadata = replace(manifest.metadata, last_updated=time, assembled_by="model")
+                return replace(outcome.manifest, metadata=metadata)
+            return outcome.manifest
+
+        try:
+            amend(self._path, change)
+        except (StoreError, InvalidManifest) as error:
+            logger.warning("ctxwrap: working set %s: what the model asks for was not saved: %s", self._path, error)
+            return tuple(
+                each if each.reason and not each.granted else _unsaved(each, error) for each in outcome.decisions
+            )
+        return outcome.decisions
+
+    def _decided(self, manifest: Manifest, requests: Sequence[Request], turn: int) -> Outcome:
+        """What a model may have, without files that cannot be read: these would be missed with every call."""
+        reader = Reader(os.path.dirname(self._path))
+        granted = decided(manifest, requests, turn=turn)
+        unread = {
+            each.path: found.reason
+            for each in granted.decisions
+            if each.granted and each.action == ADD and isinstance(found := reader.read(each.path), Unread)
+        }
+        faulty = [
+            each._replace(fault=unread[each.path]) if each.action == ADD and each.path in unread else each
+            for each in requests
+        ]
+        return decided(manifest, faulty, turn=turn) if unread else granted
 
 
-def supplement(offered: Offered, boundary: str, room: int, count: Count, *, strict: bool = False) -> Supplement:
-    """What fits into `room` and the manifest's own budget; with `strict` a vital file that is missing is an error."""
+def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
+    """A model's requests, all of them refused."""
+    return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
+
+
+def _unsaved(decision: Decision, error: Exception) -> Decision:
+    return decision._replace(granted=False, priority=None, reason=f"it was not saved: {error}")
+
+
+def supplement(
+    offered: Offered, boundary: str, room: int, count: Count, *, strict: bool = False, quiet: bool = False
+) -> Supplement:
+    """What fits into `room` and the manifest's own budget; with `strict` a vital file that is missing is an error.
+
+    `quiet` is for a second look, about which the log of the process need not hear again.
+    """
     own = offered.manifest.budget
     budget = replace(own, max_tokens=min(own.effective, room) + own.reserved_for_response)
     assembly = assembled(
@@ -77,7 +149,7 @@ def supplement(offered: Offered, boundary: str, room: int, count: Count, *, stri
         strict=strict,
     )
     blocking = [f"{each.path!r}: {each.reason}" for each in assembly.report.blocking]
-    for problem in (*offered.problems, *blocking):
+    for problem in () if quiet else (*offered.problems, *blocking):
         logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
     texts = {group.role: group.text for group in assembly.groups}
     report = assembly.report.as_json()["assembly_report"]
@@ -86,7 +158,11 @@ def supplement(offered: Offered, boundary: str, room: int, count: Count, *, stri
         context=texts.get("user", ""),
         tokens=assembly.report.used,
         items=_items(assembly, offered),
-        report={**report, "warnings": [*offered.problems, *report["warnings"]]},
+        report={
+            **report,
+            "adjusted": [_as_adjusted(each) for each in offered.adjusted],
+            "warnings": [*offered.problems, *report["warnings"]],
+        },
     )
 
 
@@ -96,12 +172,18 @@ def _items(assembly: Assembly, offered: Offered) -> tuple[PackItem, ...]:
     priorities = {file.path: file.priority for file in offered.manifest.files}
 
     def item(path: str, tokens: int, included: bool, reason: str) -> PackItem:
-        return PackItem("working_set", path, tokens, included, reason, priorities.get(path, 0.0), origin="file")
+        origin = "tool" if path.startswith(OUTPUT) else "file"
+        return PackItem("working_set", path, tokens, included, reason, priorities.get(path, 0.0), origin=origin)
 
     header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
     files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]
     files += [item(path, _size(offered.contents.get(path)), False, reason) for path, reason in report.excluded]
     return (*(header if report.header_tokens else []), *files)
+
+
+def _as_adjusted(decision: Decision) -> dict[str, Any]:
+    told = {"path": decision.path, "granted": decision.granted, "reason": decision.reason}
+    return told if decision.priority is None else {**told, "priority": decision.priority}
 
 
 def _as_included(file: Included) -> str:

@@ -33,12 +33,22 @@ def test_a_working_set_from_its_first_file_to_its_last(here: Path) -> None:
     )
     rows = workingset("ls").output.splitlines()
     assert [row.split()[:3] for row in rows[1:]] == [["1.00", "system", "never"], ["0.30", "context", "start"]]
-    assert rows[2].endswith("log.txt (truncated)")
+    assert rows[1].endswith("operator      law.md: the law")
+    assert rows[2].endswith("operator      log.txt (truncated)")
     checked = workingset("check")
     assert checked.exit_code == 0
     assert "warning: 1 file truncated significantly" in checked.output
     assert workingset("rm", "./law.md").exit_code == 0
     assert workingset("rm", "law.md").output == "Error: law.md is not in the working set\n"
+
+
+def test_ls_tells_who_added_a_file_and_why(here: Path) -> None:
+    entry = "{path: law.md, priority: 0.5, added_by: model, why: 'It is about\n\n  the law'}"
+    (here / "working-set.yml").write_text(f"files: [{entry}]\n")
+    _, row = workingset("ls").output.splitlines()
+    assert row.endswith("  model         law.md: It is about the law")
+    (told,) = json.loads(workingset("ls", "--json").output)["files"]
+    assert (told["added_by"], told["why"]) == ("model", "It is about\nthe law")
 
 
 def test_a_vital_file_that_is_missing_is_exit_code_1(here: Path) -> None:

@@ -170,26 +170,32 @@ def test_who_added_a_file_is_written_and_read_again() -> None:
 
 
 def test_recent_outputs_come_and_old_ones_go() -> None:
-    outputs = [ToolOutput(f"tool/{number}.txt", 6) for number in range(2)]
-    outcome = with_outputs(MANIFEST, [*outputs, ToolOutput("../x", 6), ToolOutput("given.md", 6)], turn=7)
-    new = outcome.manifest.file("tool/0.txt")
+    outputs = [ToolOutput(f"tool://sh/{number}.txt", 6) for number in range(2)]
+    old, possible = ToolOutput("tool://sh/old.txt", 1), ToolOutput("given.md", 6)
+    before = ["tool://sh/0.txt", old.path, "tool://sh/sent.txt"]
+    outcome = with_outputs(MANIFEST, [*outputs, old, possible], 7, before)
+    new = outcome.manifest.file("tool://sh/0.txt")
     assert new is not None
     assert (new.role, new.priority, new.truncate_strategy, new.added_by) == ("context", 0.3, "start", "orchestrator")
-    assert outcome.manifest.file("output.txt") is None, "it is six turns old"
-    assert [(each.path, each.granted) for each in outcome.decisions] == [
-        ("tool/0.txt", True),
-        ("tool/1.txt", True),
-        ("../x", False),
-        ("given.md", False),
-        ("output.txt", True),
+    assert outcome.manifest.files[: len(MANIFEST.files)] == MANIFEST.files, "no file gives way to an output"
+    assert outcome.manifest.file(old.path) is None
+    assert [(each.action, each.path, each.reason) for each in outcome.decisions] == [
+        (ADD, "tool://sh/1.txt", "it is large, and no longer sent with the conversation"),
+        (REMOVE, old.path, "the output is 6 turns old"),
+        (REMOVE, "tool://sh/sent.txt", "it is sent with the conversation, or not at hand any more"),
     ]
-    assert outcome.manifest.file("given.md") == MANIFEST.file("given.md")
 
 
 def test_only_the_newest_outputs_stay() -> None:
-    manifest = with_outputs(Manifest(), [ToolOutput(f"{turn}.txt", turn) for turn in range(1, 5)], turn=4).manifest
-    manifest = with_outputs(manifest, [ToolOutput("1.txt", 5)], 5, TendingRules(most_outputs=2)).manifest
-    assert {file.path for file in manifest.files} == {"1.txt", "4.txt"}
+    outputs = [ToolOutput(f"tool://sh/{turn}.txt", turn) for turn in (3, 1, 4, 2)]
+    outcome = with_outputs(Manifest(), outputs, 4, ["tool://sh/1.txt"], TendingRules(most_outputs=2))
+    assert [file.path for file in outcome.manifest.files] == ["tool://sh/4.txt", "tool://sh/3.txt"]
+    assert outcome.decisions[-1].reason == "there are newer outputs"
+
+
+def test_outputs_never_come_before_what_the_model_must_not_be_without() -> None:
+    manifest = Manifest((WorkingFile("whole.md", 0.2, truncate_strategy="never"),))
+    assert with_outputs(manifest, [ToolOutput("tool://sh/1.txt", 1)], 1).manifest.files[-1].priority == 0.2
 
 
 FILES = Manifest(
@@ -255,7 +261,7 @@ def test_hints_are_read_in_both_ways_of_writing(tmp_path: Path) -> None:
     )
     (tmp_path / "cold.yml").write_text("evict:\n- path: d.md\ndeprioritized: ['old/', '**/*-scan.yml']\nnotes: [x]\n")
     hints = load_hints(str(tmp_path))
-    assert hints == Hints(("a.md", "b/*.md"), ("d.md", "old/", "**/*-scan.yml"))
+    assert hints == Hints(("a.md", "b/*.md"), ("d.md", "old/", "**/*-scan.yml"), files=("hot.yml", "cold.yml"))
     heats = {
         "a.md": 1,
         "b/x.md": 1,

@@ -189,7 +189,7 @@ class _Reader:
         elif key in _SECTIONS:
             self._enter(key)
         elif self._is_root_key(key):
-            self._put(self.draft.data, key, self._words() if key in OPTIONAL_KEYS else self._value())
+            self._put(self.draft.data, key, self._words() if key == "dropped" else self._value())
             self._section = ""
         elif self._section == "runtime" or (key in RUNTIME_KEYS and key != "round"):
             self._put(self.draft.data.setdefault("runtime", {}), key, self._value())

@@ -1,0 +1,182 @@
+"""How the working set follows a conversation: whom it speaks of, which tool results are files, what is a request."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.errors import StoreUnavailable
+from ctxwrap.stages.selection import Older
+from ctxwrap.types import Message
+from ctxwrap.workingset.boot import Boot
+from ctxwrap.workingset.fields import path_fault
+from ctxwrap.workingset.following import backwards, uses_in, with_results
+from ctxwrap.workingset.keeping import Kept, amend, look, save
+from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
+from ctxwrap.workingset.tending import Use
+from ctxwrap.workingset.updates import ADD, decided, requests_of
+from ctxwrap.workingset.watching import OUTPUT, Offered, WorkingSet
+
+FILE = WorkingFile("src/main.py", 0.5)
+
+
+def talk(*said: str) -> list[Message]:
+    """Rounds of a question and an answer."""
+    return [message for text in said for message in (Message("user", text), Message("assistant", "Yes."))]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("see src/main.py", True),
+        ("main.py, please", True),
+        ("Open main.py.", True),
+        ("in `main.py:12`", True),
+        ("/home/ada/src/main.py", True),
+        ('{"path": "main.py"}', True),
+        ("main.pyc", False),
+        ("my-main.py", False),
+        ("domain.py", False),
+        ("main.py.bak", False),
+        ("Main.py", False),
+        ("main", False),
+    ],
+)
+def test_a_file_is_named_by_its_path_or_the_end_of_it(text: str, is_named: bool) -> None:
+    assert uses_in([FILE], talk(text), 1)["src/main.py"].references == is_named
+
+
+def test_names_with_spaces_and_calls_of_tools_count() -> None:
+    file = WorkingFile("my notes.md", 0.5)
+    call = Message("assistant", tool_calls=({"id": "1", "name": "read", "arguments": '{"path":"my notes.md"}'},))
+    assert uses_in([file], [Message("user", "Read it"), call], 1) == {"my notes.md": Use(1, 1)}
+
+
+def test_rounds_are_counted_from_the_last_one_backwards() -> None:
+    messages = [*talk("a"), Message("user", "b"), Message("user", "c"), Message("tool", "d"), Message("assistant", "e")]
+    assert [told.round for told in backwards(messages, 7)] == [7, 7, 7, 7, 6, 6]
+    assert uses_in([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == Use(1, 8)
+
+
+def test_the_look_ends_after_ten_rounds_and_does_not_judge_what_it_did_not_see() -> None:
+    long = [*talk("main.py"), *talk(*["no"] * 30)]
+    assert uses_in([FILE], long, 31)["src/main.py"] == Use(0, 21)
+    wordy = [*talk("main.py"), *talk(*["no " * 5000] * 3)]
+    assert uses_in([FILE], wordy, 4)["src/main.py"] == Use(0, 2), "two rounds and a bit were looked at"
+    assert uses_in([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == Use(1, 1)
+    assert uses_in([FILE], [], 3)["src/main.py"] == Use(0, 3)
+    assert uses_in([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == Use(0, 30)
+
+
+def test_the_look_does_not_grow_with_the_conversation() -> None:
+    short, long = talk(*["word " * 500] * 20), talk(*["word " * 500] * 20_000)
+
+    def seconds(messages: list[Message]) -> float:
+        best = 1.0
+        for _ in range(5):
+            start = time.perf_counter()
+            uses_in([FILE], messages, len(messages) // 2)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(long) < 10 * seconds(short)
+
+
+def offered() -> Offered:
+    return Offered("working-set.yml", Manifest((FILE,)), {}, Boot())
+
+
+CALLS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), min_size=1, max_size=8)
+
+
+@given(CALLS)
+def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]) -> None:
+    messages = [Message("user", "Look")]
+    for name, id in calls:
+        messages.append(Message("assistant", tool_calls=({"id": id, "name": name, "arguments": "{}"},)))
+        messages.append(Message("tool", "x" * 2000, tool_call_id=id))
+    unsent = [Older(number, message, 500) for number, message in enumerate(messages, 1)]
+    found = with_results(offered(), [*messages, Message("user", "And?")], unsent, 2, ())
+    paths = found.output_paths
+    assert len(set(paths)) == len(paths) == min(5, len(calls))
+    assert all(path_fault(path) and path.startswith(OUTPUT) and len(path) < 200 for path in paths)
+    assert set(found.contents) == set(paths)
+    assert found.manifest.files[0] == FILE
+
+
+def test_what_is_sent_is_no_file() -> None:
+    messages = [Message("user", "Look"), Message("tool", "x" * 2000, tool_call_id="1"), Message("user", "And?")]
+    assert with_results(offered(), messages, (), 2, ()).output_paths == ()
+    unsent = [Older(number, message, 500) for number, message in enumerate(messages[:2], 1)]
+    (path,) = with_results(offered(), messages, unsent, 2, ()).output_paths
+    (gone,) = with_results(offered(), messages, (), 2, (path,)).outputs
+    assert (gone.action, gone.path) == ("remove_from_working_set", path)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.integers()
+    | st.text()
+    | st.sampled_from([ADD, "action", "path", "why"]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([ADD, "action", "path", "why"]) | st.text(), inner),
+    max_leaves=30,
+)
+
+
+@given(JSON)
+def test_whatever_a_model_asks_for_is_decided_and_can_be_logged(value: Any) -> None:
+    outcome = decided(Manifest(), requests_of(value))
+    for decision in outcome.decisions:
+        json.dumps(decision.as_json(), ensure_ascii=False).encode()
+    assert bool(outcome.decisions) == (value not in (None, []))
+
+
+@given(st.text() | st.text(alphabet='{}[]":,\n- ' + ADD).map(lambda text: f"- action: {ADD}\n  path: {text}"))
+def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
+    decisions = decided(Manifest(), requests_of(text)).decisions
+    assert decisions
+    for decision in decisions:
+        json.dumps(decision.as_json(), ensure_ascii=False).encode()
+
+
+def test_amending_sees_what_others_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "working-set.yml"
+    kept = look(path)
+    amend(path, lambda manifest: manifest.with_file(WorkingFile("a.md", 0.5)))
+    amend(path, lambda manifest: manifest.with_file(WorkingFile("b.md", 0.5)))
+    assert [file.path for file in read_manifest(path.read_bytes()).files] == ["a.md", "b.md"]
+    with pytest.raises(StoreUnavailable, match="changed meanwhile"):
+        save(path, Manifest(), kept)
+    before = path.stat()
+    amend(path, lambda manifest: manifest)
+    assert path.stat() == before
+    path.write_text("files: {")
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        amend(path, lambda manifest: manifest.without_file("a.md"))
+    assert path.read_text() == "files: {"
+
+
+def test_a_working_set_in_a_directory_behind_a_link_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    save(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), Kept(Manifest()))
+    assert look(tmp_path / "real" / "working-set.yml").manifest.files == (FILE,)
+
+
+def test_a_manifest_that_would_be_too_large_is_refused(tmp_path: Path) -> None:
+    entries = "".join(f"- {{path: {number}.md, priority: 0.5, why: {'w' * 600}}}\n" for number in range(100))
+    path = tmp_path / "working-set.yml"
+    path.write_text(f"files:\n{entries}")
+    for number in range(20):
+        (tmp_path / f"new-{number}.md").write_text("x")
+    asked = [{"action": ADD, "path": f"new-{number}.md", "why": "w" * 500} for number in range(20)]
+    decisions = WorkingSet(str(path)).update(requests_of(asked), 1)
+    assert [each.granted for each in decisions] == [False] * 20
+    assert "too large" in decisions[0].reason
+    assert len(read_manifest(path.read_bytes()).files) == 100
