@@ -114,9 +114,12 @@ class Turn:
         return True
 
     def _fewer(self, made: Pack, told: TooLong) -> Pack:
-        """The pack again within what the provider takes, with no further look at the log and the epoch as it is."""
-        taken = made.budget["fixed"] + made.budget["used"]
-        most = limit_told(told, taken, reply_limit(self._given.body) or 0)
+        """The pack again within what the provider takes, with no further look at the log and the epoch as it is.
+
+        A provider that counts the reply in is not asked for room beyond what the caller wants.
+        """
+        reply = reply_limit(self._given.body if told.reply else self.body) or 0
+        most = limit_told(told, made.budget["fixed"] + made.budget["used"], reply)
         retrieve = (lambda *_: made.found) if self._sources.retrieve else None
         sources = self._sources._replace(retrieve=retrieve)
         fewer = pack(self._given, self._opening, sources, self._settings, most)

@@ -43,14 +43,16 @@ def limit_told(told: TooLong, taken: int, reply: int) -> Limit:
     """What a request may take after one that took `taken` tokens, as we count, was too long for the provider.
 
     As much less as the provider's own numbers say, since counts differ; half, if it tells none. `reply` is what the
-    answer is to have at least, 0 if nobody asks for anything.
+    answer is to have, if anybody says so: a provider that did not count it in may do so as soon as the rest fits.
     """
-    limit, size = told.limit or 0, told.size or 0
-    if 0 < limit < size:
-        left = limit - min(reply or told.reply, told.reply)
+    limit, size, reply = told.limit or 0, told.size or 0, reply or told.reply
+    left = limit - reply if told.reply or reply < limit else limit
+    if not limit:
+        tokens = taken / 2
+    elif size > limit:
         tokens = taken * min(1.0, left / max(1, size - told.reply))
     else:
-        tokens = min(taken / 2, limit or taken)
+        tokens = min(taken / 2, left)
     return Limit(max(0, int(tokens * _SAFE)), "the provider")
 
 

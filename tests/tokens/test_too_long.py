@@ -275,6 +275,7 @@ def test_nothing_that_a_server_sends_is_an_error_of_ours(status: int | None, bod
 def test_endless_bodies_are_not_read_to_their_end() -> None:
     assert too_long(400, "[" * 1_000_000) is None
     assert too_long(400, "maximum context length is 5 " * 1_000_000) == TooLong(5, None)
+    assert too_long(400, f"maximum context length is {'9' * 10_000} tokens") is not None
     deep: Any = "prompt is too long"
     for _ in range(50):
         deep = {"error": deep}
