@@ -20,6 +20,7 @@ from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
 from ctxwrap.threads import undisturbed, when_undisturbed
+from ctxwrap.tokens import too_long_in
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, TurnRecord, Wire
 
@@ -162,6 +163,33 @@ class OpenCall:
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
         return BareCall(self._target, reason, error=str(error), not_saved=("request", "reply"))
+
+    def smaller(self, error: Exception) -> bool:
+        """Whether the provider calls the request too long and the turn has a smaller one now, which the log tells.
+
+        Whatever goes wrong here, `error` is what the caller is to see. A turn that was saved has had its answer.
+        """
+        if self._saved:
+            return False
+        try:
+            told = too_long_in(error)
+            if told is None or not self.turn.smaller(told):
+                return False
+        except Exception as own:
+            logger.warning("ctxwrap: a request that is too long could not be made smaller: %s", own)
+            return False
+        self._note_smaller()
+        return True
+
+    def _note_smaller(self) -> None:
+        assert self._opened is not None
+        session, turn = self._opened
+        try:
+            with undisturbed(), session.locked():
+                kept = session.keep_texts(turn.texts)
+                session.append(turn.id, *turn.repacked_records(kept), self._clock(), part="r", is_edge=False)
+        except Exception as error:
+            logger.warning("ctxwrap: that a smaller request was sent is not in the log: %s", error)
 
     def save(self, interrupted: str = "") -> None:
         """Write how the turn ended, once; a failure is reported, never raised over an answer that was paid for.

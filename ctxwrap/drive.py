@@ -65,6 +65,10 @@ class Call:
     def record(self) -> TurnRecord:
         return self.opened.record
 
+    def smaller(self, error: BaseException) -> bool:
+        """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
+        return isinstance(error, Exception) and self.opened.smaller(error)
+
     def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
         payload = self._turn.reply(payload)

@@ -66,6 +66,10 @@ class AsyncCall:
     def record(self) -> TurnRecord:
         return self.opened.record
 
+    async def smaller(self, error: BaseException) -> bool:
+        """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
+        return isinstance(error, Exception) and await in_thread(self.opened.smaller, error)
+
     async def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
         payload = self._turn.reply(payload)

@@ -96,6 +96,12 @@ def pack(asked: Asked, opening: Opening, sources: Sources, settings: Settings, m
     return _Packing(asked, opening, sources, settings, most).done()
 
 
+def reply_limit(body: Body) -> int | None:
+    """How many tokens a request lets its reply have, if it says so."""
+    asked_for = next((body[name] for name in _REPLY_LIMITS if body.get(name)), None)
+    return asked_for if isinstance(asked_for, int) else None
+
+
 class _Packing:
     def __init__(
         self, asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None
@@ -134,9 +140,8 @@ class _Packing:
     def _budget(self, most: Limit | None) -> Budget:
         """What there is to spend, and what the caller's words and the frame around memory take of it."""
         model, settings = self.asked.request.model, self.settings
-        asked_for = next((self.asked.body[name] for name in _REPLY_LIMITS if self.asked.body.get(name)), None)
         window = window_of(model, settings.windows)
-        reply = reply_reserve(model, asked_for if isinstance(asked_for, int) else None, settings.windows)
+        reply = reply_reserve(model, reply_limit(self.asked.body), settings.windows)
         own = self.opening.limit
         limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
         if own is None and settings.budget:
@@ -318,6 +323,7 @@ class _Packing:
         return {
             "protocol": self.protocol,
             "system": ranges(self.opening.system),
+            "epoch": self.chosen.epoch is not None,
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
         }

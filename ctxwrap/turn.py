@@ -19,14 +19,14 @@ from typing import Any
 
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, whole
-from ctxwrap.packing import Asked, Pack, Sources, pack
+from ctxwrap.packing import Asked, Pack, Sources, pack, reply_limit
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import injection
-from ctxwrap.stages.budget import Limit
+from ctxwrap.stages.budget import limit_told
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import (
@@ -73,10 +73,11 @@ class Turn:
         self._given = Asked(key, wire.name, body, request, self.mode)
         self._sources = sources or Sources()
         self._pack: Pack | None = None
-        self._is_smaller = False
+        self._repacked = False
         self.body = body
         if self.mode != "disabled":
-            self._take(pack(self._given, opening, self._sources, settings))
+            self._pack = pack(self._given, opening, self._sources, settings)
+            self.body = self._body_with(self._pack)
         self._texts = _shown_texts(request, self._pack)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
@@ -104,27 +105,41 @@ class Turn:
         return self._rewriter.ended or bool(self._broken)
 
     def smaller(self, told: TooLong) -> bool:
-        """Make the pack smaller, since the provider says that the request is too long; whether there was a way."""
-        if self.observes or self._is_smaller or self._pack is None:
+        """Make `body` a smaller one, since the provider says that it is too long; whether there was a way.
+
+        There is one way at most. A turn that says False is as it was.
+        """
+        if self.observes or self._repacked or self._pack is None:
             return False
-        self._is_smaller = True
-        taken = self._pack.budget["fixed"] + self._pack.budget["used"]
-        found = self._pack.found
-        sources = self._sources._replace(retrieve=lambda *_: found)
-        fewer = pack(self._given, self._opening, sources, self._settings, _smaller_limit(told, taken))
-        if fewer.budget["used"] >= self._pack.budget["used"]:
+        before, fewer = self._pack, self._fewer(self._pack, told)
+        body = self._body_with(fewer)
+        asks_for_less = (reply_limit(body) or 0) < (reply_limit(self.body) or 0)
+        if fewer.budget["used"] >= before.budget["used"] and not asks_for_less:
             return False
-        self._take(replace(fewer, epoch=self._pack.epoch))
-        self._reasking = Reasking(self._wire, self.body, self._settings, self._read_again)
+        self._repacked, self._pack, self.body = True, fewer, body
+        self._texts = _shown_texts(self._request, fewer)
+        self._reasking = Reasking(self._wire, body, self._settings, self._read_again)
         return True
+
+    def _fewer(self, made: Pack, told: TooLong) -> Pack:
+        """The pack again within what the provider takes, with no further look at the log and the epoch as it is.
+
+        A provider that counts the reply in is not asked for room beyond what the caller wants.
+        """
+        reply = reply_limit(self._given.body if told.reply else self.body) or 0
+        most = limit_told(told, made.budget["fixed"] + made.budget["used"], reply)
+        retrieve = (lambda *_: made.found) if self._sources.retrieve else None
+        sources = self._sources._replace(retrieve=retrieve)
+        fewer = pack(self._given, self._opening, sources, self._settings, most)
+        reserve = 0 if told.reply else fewer.injection.reserve
+        return replace(fewer, epoch=made.epoch, injection=replace(fewer.injection, reserve=reserve))
 
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
         return [], [{"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}]
 
-    def _take(self, made: Pack) -> None:
-        self._pack = made
-        self.body = self._given.body if self.observes else self._wire.inject(self._given.body, made.injection)
+    def _body_with(self, made: Pack) -> Body:
+        return self._given.body if self.observes else self._wire.inject(self._given.body, made.injection)
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""
@@ -317,6 +332,7 @@ class Turn:
                 assembly=self._pack.report if self._pack else {},
                 budget=self._pack.budget if self._pack else {},
                 stable=self._pack.stable if self._pack else 0.0,
+                repacked=self._repacked,
             ),
         )
 
@@ -417,16 +433,6 @@ def _shown_texts(request: Request, made: Pack | None) -> list[str]:
 def _blobs(kept: Mapping[str, Record] | None) -> Record:
     """What an event's control data says of the contents that it refers to."""
     return {"blobs": list(kept.values())} if kept else {}
-
-
-def _smaller_limit(told: TooLong, taken: int) -> Limit:
-    """What the next request may take: as the provider counts, if it says so, else half of what was too much."""
-    share = told.limit / told.size if told.limit and told.size and told.limit < told.size else 0.5
-    return Limit(int(taken * share * _SAFE), "the provider")
-
-
-_SAFE = 0.9
-"""Counts differ: a little less than what is said to fit does."""
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

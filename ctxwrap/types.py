@@ -304,6 +304,8 @@ class Report:
     """What there was to spend, what set the limit, and what was spent on what."""
     stable: float = 0.0
     """The share of the request, by tokens, that begins like the last one of the session: what caches save."""
+    repacked: bool = False
+    """Whether the provider called the request too long, and a smaller one was sent in its place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxwrap.practice.answer import Answer
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.settings import Mode, Settings
+from ctxwrap.tokens import TooLong
+from ctxwrap.tokens.measure import Measure
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Kept, Message, Opening, Runtime, SessionKey
 from ctxwrap.wires import CHAT
@@ -226,3 +230,62 @@ def test_an_answer_that_comes_when_the_turn_is_saved_changes_nothing() -> None:
 def test_the_hash_is_of_what_was_handed_on() -> None:
     assert turn().record.report.sha256 == turn().record.report.sha256
     assert turn().record.report.sha256 != turn("readonly").record.report.sha256
+
+
+# --- what is too long -----------------------------------------------------------------------------------
+
+PAST = [Message("user" if at % 2 == 0 else "assistant", f"said-{at} " * 50) for at in range(12)]
+numbers = st.none() | st.integers(0, 5000)
+
+
+def size(body: Body) -> int:
+    return Measure("m").body(CHAT.name, body) + (body.get("max_tokens") or 0)
+
+
+@given(
+    st.builds(TooLong, numbers, numbers, st.integers(0, 5000)),
+    st.integers(0, 12),
+    st.none() | st.integers(1, 5000),
+    st.sampled_from(["enabled", "readonly"]),
+)
+def test_a_smaller_request_is_smaller_and_keeps_the_callers_words(
+    told: TooLong, past: int, limit: int | None, mode: Mode
+) -> None:
+    said = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}]
+    body = {"model": "m", "messages": said, **({"max_tokens": limit} if limit else {})}
+    long = turn(mode, body=body, past=PAST[:past])
+    before = long.body
+    if not long.smaller(told):
+        assert long.body is before
+        assert not long.record.report.repacked
+        return
+    assert long.record.report.repacked
+    assert size(long.body) < size(before)
+    assert "be kind" in long.body["messages"][0]["content"]
+    assert long.body["messages"][-1]["content"].startswith("hi\n\n")
+    assert (long.body.get("max_tokens") or 0) >= (limit or 0)
+    after = long.body
+    assert not long.smaller(told)
+    assert long.body is after
+
+
+@pytest.mark.parametrize("mode", ["disabled", "shadow"])
+def test_a_request_that_is_only_looked_at_has_no_smaller_one(mode: Mode) -> None:
+    assert not turn(mode, past=PAST).smaller(TooLong())
+
+
+def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
+    shown = turn(past=PAST)
+    assert shown.smaller(TooLong(limit=10, size=1000))
+    assert unframe(shown.body["messages"][-1]["content"])["memory"]["core"] == []  # type: ignore[index]
+    shown.reply(reply(item("new")))
+    shown.closing_records(holding(SHOWN))
+    assert [(operation.kind, operation.id) for operation in shown.record.operations] == [("add", "new")]
+
+
+def test_a_question_for_the_snapshot_follows_the_smaller_request() -> None:
+    asked = turn(past=PAST)
+    assert asked.smaller(TooLong())
+    asked.reply(CHAT_SPEAKER.whole(Answer(f"Hello.\n\n{SEPARATOR}\n{{}}")))
+    assert asked.asks_again
+    assert asked.question()["messages"][: len(asked.body["messages"])] == asked.body["messages"]

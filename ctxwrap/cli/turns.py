@@ -131,6 +131,12 @@ def _start(event: Record) -> "Parts":
         yield table(_PACK, rows)
 
 
+def _repack(event: Record) -> "Parts":
+    yield ""
+    yield heading("the provider called that too long; what was sent in its place:")
+    yield from _start(event)
+
+
 def _evolution(event: Record) -> "Parts":
     rows = [
         tuple(move.get(name) for name in ("id", "from_", "to", "round", "reason"))
@@ -204,6 +210,7 @@ def _nothing(event: Record) -> "Parts":
 
 _EVENTS = {
     "start": _start,
+    "repack": _repack,
     "evolution": _evolution,
     "recall": _recall,
     "snapshot": _snapshot,

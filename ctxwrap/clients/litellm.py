@@ -16,6 +16,7 @@ from typing import Any
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import APART, flying, in_flight
+from ctxwrap.clients.idempotency import with_other_key
 from ctxwrap.clients.keywords import names_in, taken
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
@@ -123,16 +124,22 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         turn = drive.begin(context, wire, body, target, _sender(function))
         if isinstance(turn, BareCall):
             return remember(function(*args, **kwargs), turn)
-        try:
-            with flying(turn):
-                result = function(*args, **kwargs) if turn.observes else function(**turn.body)
-            if _is_stream(result):
-                return _flowing(result, turn)
-            _show(result, dumped := _dump(result), turn.reply(dumped))
-        except BaseException as error:
-            turn.stop(why_stopped(error))
-            raise
-        return remember(result, turn)
+        if not turn.observes:
+            args, kwargs = (), turn.body
+        while True:
+            try:
+                with flying(turn):
+                    result = function(*args, **kwargs)
+                if _is_stream(result):
+                    return _flowing(result, turn)
+                _show(result, dumped := _dump(result), turn.reply(dumped))
+            except BaseException as error:
+                if not turn.smaller(error):
+                    turn.stop(why_stopped(error))
+                    raise
+            else:
+                return remember(result, turn)
+            kwargs = with_other_key(turn.body)
 
     return call
 
@@ -147,16 +154,22 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         turn = await drive_async.begin(context, wire, body, target, _async_sender(function))
         if isinstance(turn, BareCall):
             return remember(await function(*args, **kwargs), turn)
-        try:
-            with flying(turn):
-                result = await (function(*args, **kwargs) if turn.observes else function(**turn.body))
-            if _is_stream(result):
-                return _flowing(result, turn)
-            _show(result, dumped := _dump(result), await turn.reply(dumped))
-        except BaseException as error:
-            await turn.stop(why_stopped(error))
-            raise
-        return remember(result, turn)
+        if not turn.observes:
+            args, kwargs = (), turn.body
+        while True:
+            try:
+                with flying(turn):
+                    result = await function(*args, **kwargs)
+                if _is_stream(result):
+                    return _flowing(result, turn)
+                _show(result, dumped := _dump(result), await turn.reply(dumped))
+            except BaseException as error:
+                if not await turn.smaller(error):
+                    await turn.stop(why_stopped(error))
+                    raise
+            else:
+                return remember(result, turn)
+            kwargs = with_other_key(turn.body)
 
     return call
 

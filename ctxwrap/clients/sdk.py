@@ -12,6 +12,7 @@ from typing import Any
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
 from ctxwrap.clients.http import APART, facade, flying
+from ctxwrap.clients.idempotency import with_other_key
 from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
@@ -75,13 +76,17 @@ def _door(base: Any) -> type:
                     return remember(super().post(path, body=body, options=options, **rest), call)
             if not call.observes:
                 body, options = call.body, asked.options_of_plain_body
-            try:
-                with flying(call):
-                    result = super().post(path, body=body, options=options, **rest)
-            except BaseException as error:
-                call.stop(why_stopped(error))
-                raise
-            return remember(result, call)
+            while True:
+                try:
+                    with flying(call):
+                        result = super().post(path, body=body, options=options, **rest)
+                except BaseException as error:
+                    if not call.smaller(error):
+                        call.stop(why_stopped(error))
+                        raise
+                else:
+                    return remember(result, call)
+                body, options = call.body, asked.options_of_smaller_body
 
     return Door
 
@@ -107,13 +112,17 @@ def _async_door(base: Any) -> type:
                     return remember(await super().post(path, body=body, options=options, **rest), call)
             if not call.observes:
                 body, options = call.body, asked.options_of_plain_body
-            try:
-                with flying(call):
-                    result = await super().post(path, body=body, options=options, **rest)
-            except BaseException as error:
-                await call.stop(why_stopped(error))
-                raise
-            return remember(result, call)
+            while True:
+                try:
+                    with flying(call):
+                        result = await super().post(path, body=body, options=options, **rest)
+                except BaseException as error:
+                    if not await call.smaller(error):
+                        await call.stop(why_stopped(error))
+                        raise
+                else:
+                    return remember(result, call)
+                body, options = call.body, asked.options_of_smaller_body
 
     return AsyncDoor
 
@@ -169,6 +178,10 @@ class _Asked:
     @property
     def options_of_plain_body(self) -> dict[str, Any]:
         return {name: value for name, value in self.options.items() if name != "extra_json"}
+
+    @property
+    def options_of_smaller_body(self) -> dict[str, Any]:
+        return with_other_key(self.options_of_plain_body)
 
     def own_options(self) -> dict[str, Any]:
         """The same for a request of our own, whose reply is not parsed, wrapped or told apart for the caller."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ctxwrap.settings import Shares
+from ctxwrap.tokens import TooLong
 from ctxwrap.types import Record
 
 
@@ -36,6 +37,27 @@ def reckon(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: 
     """The budget under the smallest of the limits, of equals the first."""
     smallest = min(limits, key=lambda limit: limit.tokens)
     return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
+
+
+def limit_told(told: TooLong, taken: int, reply: int) -> Limit:
+    """What a request may take after one that took `taken` tokens, as we count, was too long for the provider.
+
+    As much less as the provider's own numbers say, since counts differ; half, if it tells none. `reply` is what the
+    answer is to have, if anybody says so: a provider that did not count it in may do so as soon as the rest fits.
+    """
+    limit, size, reply = told.limit or 0, told.size or 0, reply or told.reply
+    left = limit - reply if told.reply or reply < limit else limit
+    if not limit:
+        tokens = taken / 2
+    elif size > limit:
+        tokens = taken * min(1.0, left / max(1, size - told.reply))
+    else:
+        tokens = min(taken / 2, left)
+    return Limit(max(0, int(tokens * _SAFE)), "the provider")
+
+
+_SAFE = 0.9
+"""Counts differ: a little less than what is said to fit does."""
 
 
 _STEPS = 32

@@ -13,6 +13,8 @@ class TooLong(NamedTuple):
     """How many tokens fit."""
     size: int | None = None
     """How many there were, with the room asked for the reply if the provider counts it in."""
+    reply: int = 0
+    """How many of these were that room."""
 
 
 _CODES = frozenset(
@@ -31,7 +33,7 @@ _OTHER_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "tokens", 
 _STATUSES = frozenset({None, 200, 400, 413, 422, 500})
 """A stream that has begun says 200 or nothing, and some gateways make a 500 of what they were told."""
 
-_N = r"(\d[\d,_]*)"
+_N = r"(\d[\d,_]{0,14})"
 _LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -63,6 +65,15 @@ _SIZES = tuple(
         rf"current length is {_N} while",
         rf"given: {_N} `inputs` tokens and {_N} `max_new_tokens`",
         rf"cannot exceed \d+ - received {_N}",
+    )
+)
+_REPLIES = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        rf"\(\d[^()]* {_N} (?:in|for) the (?:completion|output)\)",
+        rf"context limit: [\d,_]+ \+ {_N} >",
+        rf"input tokens plus {_N}",
+        rf"`inputs` tokens and {_N} `max_new_tokens`",
     )
 )
 _MARKS = re.compile(
@@ -112,7 +123,7 @@ def _judged(status: int | None, codes: set[str], text: str) -> TooLong | None:
         return None
     if not codes & _CODES and not _MARKS.search(text):
         return None
-    return TooLong(_first(_LIMITS, text), _first(_SIZES, text))
+    return TooLong(_first(_LIMITS, text), _first(_SIZES, text), _first(_REPLIES, text) or 0)
 
 
 def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:

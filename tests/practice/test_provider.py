@@ -17,7 +17,8 @@ import openai
 import pytest
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.practice import Answer, Failure, Provider, ToolCall, script, server
+from ctxwrap.practice import Answer, Failure, Provider, ToolCall, script, server, within
+from ctxwrap.tokens import TooLong, too_long_in
 
 TEA = Answer("Tea is a fine drink.")
 WEATHER = ToolCall("call_1", "weather", '{"city": "Paris"}')
@@ -56,6 +57,35 @@ def test_failures_become_anthropic_errors(practice, status, kind):
         practice(Failure(status)).anthropic.messages.create(**SAY_HELLO_A)
     assert (caught.value.status_code, caught.value.body["error"]["type"]) == (status, kind)
     assert caught.value.request_id == "req_practice-000001"
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda made: made.openai.chat.completions.create(**SAY_HELLO), TooLong(1, 2)),
+        (lambda made: made.openai.chat.completions.create(**SAY_HELLO, max_tokens=7), TooLong(1, 9, 7)),
+        (lambda made: made.openai.completions.create(model="m", prompt="hello there", max_tokens=7), TooLong(1, 9, 7)),
+        (lambda made: made.openai.responses.create(model="m", input="hello there"), TooLong()),
+        (lambda made: made.anthropic.messages.create(**SAY_HELLO_A), TooLong(1, 2)),
+    ],
+    ids=["chat", "chat with a reply", "completions", "responses", "messages"],
+)
+def test_what_does_not_fit_into_the_window_is_refused_in_the_words_of_the_api(practice, ask, told):
+    made = practice(TEA)
+    made.provider.answer = within(1, made.provider.answer)
+    with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)) as caught:
+        ask(made)
+    assert too_long_in(caught.value) == told
+
+
+def test_what_fits_into_the_window_is_answered(practice):
+    made = practice(TEA)
+    made.provider.answer = within(102, made.provider.answer)
+    assert made.anthropic.messages.create(**SAY_HELLO_A).content[0].text == TEA.text
+    made.provider.answer = within(101, made.provider.answer)
+    with pytest.raises(anthropic.BadRequestError, match=r"2 \+ 100 > 101") as caught:
+        made.anthropic.messages.create(**SAY_HELLO_A)
+    assert too_long_in(caught.value) == TooLong(101, 102, 100)
 
 
 def test_retries_go_on_until_the_script_says_yes(practice):

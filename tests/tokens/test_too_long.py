@@ -33,7 +33,15 @@ SHAPES: dict[str, tuple[int | None, Any, TooLong]] = {
             "This model's maximum context length is 32768 tokens. However, you requested 35969 tokens "
             "(9969 in the messages, 26000 in the completion)."
         ),
-        TooLong(32768, 35969),
+        TooLong(32768, 35969, 26000),
+    ),
+    "openai completions": (
+        400,
+        openai_body(
+            "This model's maximum context length is 4097 tokens, however you requested 5002 tokens "
+            "(4902 in your prompt; 100 for the completion). Please reduce your prompt; or completion length."
+        ),
+        TooLong(4097, 5002, 100),
     ),
     "openai responses": (400, openai_body("Your input exceeds the context window of this model."), TooLong()),
     "openai stream": (
@@ -53,7 +61,7 @@ SHAPES: dict[str, tuple[int | None, Any, TooLong]] = {
     "anthropic with a reply": (
         400,
         anthropic_body("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease it"),
-        TooLong(200000, 210000),
+        TooLong(200000, 210000, 20000),
     ),
     "anthropic bytes": (413, anthropic_body("Request exceeds the maximum size", "request_too_large"), TooLong()),
     "bedrock": (400, {"message": "Input is too long for requested model."}, TooLong()),
@@ -85,7 +93,7 @@ SHAPES: dict[str, tuple[int | None, Any, TooLong]] = {
                 "metadata": {"provider_name": "Some"},
             }
         },
-        TooLong(131072, 141607),
+        TooLong(131072, 141607, 131072),
     ),
     "openrouter, of another": (
         400,
@@ -107,7 +115,7 @@ SHAPES: dict[str, tuple[int | None, Any, TooLong]] = {
             "type": "BadRequestError",
             "code": 400,
         },
-        TooLong(2048, 2053),
+        TooLong(2048, 2053, 2045),
     ),
     "vllm of late": (
         400,
@@ -146,7 +154,7 @@ SHAPES: dict[str, tuple[int | None, Any, TooLong]] = {
             "error": "`inputs` tokens + `max_new_tokens` must be <= 4096. "
             "Given: 5000 `inputs` tokens and 20 `max_new_tokens`"
         },
-        TooLong(4096, 5020),
+        TooLong(4096, 5020, 20),
     ),
     "sglang": (
         400,
@@ -267,6 +275,7 @@ def test_nothing_that_a_server_sends_is_an_error_of_ours(status: int | None, bod
 def test_endless_bodies_are_not_read_to_their_end() -> None:
     assert too_long(400, "[" * 1_000_000) is None
     assert too_long(400, "maximum context length is 5 " * 1_000_000) == TooLong(5, None)
+    assert too_long(400, f"maximum context length is {'9' * 10_000} tokens") is not None
     deep: Any = "prompt is too long"
     for _ in range(50):
         deep = {"error": deep}

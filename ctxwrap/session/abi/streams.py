@@ -34,7 +34,7 @@ EVENT_TYPES = frozenset(
     | {"approval_request", "approval_result", "agent.child.cancel", "agent.stop"}
 )
 OWN_EVENT_TYPES = frozenset(
-    {"snapshot", "recall", "forget", "purge", "evolution", "reask", "choice", "summarise", "summary"}
+    {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
     | {"agent.child.start", "agent.child.result"}
 )
 _WITHOUT_RUN = frozenset(

@@ -70,7 +70,7 @@ class _Telling:
         yield from self._text("boot", "system", "working set")
         yield from (self._message(number, "system") for number in numbers_in(str(self._sent["system"])))
         yield from self._text("pinned", "system", "context/pinned")
-        if self._epoch and any(self._epoch.values()):
+        if self._sent["epoch"] and self._epoch:
             yield self._block("memory", "system", "events.jsonl", memory_text(self._epoch))
         yield from self._text("background", "user", "working set, summary and children")
         yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
