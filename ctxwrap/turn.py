@@ -9,7 +9,8 @@ The order of a turn:
     a smaller pack, once;
  5. the answer comes back whole (`reply`) or piece by piece (`event`, then `close`), and leaves without its trailer;
  6. if the trailer's state cannot be used, the model may be asked for it again (`asks_again`, `question`, `answered`);
- 7. the state is compared with what was shown, which gives operations;
+ 7. the state is compared with what was shown, which gives operations, and what it asks of the working set
+    (`file_requests`) is decided (`file_decisions`);
  8. `closing_records` are written before the caller sees the end.
 """
 

@@ -192,6 +192,13 @@ def _reask(event: Record) -> "Parts":
         yield indented(text)
 
 
+def _working_set(event: Record) -> "Parts":
+    """One line, since there may be many."""
+    became = "granted" if event.get("granted") is True else "refused"
+    asked = f"{text_in(event, 'by')}: {text_in(event, 'action')} {text_in(event, 'path')}"
+    yield indented(f"{asked}: {became}, {text_in(event, 'reason')}")
+
+
 def _choice(event: Record) -> "Parts":
     yield ""
     yield heading(f"choice {_text(event.get('index'))}, which is no part of the conversation")
@@ -216,6 +223,7 @@ _EVENTS = {
     "snapshot": _snapshot,
     "reask": _reask,
     "choice": _choice,
+    "working_set": _working_set,
     "done": _nothing,
 }
 

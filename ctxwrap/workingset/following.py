@@ -80,7 +80,7 @@ def _texts_by_round(messages: Sequence[Message], last: int) -> Iterator[tuple[in
         text = _words_of(told.message)
         recent.append(text[:left])
         left -= len(text)
-    if left >= 0 or current == last:
+    if recent and (left >= 0 or current == last):
         yield current, "\n".join(recent)
 
 

@@ -84,8 +84,10 @@ def requests_of(value: Any) -> tuple[Request, ...]:
 
 
 def _requests(entry: Any) -> list[Request]:
-    found = [_request(each) for each in _mappings(_as_pairs(entry))]
-    return found or [_NO_REQUEST]
+    try:
+        return [_request(each) for each in _mappings(_as_pairs(entry))] or [_NO_REQUEST]
+    except InvalidManifest as refused:
+        return [_unread(refused)]
 
 
 def _as_pairs(value: Any) -> Any:
@@ -107,7 +109,7 @@ def requests_in(text: str) -> tuple[Request, ...]:
         except RecursionError:
             found.append(Request("", "", fault="the request cannot be read: it is nested too deep"))
         except InvalidManifest as refused:
-            found.append(Request("", "", fault=f"the request cannot be read: {refused}"))
+            found.append(_unread(refused))
     return tuple(found)
 
 
@@ -263,6 +265,10 @@ def _request(pairs: Pairs) -> Request:
     given = without_doubles(pairs)
     action, path = (_kept(given.get(name), _LONGEST_NAME) for name in ("action", "path"))
     return Request(action, path, _kept(given.get("why"), _LONGEST_WHY), tuple(given.items()))
+
+
+def _unread(why: InvalidManifest) -> Request:
+    return Request("", "", fault=f"the request cannot be read: {why}")
 
 
 def _kept(value: Any, longest: int) -> str:

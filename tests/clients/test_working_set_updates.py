@@ -12,11 +12,14 @@ import anthropic
 import httpx
 import openai
 import pytest
+from click.testing import CliRunner
 
 import ctxwrap
+from ctxwrap.cli import main
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.practice.answer import ToolCall
+from ctxwrap.session.abi import event_issues
 from ctxwrap.session.finding import key_for
 from ctxwrap.stages.framing import blocks_in
 from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
@@ -145,6 +148,10 @@ def test_what_a_model_asks_for_is_there_with_the_next_call(provider: Provider, h
     fields = ("why", "reason", "by", "round", "priority")
     assert [first[name] for name in fields] == ["It is about bread", "within its limits", "model", 1, 0.7]
     assert "only the operator" in updates(home)[2]["reason"]
+    (log,) = home.rglob("events.jsonl")
+    assert event_issues(log.read_text()) == ()
+    told_by_cli = CliRunner().invoke(main, ["show", "--store", str(home), "s", "--turn", "1"], env={"COLUMNS": "200"})
+    assert "model: add_to_working_set docs/found.md: granted, within its limits" in told_by_cli.output
     assert memory_of(ctxwrap.open_store(home), key_for("s"))["memory"]["working"][0]["content"] == REMEMBERED
     provider.answer = Asking([wish(REMOVE, "docs/found.md"), wish(REMOVE, "rules.md")])
     ask(wrapped)

@@ -35,7 +35,7 @@ EVENT_TYPES = frozenset(
 )
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
-    | {"agent.child.start", "agent.child.result"}
+    | {"agent.child.start", "agent.child.result", "working_set"}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
