@@ -28,6 +28,7 @@ from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.session import Session
 from ctxwrap.session.branch import ROOT, Ranges
+from ctxwrap.session.indexed import segments_of
 from ctxwrap.session.retrieving import Found
 from ctxwrap.storage import CACHE, Log, Store
 from ctxwrap.stores.files import FileLog, FileStore
@@ -107,14 +108,17 @@ def limits(*, segment: int = 8, unsaved: int = 3, at_once: int = 5000, window: i
 
 def on_branch(records: Sequence[Record]) -> set[int]:
     """The numbers of the messages that the newest one continues."""
-    branch: list[Record] = []
-    for record in records:
-        parent = (record.get("ctx") or {}).get("parent", "")
-        if record.get("role") != "system":
-            if parent and parent != ROOT:
-                branch = branch[: [each["ctx"]["id"] for each in branch].index(parent) + 1]
-            branch.append(record)
-    return {number for record in branch if (number := number_in(record)) is not None}
+    branch: list[tuple[str, int]] = []
+    root = 0
+    for record in (record for record in records if record["role"] != "system"):
+        control = record.get("ctx") or {}
+        parent = control.get("parent", "")
+        if parent == ROOT:
+            root = len(branch)
+        elif parent:
+            branch = branch[: root + [id for id, _ in branch[root:]].index(parent) + 1]
+        branch.append((control.get("id") or str(len(branch) - root), number_in(record) or 0))
+    return {number for _, number in branch}
 
 
 def expected(log: Log, query: str, below: int, budget: int = 2000) -> list[tuple[int, int, float]]:
@@ -447,20 +451,22 @@ def test_a_turn_reads_nothing_of_the_index_and_a_question_adds_only_what_is_new(
     assert log.touched == []
 
 
-def test_nothing_of_a_purged_message_is_left_in_any_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", [57, 61, 64])
+def test_nothing_of_a_purged_message_is_left_in_any_file(tmp_path: Path, secret: int) -> None:
+    """Wherever in a segment of eight it stands."""
     with limits(segment=8):
-        talk = filled(FileStore(tmp_path), 60)
+        talk = filled(FileStore(tmp_path), secret - 1)
         talk.says(user("The secret word is Quetzalcoatlus."), answer="I will tell nobody.")
         talk.says(*(user(f"on and on with the {WORDS[at % 10]}") for at in range(30)))
-        assert 61 in talk.numbers("Quetzalcoatlus")
+        assert secret in talk.numbers("Quetzalcoatlus")
         before = index_files(talk.store.open(KEY))
         assert before
         assert holding(tmp_path, b"quetzal")
-        purge(KEY.session, message=61, **talk.place)
+        purge(KEY.session, message=secret, **talk.place)
         assert holding(tmp_path, b"quetzal") == []
-        assert set(index_files(talk.store.open(KEY))) < set(before)
+        assert index_files(talk.store.open(KEY)) == [name for name in before if int(name.partition("/")[2]) < 7]
         for again in (talk, Talk(talk.store)):
-            assert 61 not in again.numbers("Quetzalcoatlus")
+            assert secret not in again.numbers("Quetzalcoatlus")
             assert 3 in again.numbers("lighthouse")
             assert found(again, "the secret word") == expected(talk.store.open(KEY), "the secret word", 10**9)
         assert holding(tmp_path, b"quetzal") == []
@@ -468,6 +474,45 @@ def test_nothing_of_a_purged_message_is_left_in_any_file(tmp_path: Path) -> None
 
 def holding(root: Path, text: bytes) -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and text in path.read_bytes().lower()]
+
+
+def test_a_segment_of_another_edition_is_none(store: Store) -> None:
+    with limits(segment=8):
+        talk = filled(store, 40)
+        talk.finds("lighthouse")
+        log = store.open(KEY)
+        old = {name: log.files.load(name) or b"" for name in index_files(log)}
+        purge(KEY.session, message=3, **talk.place)
+        with log.locked():
+            for name, data in old.items():
+                log.files.save(name, data)
+        assert segments_of(log) == []
+        again = Talk(store)
+        assert found(again, "the lighthouse") == expected(log, "the lighthouse", 41)
+
+
+def test_a_message_that_says_it_was_purged_is_not_found(store: Store) -> None:
+    talk = filled(store, 20)
+    log = store.open(KEY)
+    record = as_record(user("a lighthouse"), v=1, seq=21, id="x-1", purged="2026-02-20T18:30:00Z")
+    with log.locked():
+        log.append({"messages": [record]})
+    assert 21 not in talk.numbers("lighthouse")
+
+
+def test_an_index_goes_on_from_an_older_segment(store: Store) -> None:
+    with limits(segment=8):
+        talk = filled(store, 40)
+        talk.finds("apple", below=14)
+        log = store.open(KEY)
+        old = log.files.load(f"{CACHE}/1") or b""
+        talk.finds("apple")
+        assert len(segments_of(log)) == 5
+        with log.locked():
+            log.files.save(f"{CACHE}/1", old)
+        assert [segment.highest for segment in segments_of(log)] == [8, 13]
+        assert found(Talk(store), "apple time") == expected(log, "apple time", 41)
+        assert len(segments_of(log)) == 5
 
 
 def test_what_a_crash_left_of_the_index_goes_with_a_purge(tmp_path: Path) -> None:
