@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from ctxwrap.retrieval.looking import REACH, Column, Looking, Term, rarity, weig
 from ctxwrap.retrieval.signs import Sign
 from ctxwrap.retrieval.topics import TOPICS_OF
 from ctxwrap.retrieval.words import terms_of
+
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Vectors
 
 Flags = NDArray[np.bool_]
 
@@ -29,6 +33,12 @@ _WANTED, _READ = 40, 400
 
 _STANDING = 60
 """So many of the newest instructions are looked at."""
+
+_ASKED_WITH = 4000
+"""So many characters of a question are taken for their meaning."""
+
+_NEIGHBOURS = 3.0
+"""All neighbours together count for about so many."""
 
 _RARE = 8.0
 _DAY = 86_400
@@ -57,7 +67,7 @@ _KINDS = (
 class Evidence:
     """Columns of evidence beside `looking.places`."""
 
-    def __init__(self, index: Index, text: str) -> None:
+    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
         self._index, self._text = index, text
         wanted = list(dict.fromkeys(terms_of(text)))
         names = {voice: frozenset(terms_of(name)) for voice, (_, name) in enumerate(index.names) if name}
@@ -83,6 +93,8 @@ class Evidence:
             self._gather_words()
             self._gather_signs()
             self._gather_dates()
+            if vectors is not None:
+                self._gather_meaning(vectors)
 
     def _gather_words(self) -> None:
         """The words asked for, in the document itself and around it."""
@@ -167,6 +179,13 @@ class Evidence:
             days, back = np.unique(self.looking.gathered(self._index.times) // _DAY, return_inverse=True)
             near = np.array([dates.nearness(day * _DAY) for day in days.tolist()])
             self.columns["month"], self.columns["day"] = near[back, 0], near[back, 1]
+
+    def _gather_meaning(self, vectors: "Vectors") -> None:
+        """What is meant, whatever the words."""
+        numbers, parts = (self.looking.gathered(column) for column in (self._index.numbers, self._index.parts))
+        meaning = vectors.likeness(self._text[:_ASKED_WITH], numbers, parts)
+        self.columns["meaning"] = meaning
+        self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOURS
 
 
 def _spread(rows: Column) -> Column:

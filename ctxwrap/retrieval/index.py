@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.passages import PARTS, passages
 from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
 from ctxwrap.retrieval.signs import Sign, signs_of
 from ctxwrap.retrieval.topics import topics_of
@@ -15,9 +15,6 @@ __all__ = ["Damaged", "Index"]
 
 STANDING = "!standing"
 """A term that no text has: users say so what is to be followed or known from then on."""
-
-_PARTS = 256
-"""So many passages of a message are found, at most."""
 
 _LONG_ANSWERS = 25
 """Passages with so many telling words on average are long."""
@@ -62,7 +59,7 @@ class Index:
         """Add a message behind all others; its number must be higher than theirs. `time` is in seconds since 1970."""
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
-        pieces = passages(text)[:_PARTS]
+        pieces = passages(text)[:PARTS]
         if not self._segments or len(self._segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
         for part, passage in enumerate(pieces):

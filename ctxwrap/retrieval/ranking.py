@@ -4,9 +4,12 @@ How old something is never counts against it. The weights were fitted to what pe
 messages are long their neighbours tell little, so the weights move towards those of `LONG`.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ctxwrap.retrieval.index import Index
+
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
     "words": 1.12,
@@ -33,6 +36,8 @@ WEIGHTS = {
     "place": 0.77,
     "length": 0.1,
     "opens": 0.98,
+    "meaning": 3.0,
+    "meaning around": 4.5,
 }
 """What each kind of evidence counts where turns are short."""
 
@@ -45,6 +50,7 @@ LONG = WEIGHTS | {
     "forms around": 0.2,
     "topic around": 0.1,
     "answers": 0.2,
+    "meaning around": 0.5,
     "opens": 0.0,
     "length": 0.5,
 }
@@ -66,13 +72,13 @@ class Hit(NamedTuple):
 class Ranking:
     """The documents that matter most for a query, best first; of equals the newer comes first."""
 
-    def __init__(self, index: Index, text: str, limit: int = 300) -> None:
+    def __init__(self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None) -> None:
         # numpy takes a tenth of a second to import: whoever never searches does not wait for it
         import numpy as np
 
         from ctxwrap.retrieval.evidence import Evidence
 
-        evidence, weights = Evidence(index, text), weights_for(index)
+        evidence, weights = Evidence(index, text, vectors), weights_for(index)
         self._names = list(evidence.columns)
         self._counted = np.empty((len(self._names), len(evidence.looking.places)))
         """What each kind of evidence adds to each score."""

@@ -169,8 +169,8 @@ class Segment:
 
     def as_bytes(self) -> bytes:
         sealed = self if self._open is None else self._sealed_copy()
-        columns = [_little(getattr(self, name)) for name, _ in _COLUMNS]
-        columns += [_little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
+        columns = [little(getattr(self, name)) for name, _ in _COLUMNS]
+        columns += [little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
         listed = sealed._listed or _encoded(_BETWEEN.join(sealed._sorted))
         head = json.dumps(
             {
@@ -212,7 +212,7 @@ class Segment:
         segment.spoken, segment.topical = head["spoken"], head["topical"]
         names = [(name, kind) for name, kind in _COLUMNS] + [(f"_{name}", kind) for name, kind in _INDEX]
         for (name, kind), size in zip(names, head["sizes"], strict=False):
-            setattr(segment, name, _from_little(kind, body[at : at + size]))
+            setattr(segment, name, from_little(kind, body[at : at + size]))
             at += size
         segment._listed = bytes(body[at:])
         return segment
@@ -282,14 +282,14 @@ def _decoded(term: bytes) -> str:
     return term.decode("utf-8", "surrogatepass")
 
 
-def _little(column: "array[int]") -> bytes:
+def little(column: "array[int]") -> bytes:
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()
     return column.tobytes()
 
 
-def _from_little(kind: str, data: memoryview) -> "array[int]":
+def from_little(kind: str, data: memoryview) -> "array[int]":
     column = array(kind)
     column.frombytes(data)
     if sys.byteorder == "big":
