@@ -1,11 +1,13 @@
 """How much of what answers a question is in a pack of so many tokens, and what finding it costs.
 
-    python benchmarks/recall.py [--data FILE] [--budgets 500,1000,2000,4000] [--no-cost] [--sizes 100,1000,10000,100000]
+    python benchmarks/recall.py [--data FILE] [--budgets 500,1000,2000,4000] [--embeddings]
+                                [--no-cost] [--sizes 100,1000,10000,100000]
 
 FILE holds conversations as a list of {"sessions": [{"date_time", "turns": [{"id", "speaker", "text"}]}], "questions":
 [{"question", "evidence": [ids], "category"}]}. Recall is the mean over questions of the share of evidence turns in the
 pack; the pack is filled greedily and counted as it is rendered, in cl100k tokens. Questions without evidence are left
-out. The newest turns and plain BM25 are packed the same way in the same run. Times are CPU times.
+out. The newest turns and plain BM25 are packed the same way in the same run, and with --embeddings also what words and
+vectors find together; that needs the extra. Times are CPU times.
 """
 
 import argparse
@@ -30,6 +32,8 @@ sys.path.insert(0, str(ROOT))
 from ctxwrap.retrieval.index import Index  # noqa: E402
 from ctxwrap.retrieval.packing import pack  # noqa: E402
 from ctxwrap.retrieval.ranking import Hit, Ranking  # noqa: E402
+from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
+from ctxwrap.retrieval.vocabulary import STOP, TOPICS  # noqa: E402
 from ctxwrap.retrieval.words import terms_of  # noqa: E402
 
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open", 5: "adversarial"}
@@ -71,10 +75,11 @@ class Question(NamedTuple):
 class Conversation:
     """One conversation, indexed turn by turn."""
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: dict[str, Any], embedder: Embedder | None) -> None:
         self.index = Index()
+        self.vectors = Vectors(embedder) if embedder else None
         self.texts: list[str] = []
-        self.spent = 0.0
+        self.spent = self.embedding = 0.0
         numbers: dict[str, int] = {}
         for session in data["sessions"]:
             moment = seconds(session["date_time"])
@@ -85,6 +90,8 @@ class Conversation:
                     len(self.texts), turn["text"], speaker=turn["speaker"], group=session["date_time"], time=moment
                 )
                 self.spent += time.process_time() - start
+                if self.vectors:
+                    self.embedding += took(self.vectors.add, len(self.texts), turn["text"]) / 1e3
                 self.texts.append(turn["text"])
         self.questions = list(self._questions(data["questions"], numbers))
 
@@ -113,11 +120,13 @@ class Plain:
         return ()
 
 
-def newest(index: Index, _: str) -> Any:
+def newest(conversation: Conversation, _: str) -> Any:
+    index = conversation.index
     return Plain([float(place) for place in range(len(index))], index)
 
 
-def bm25(index: Index, text: str) -> Any:
+def bm25(conversation: Conversation, text: str) -> Any:
+    index = conversation.index
     scores, average = [0.0] * len(index), index.words / len(index)
     for term in set(terms_of(text)):
         postings = index.postings(term)
@@ -130,7 +139,15 @@ def bm25(index: Index, text: str) -> Any:
     return Plain(scores, index)
 
 
-METHODS: dict[str, Callable[[Index, str], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": Ranking}
+def by_words(conversation: Conversation, text: str) -> Any:
+    return Ranking(conversation.index, text)
+
+
+def by_meaning(conversation: Conversation, text: str) -> Any:
+    return Ranking(conversation.index, text, vectors=conversation.vectors)
+
+
+METHODS: dict[str, Callable[[Conversation, str], Any]] = {"newest": newest, "BM25": bm25, "ctxwrap": by_words}
 
 
 def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> None:
@@ -138,12 +155,13 @@ def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> No
     rows = [["", "tokens", "all", *CATEGORIES.values()]]
     spent: dict[str, list[float]] = defaultdict(list)
     packing: list[float] = []
-    for name, method in METHODS.items():
+    methods = METHODS | ({"+ vectors": by_meaning} if conversations[0].vectors else {})
+    for name, method in methods.items():
         shares: dict[tuple[int, str], list[float]] = defaultdict(list)
         for conversation in conversations:
             for question in conversation.questions:
                 start = time.process_time()
-                ranking = method(conversation.index, question.text)
+                ranking = method(conversation, question.text)
                 spent[name].append(time.process_time() - start)
                 for budget in budgets:
                     start = time.process_time()
@@ -161,6 +179,9 @@ def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> No
     adding = sum(conversation.spent for conversation in conversations) / turns
     asked = sum(len(conversation.questions) for conversation in conversations)
     print(f"{asked} questions about {turns} turns; indexing {adding * 1e6:.0f} µs a turn")
+    if conversations[0].vectors:
+        embedding = sum(conversation.embedding for conversation in conversations) / turns
+        print(f"vectors: {embedding * 1e6:.0f} µs a turn")
     for name, times in spent.items():
         print(f"{name}: {statistics.median(times) * 1e3:.2f} ms a query, p95 {percentile(times, 95) * 1e3:.2f} ms")
     print(f"packing, all methods and budgets: {statistics.median(packing) * 1e3:.2f} ms\n")
@@ -179,35 +200,49 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 
 
 class Babble:
-    """Messages of made-up words, a few of them common and most of them rare, as words are."""
+    """Messages of words as people use them: half say nothing, a few are common, most are rare and made up."""
 
     def __init__(self, seed: int = 1) -> None:
         self.random = random.Random(seed)
         syllables = [consonant + vowel for consonant in "bcdfghklmnprstvz" for vowel in "aeiou"]
-        words = ["".join(self.random.choices(syllables, k=self.random.randint(2, 4))) for _ in range(20_000)]
-        self.stream = self.random.choices(words, [1 / (rank + 8) for rank in range(len(words))], k=400_000)
+        words = ["".join(self.random.choices(syllables, k=self.random.randint(2, 4))) for _ in range(30_000)]
+        for word in dict.fromkeys(TOPICS.split()):
+            words.insert(self.random.randrange(3000), word)
+        empty = STOP.split()[:150]
+        shares = [1 / (rank + 3) for rank in range(len(empty))], [1 / (rank + 20) for rank in range(len(words))]
+        weights = [share / sum(each) for each in shares for share in each]
+        self.stream = self.random.choices(empty + words, weights, k=1_000_000)
 
     def text(self, fewest: int, most: int) -> str:
         at = self.random.randrange(len(self.stream) - most)
         return " ".join(self.stream[at : at + self.random.randint(fewest, most)])
 
+    def question(self, about: str) -> str:
+        """5 to 15 words, half of them of one message."""
+        size = self.random.randint(5, 15)
+        return " ".join(
+            [*self.random.choices(about.split(), k=size // 2), self.text(size - size // 2, size - size // 2)]
+        )
 
-def costs(sizes: Sequence[int]) -> None:
-    """Messages of made-up words, questions of 3 to 8 of them."""
-    rows = [["messages", "add, µs", "query, ms", "p95", "ratio", "saved, MB", "load, ms", "first query, ms"]]
+
+def costs(sizes: Sequence[int], count: Callable[[str], int]) -> None:
+    """What adding, ranking and packing 1000 tokens take; token counts are known by then, as they are in a session."""
+    rows = [
+        ["messages", "add, µs", "rank, ms", "p95", "and pack", "p95", "ratio", "saved, MB", "load, ms", "first, ms"]
+    ]
     base = 0.0
     for size in sizes:
         babble, index = Babble(), Index()
-        texts = [babble.text(4, 40) for _ in range(size)]
+        texts = [babble.text(4, 50) for _ in range(size)]
         start = time.process_time()
         for number, text in enumerate(texts):
             speaker = ("Ann", "Bob")[number % 2]
             index.add(number, text, speaker=speaker, group=str(number // 25), time=1_700_000_000 + 600 * number)
         adding = (time.process_time() - start) / size
-        queries = [babble.text(3, 8) for _ in range(100)]
-        Ranking(index, queries[0])
-        spent = [took(Ranking, index, text) for text in queries]
-        median = statistics.median(spent)
+        queries = [babble.question(babble.random.choice(texts)) for _ in range(200)]
+        spent = [asked(index, texts, count, query) for _ in range(3) for query in queries][len(queries) :]
+        ranking, whole = ([each[at] for each in spent] for at in (0, 1))
+        median = statistics.median(whole)
         base = base or median
         saved = list(index.unsaved().values())
         loading = took(Index.from_segments, saved)
@@ -216,8 +251,10 @@ def costs(sizes: Sequence[int]) -> None:
             [
                 str(size),
                 f"{adding * 1e6:.0f}",
+                f"{statistics.median(ranking):.2f}",
+                f"{percentile(ranking, 95):.2f}",
                 f"{median:.2f}",
-                f"{percentile(spent, 95):.2f}",
+                f"{percentile(whole, 95):.2f}",
                 f"{median / base:.1f}",
                 f"{sum(map(len, saved)) / 1e6:.2f}",
                 f"{loading:.1f}",
@@ -227,11 +264,26 @@ def costs(sizes: Sequence[int]) -> None:
     table(rows)
 
 
+def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query: str) -> tuple[float, float]:
+    """Milliseconds of CPU for ranking, and for that and packing."""
+    start = time.thread_time()
+    ranking = Ranking(index, query)
+    ranked = time.thread_time()
+    pack(index, ranking, lambda number, _: texts[number], 1000, count)
+    return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3
+
+
 def took(work: Callable[..., object], *arguments: object) -> float:
     """Milliseconds of CPU."""
     start = time.process_time()
     work(*arguments)
     return (time.process_time() - start) * 1e3
+
+
+def embedding() -> Embedder:
+    from ctxwrap.retrieval.wordllama import WordLlama
+
+    return WordLlama()
 
 
 def numbers(written: str) -> list[int]:
@@ -243,12 +295,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="conversations with questions; without it only costs are measured")
     parser.add_argument("--budgets", type=numbers, default=[500, 1000, 2000, 4000])
     parser.add_argument("--sizes", type=numbers, default=[100, 1_000, 10_000, 100_000])
+    parser.add_argument("--embeddings", action="store_true", help="needs the extra `embeddings`")
     parser.add_argument("--no-cost", action="store_true")
     options = parser.parse_args()
     if options.data:
-        recalls([Conversation(data) for data in json.loads(options.data.read_text())], options.budgets)
+        embedder = embedding() if options.embeddings else None
+        recalls([Conversation(data, embedder) for data in json.loads(options.data.read_text())], options.budgets)
     if not options.no_cost:
-        costs(options.sizes)
+        costs(options.sizes, counter())
 
 
 if __name__ == "__main__":

@@ -1,16 +1,23 @@
 """Evidence: what speaks for each document that is looked at, kind by kind, each between 0 and about 1."""
 
 import re
-from math import log
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ctxwrap.retrieval.dates import dates_in
 from ctxwrap.retrieval.index import STANDING, Index
-from ctxwrap.retrieval.looking import REACH, Looking, weighed
+from ctxwrap.retrieval.looking import REACH, Column, Looking, Term, rarity, weighed
 from ctxwrap.retrieval.signs import Sign
 from ctxwrap.retrieval.topics import TOPICS_OF
 from ctxwrap.retrieval.words import terms_of
 
-Column = list[float]
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Vectors
+
+Flags = NDArray[np.bool_]
 
 _AROUND, _FADE = 0.85, 0.7
 """What is left of a neighbour's word, and of a neighbour's score, with every step."""
@@ -27,9 +34,17 @@ _WANTED, _READ = 40, 400
 _STANDING = 60
 """So many of the newest instructions are looked at."""
 
+_ASKED_WITH = 4000
+"""So many characters of a question are taken for their meaning."""
+
+_NEIGHBOURS = 3.0
+"""All neighbours together count for about so many."""
+
 _RARE = 8.0
 _DAY = 86_400
-_LENGTHS = [log(1 + length) / 4 for length in range(256)]
+_LENGTHS = np.log(1 + np.arange(256)) / 4
+_BEFORE = np.array([0.0] + [_FADE**step for step in range(1, REACH + 1)])
+_BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 
 _ASKED = (
     ("time", Sign.TIME, re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b", re.I)),
@@ -40,154 +55,152 @@ _ASKED = (
 """What sort of thing a question asks for, and the sign of it in a text."""
 
 
-_ANSWERS, _OPENS, _SPEAKER = 1 << 8, 1 << 9, 1 << 10
-"""Marks beside the signs: the one before asks; it opens its group; one speaks who alone is asked about."""
-
-_KINDS = {
-    "question": int(Sign.QUESTION),
-    "asks": int(Sign.ASKS),
-    "first person": int(Sign.FIRST_PERSON),
-    "name": int(Sign.NAME),
-    "answers": _ANSWERS,
-    "opens": _OPENS,
-    "speaker": _SPEAKER,
-}
+_KINDS = (
+    ("question", Sign.QUESTION),
+    ("asks", Sign.ASKS),
+    ("first person", Sign.FIRST_PERSON),
+    ("name", Sign.NAME),
+)
+"""Signs that count whatever is asked."""
 
 
 class Evidence:
     """Columns of evidence beside `looking.places`."""
 
-    def __init__(self, index: Index, text: str) -> None:
+    def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
         self._index, self._text = index, text
         wanted = list(dict.fromkeys(terms_of(text)))
         names = {voice: frozenset(terms_of(name)) for voice, (_, name) in enumerate(index.names) if name}
         self._asked = {voice for voice, name in names.items() if name and name.issubset(wanted)}
         spoken = frozenset().union(*names.values())
-        self._wanted = _fewest(index, [term for term in wanted if term not in spoken])
-        self._others = {
-            "forms": {term: weighed(index, _forms(index, term)) for term in self._wanted},
-            "topic": {term: weighed(index, TOPICS_OF.get(term, ())) for term in self._wanted},
-        }
-        others = {other.term: other for found in self._others.values() for each in found.values() for other in each}
+        terms: list[Term] = []
+        self._forms: list[tuple[int, list[Term]]] = []
+        """Other forms of a word, each list with the row of the word itself, -1 if no document has it."""
+        self._topics: list[tuple[int, list[tuple[float, int]]]] = []
+        """The same for the topics of a word, with how rare they are."""
+        for word in _fewest(index, [term for term in wanted if term not in spoken]):
+            own, forms = _with_forms(index, word)
+            row = len(terms) if own else -1
+            terms += own
+            self._forms.append((row, forms))
+            self._topics.append((row, [(rarity(index, index.of_topic(each)), each) for each in _topics(word)]))
+        others = {form.term: form for _, forms in self._forms for form in forms}
+        topics = {topic for _, found in self._topics for topic in found}
         also = _standing(index) if index.answers_at_length else ()
-        self.looking = Looking(index, weighed(index, self._wanted), list(others.values()), also)
-        self.columns: dict[str, Column] = {}
-        """Evidence of which there is more or less."""
-        self.marks: list[int] = []
-        """Evidence that is there or not: bits, by the names in `kinds`."""
-        self.kinds: dict[str, int] = {}
-        if self.looking.places:
+        self.looking = Looking(index, terms, list(others.values()), list(topics), also)
+        self.columns: dict[str, Column | Flags] = {}
+        if len(self.looking.places):
             self._gather_words()
             self._gather_signs()
             self._gather_dates()
+            if vectors is not None:
+                self._gather_meaning(vectors)
 
     def _gather_words(self) -> None:
         """The words asked for, in the document itself and around it."""
-        size = len(self.looking.places)
-        own, cover, around = [0.0] * size, [0.0] * size, [0.0] * size
-        total = sum(term.rarity for term in self.looking.terms)
-        found: dict[str, dict[int, float]] = {}
-        for term in self.looking.terms:
-            hits = found[term.term] = self.looking.hits(term)
-            for at, value in hits.items():
-                own[at] += term.rarity * value
-                cover[at] += term.rarity / total
-            for at, value in self._spread(hits).items():
-                around[at] += term.rarity * value
-        columns, most = self.columns, max(own) or 1.0
-        columns["words"], columns["cover"], columns["around"] = _scaled(own), cover, _scaled(around)
-        columns["before"] = self._before(columns["words"])
-        columns["group"] = self._best_of_group(columns["words"])
-        self._gather_others("forms", found, most)
-        self._gather_others("topic", found, _RARE)
+        looking, columns = self.looking, self.columns
+        rarities = np.array([term.rarity for term in looking.terms])[:, None]
+        rows = looking.hits()
+        own = np.add.reduce(rarities * rows)[looking.slots]
+        columns["words"] = words = _scaled(own)
+        columns["cover"] = (np.add.reduce(rarities * (rows > 0)) / (rarities.sum() or 1.0))[looking.slots]
+        columns["around"] = _scaled(np.add.reduce(rarities * _spread(rows))[looking.slots])
+        columns["before"] = self._neighbours(words, _BEFORE)
+        columns["group"] = self._best_of_group(words)
+        having = rows[:, looking.slots] > 0
+        self._gather_others("forms", self._found_forms(having), own.max() or 1.0)
+        self._gather_others("topic", self._found_topics(having), _RARE)
 
-    def _spread(self, hits: dict[int, float]) -> dict[int, float]:
-        """The best of each document and its neighbours, who count less the farther they are."""
-        spread = dict(hits)
-        bound_of, get = self.looking.bound_of, spread.get
-        for at, value in hits.items():
-            start, end = bound_of[at]
-            for step in range(1, REACH + 1):
-                value *= _AROUND
-                if at - step >= start and get(at - step, 0.0) < value:
-                    spread[at - step] = value
-                if at + step < end and get(at + step, 0.0) < value:
-                    spread[at + step] = value
-        return spread
-
-    def _before(self, scores: Column) -> Column:
-        """What comes before each document, less the farther it is."""
-        before = [0.0] * len(scores)
-        for start, end in self.looking.bounds:
-            running = 0.0
-            for at in range(start, end):
-                before[at] = running
-                running = (running + scores[at]) * _FADE
-        return before
-
-    def _both_sides(self, scores: Column) -> Column:
-        after = self._before(scores)
-        for start, end in self.looking.bounds:
-            running = 0.0
-            for at in range(end - 1, start - 1, -1):
-                after[at] += running
-                running = (running + scores[at]) * _FADE
-        return after
+    def _neighbours(self, scores: Column, fading: Column) -> Column:
+        """What stands around each document, less the farther it is."""
+        looking = self.looking
+        laid_out = looking.rows(1)[0]
+        laid_out[looking.slots] = scores
+        start = len(fading) // 2 if fading is _BOTH_SIDES else 0
+        return np.convolve(laid_out, fading)[start : start + looking.width][looking.slots]
 
     def _best_of_group(self, scores: Column) -> Column:
-        best: dict[int, float] = {}
-        groups: list[int] = []
-        for (start, end), (first, _) in zip(self.looking.bounds, self.looking.blocks, strict=True):
-            group = self._index.group_of(first)
-            groups += [group] * (end - start)
-            best[group] = max(best.get(group, 0.0), *scores[start:end])
-        return [best[group] for group in groups]
+        groups = self.looking.groups
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
+        best = np.maximum.reduceat(scores, starts)
+        return np.repeat(best, np.diff(np.append(starts, len(groups))))
 
-    def _gather_others(self, kind: str, found: dict[str, dict[int, float]], scale: float) -> None:
+    def _found_forms(self, own: Flags) -> Iterator[Column]:
+        """For each word how rare its other forms are that a document has in its place."""
+        for row, forms in self._forms:
+            if forms:
+                best = self.looking.rows(1)[0]
+                for form in sorted(forms, key=lambda form: form.rarity):
+                    best[self.looking.slots_with(form)[0]] = form.rarity
+                yield _without(best[self.looking.slots], own, row)
+
+    def _found_topics(self, own: Flags) -> Iterator[Column]:
+        """For each word how rare those of its topics are that a document has in its place."""
+        if not any(topics for _, topics in self._topics):
+            return
+        found = self.looking.gathered(self._index.topics)
+        for row, topics in self._topics:
+            if topics:
+                best = np.zeros(len(found))
+                for rare, topic in sorted(topics):
+                    best[(found & np.uint64(1 << topic)) != 0] = rare
+                yield _without(best, own, row)
+
+    def _gather_others(self, kind: str, found: Iterator[Column], scale: float) -> None:
         """Other words than those asked for: other forms of them, or of the same topic."""
-        column = [0.0] * len(self.looking.places)
-        for term in self._wanted:
-            own = found.get(term, {})
-            best: dict[int, float] = {}
-            for other in self._others[kind][term]:
-                for at in self.looking.hits(other):
-                    if at not in own and best.get(at, 0.0) < other.rarity:
-                        best[at] = other.rarity
-            for at, rarity in best.items():
-                column[at] += rarity / scale
-        if any(column):
+        column = np.zeros(len(self.looking.places))
+        for each in found:
+            column += each
+        if column.any():
+            column /= scale
             self.columns[kind] = column
-            self.columns[f"{kind} around"] = self._both_sides(column)
+            self.columns[f"{kind} around"] = self._neighbours(column, _BOTH_SIDES)
 
     def _gather_signs(self) -> None:
         """What each document is like, with what its neighbours and the question make of it."""
-        index, looking = self._index, self.looking
-        signs = [index.signs[place] for place in looking.places]
-        asks = int(Sign.ASKS)
-        marks = [each | (_ANSWERS if before & asks else 0) for each, before in zip(signs, [0, *signs], strict=False)]
-        for (start, _), (first, _) in zip(looking.bounds, looking.blocks, strict=True):
-            opens = index.group_range(index.group_of(first))[0] == first
-            marks[start] = signs[start] | (_OPENS if opens else 0)
+        index, looking, columns = self._index, self.looking, self.columns
+        signs = looking.gathered(index.signs)
+        for name, sign in (*_KINDS, *((name, sign) for name, sign, asked in _ASKED if asked.search(self._text))):
+            columns[name] = (signs & sign) != 0
         if len(self._asked) == 1:
             (voice,) = self._asked
-            marks = [
-                mark | _SPEAKER if index.voices[place] == voice else mark
-                for mark, place in zip(marks, looking.places, strict=True)
-            ]
-        self.marks = marks
-        words = self.columns["words"]
-        answered = [words[at - 1] if mark & _ANSWERS else 0.0 for at, mark in enumerate(marks)]
-        self.columns["answers words"] = answered
-        self.columns["length"] = [_LENGTHS[index.lengths[place]] for place in looking.places]
-        self.kinds = _KINDS | {name: int(sign) for name, sign, asked in _ASKED if asked.search(self._text)}
+            columns["speaker"] = looking.gathered(index.voices) == voice
+        answers, opens = np.zeros(len(signs), bool), np.zeros(len(signs), bool)
+        answers[1:] = columns["asks"][:-1]
+        answers[looking.firsts] = False
+        opens[looking.opening] = True
+        columns["answers"], columns["opens"] = answers, opens
+        columns["answers words"] = answers * np.append(0.0, columns["words"][:-1])
+        columns["length"] = _LENGTHS[looking.lengths]
 
     def _gather_dates(self) -> None:
         dates = dates_in(self._text)
         if dates.months:
-            days = [self._index.times[place] // _DAY for place in self.looking.places]
-            near = {day: dates.nearness(day * _DAY) for day in set(days)}
-            self.columns["month"] = [near[day][0] for day in days]
-            self.columns["day"] = [near[day][1] for day in days]
+            days, back = np.unique(self.looking.gathered(self._index.times) // _DAY, return_inverse=True)
+            near = np.array([dates.nearness(day * _DAY) for day in days.tolist()])
+            self.columns["month"], self.columns["day"] = near[back, 0], near[back, 1]
+
+    def _gather_meaning(self, vectors: "Vectors") -> None:
+        """What is meant, whatever the words."""
+        numbers, parts = (self.looking.gathered(column) for column in (self._index.numbers, self._index.parts))
+        meaning = vectors.likeness(self._text[:_ASKED_WITH], numbers, parts)
+        self.columns["meaning"] = meaning
+        self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOURS
+
+
+def _spread(rows: Column) -> Column:
+    """The best of each document and its neighbours, who count less the farther they are."""
+    best = rows.copy()
+    for step in range(1, REACH + 1):
+        faded = rows * _AROUND**step
+        np.maximum(best[:, step:], faded[:, :-step], out=best[:, step:])
+        np.maximum(best[:, :-step], faded[:, step:], out=best[:, :-step])
+    return best
+
+
+def _without(column: Column, own: Flags, row: int) -> Column:
+    """What a column has where the word itself is not."""
+    return column if row < 0 else np.where(own[row], 0.0, column)
 
 
 def _fewest(index: Index, terms: list[str]) -> list[str]:
@@ -198,12 +211,19 @@ def _fewest(index: Index, terms: list[str]) -> list[str]:
     return [term.term for term in rarest]
 
 
-def _forms(index: Index, term: str) -> list[str]:
-    """Other words with the same beginning."""
-    if len(term) < _ALIKE:
-        return []
-    alike = index.starting_with(term[:_ALIKE]) - {term}
-    return sorted(each for each in alike if abs(len(each) - len(term)) < _ALIKE)[:_FORMS]
+def _with_forms(index: Index, word: str) -> tuple[list[Term], list[Term]]:
+    """The word itself if documents have it, and other words with the same beginning."""
+    if len(word) < _ALIKE:
+        return weighed(index, [word]), []
+    found = index.starting_with(word[:_ALIKE])
+    alike = sorted(each for each in found if each != word and abs(len(each) - len(word)) < _ALIKE)[:_FORMS]
+    own, *forms = ([Term(index, each, found[each])] if each in found else [] for each in (word, *alike))
+    return own, [form for each in forms for form in each]
+
+
+def _topics(word: str) -> list[int]:
+    topics = TOPICS_OF.get(word, 0)
+    return [topic for topic in range(topics.bit_length()) if topics >> topic & 1]
 
 
 def _standing(index: Index) -> list[int]:
@@ -217,5 +237,4 @@ def _standing(index: Index) -> list[int]:
 
 
 def _scaled(column: Column) -> Column:
-    most = max(column) or 1.0
-    return [value / most for value in column]
+    return column / (column.max() or 1.0)

@@ -4,7 +4,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.passages import PARTS, passages
 from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
 from ctxwrap.retrieval.signs import Sign, signs_of
 from ctxwrap.retrieval.topics import topics_of
@@ -15,9 +15,6 @@ __all__ = ["Damaged", "Index"]
 
 STANDING = "!standing"
 """A term that no text has: users say so what is to be followed or known from then on."""
-
-_PARTS = 256
-"""So many passages of a message are found, at most."""
 
 _LONG_ANSWERS = 25
 """Passages with so many telling words on average are long."""
@@ -38,7 +35,7 @@ class Index:
         self.bases: list[int] = []
         """Where each segment begins."""
         self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
-        self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
+        self.lengths, self.signs, self.topics, self.voices = array("B"), array("H"), array("Q"), array("B")
         self.names: list[tuple[str, str]] = []
         """Who speaks, as role and name; `voices` points here."""
         self._spoken: list[list[int]] = []
@@ -62,22 +59,24 @@ class Index:
         """Add a message behind all others; its number must be higher than theirs. `time` is in seconds since 1970."""
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
-        pieces = passages(text)[:_PARTS]
+        pieces = passages(text)[:PARTS]
         if not self._segments or len(self._segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
         for part, passage in enumerate(pieces):
             terms, signs = terms_of(passage), signs_of(passage)
-            self._put(Document(number, part, time, len(terms), signs, role, speaker, group), terms)
+            document = Document(number, part, time, len(terms), signs, topics_of(terms), role, speaker, group)
+            self._put(document, terms)
 
     def _put(self, document: Document, terms: Sequence[str]) -> None:
         segment = self._segments[-1]
         standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
-        segment.add(document, [*terms, *sorted(topics_of(terms)), *standing])
+        segment.add(document, [*terms, *standing])
         self.numbers.append(document.number)
         self.parts.append(document.part)
         self.times.append(document.time)
         self.lengths.append(segment.lengths[-1])
         self.signs.append(document.signs)
+        self.topics.append(document.topics)
         self.voices.append(self._voice(*segment.names[segment.voices[-1]]))
         self._enter_group(document.group, len(self) - 1)
         self.words += segment.lengths[-1]
@@ -100,9 +99,17 @@ class Index:
                 found.append((base, known))
         return found
 
-    def starting_with(self, prefix: str) -> set[str]:
-        """The terms that start so."""
-        return {term for segment in self._segments for term in segment.starting_with(prefix)}
+    def starting_with(self, prefix: str) -> dict[str, list[tuple[int, Postings]]]:
+        """The terms that start so, and where each is."""
+        found: dict[str, list[tuple[int, Postings]]] = {}
+        for base, segment in zip(self.bases, self._segments, strict=True):
+            for term, postings in segment.starting_with(prefix):
+                found.setdefault(term, []).append((base, postings))
+        return found
+
+    def of_topic(self, topic: int) -> int:
+        """How many documents are of a topic."""
+        return sum(segment.topical[topic] for segment in self._segments)
 
     def role(self, place: int) -> str:
         return self.names[self.voices[place]][0]
@@ -165,7 +172,7 @@ class Index:
         for segment in self._segments:
             self.bases.append(len(self))
             place = len(self)
-            for name in ("numbers", "parts", "times", "lengths", "signs"):
+            for name in ("numbers", "parts", "times", "lengths", "signs", "topics"):
                 getattr(self, name).extend(getattr(segment, name))
             voices = [self._voice(*name) for name in segment.names]
             self.voices.frombytes(segment.voices.tobytes().translate(bytes(voices + [0] * (256 - len(voices)))))

@@ -1,8 +1,10 @@
 """Packing: filling a budget of tokens with what matters most, told in the order it was said."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from ctxwrap.retrieval.index import Index
@@ -25,10 +27,12 @@ ANSWERS = 0.15
 _LEAST = 8
 """With fewer tokens left nothing fits."""
 
-_PATIENCE = 40
+_PATIENCE = 12
 """After so many that do not fit no further one is tried."""
 
 _MISSED = 12
+_DAY = 86_400
+_WORD = re.compile(r"\w{3,}|\d+")
 _SAME = 0.9
 _FEWEST = 4
 
@@ -113,10 +117,6 @@ class _Filling:
         text = self.text_of(hit.number, hit.part)
         if text is None or not text.strip():
             return True
-        terms = frozenset(terms_of(text))
-        if self._is_said(terms):
-            self._miss(hit, "nearly the same is there")
-            return True
         heading = _heading(self.index, hit.place)
         line = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
         tokens = self.count(line)
@@ -124,6 +124,10 @@ class _Filling:
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
+        terms = _said_in(text)
+        if self._is_said(terms):
+            self._miss(hit, "nearly the same is there")
+            return True
         self.missed.pop(hit.place, None)
         self.headings[heading] = self.headings.get(heading, 0) + 1
         self.lines.append(_Line(hit, heading, line, tokens))
@@ -138,7 +142,7 @@ class _Filling:
         if len(terms) < _FEWEST:
             return False
         others = (other for end in _ends(terms) for other in self.said.get(end, ()))
-        return any(len(terms & other) >= _SAME * len(terms | other) for other in others)
+        return any(_alike(terms, other) for other in others)
 
     def _miss(self, hit: Hit, why: str) -> None:
         if hit.place not in self.taken:
@@ -183,13 +187,27 @@ def _rendered(lines: Iterable[_Line]) -> str:
     return "".join(parts)
 
 
+def _alike(terms: frozenset[str], other: frozenset[str]) -> bool:
+    fewer, more = sorted((len(terms), len(other)))
+    return fewer >= _SAME * more and len(terms & other) >= _SAME * len(terms | other)
+
+
+def _said_in(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
+
+
 def _heading(index: Index, place: int) -> str:
     """The day, else the group."""
     time = index.times[place]
     if time:
-        return f"## {datetime.fromtimestamp(time, UTC):%Y-%m-%d}\n"
+        return _day(time // _DAY)
     group = index.groups[index.group_of(place)]
     return f"## {' '.join(group.split())}\n" if group else ""
+
+
+@lru_cache(maxsize=4096)
+def _day(number: int) -> str:
+    return f"## {datetime.fromtimestamp(number * _DAY, UTC):%Y-%m-%d}\n"
 
 
 def _indented(text: str) -> str:

@@ -8,6 +8,9 @@ WHOLE = 800
 LIMIT = 480
 """Else no passage is longer than that."""
 
+PARTS = 256
+"""So many passages of a message are found, at most."""
+
 _BORDER = re.compile(r"\n|[.!?…]\s|[。！？]")
 
 

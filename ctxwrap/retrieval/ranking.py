@@ -4,10 +4,12 @@ How old something is never counts against it. The weights were fitted to what pe
 messages are long their neighbours tell little, so the weights move towards those of `LONG`.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ctxwrap.retrieval.evidence import Evidence
 from ctxwrap.retrieval.index import Index
+
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
     "words": 1.12,
@@ -34,6 +36,8 @@ WEIGHTS = {
     "place": 0.77,
     "length": 0.1,
     "opens": 0.98,
+    "meaning": 3.0,
+    "meaning around": 4.5,
 }
 """What each kind of evidence counts where turns are short."""
 
@@ -46,6 +50,7 @@ LONG = WEIGHTS | {
     "forms around": 0.2,
     "topic around": 0.1,
     "answers": 0.2,
+    "meaning around": 0.5,
     "opens": 0.0,
     "length": 0.5,
 }
@@ -67,34 +72,30 @@ class Hit(NamedTuple):
 class Ranking:
     """The documents that matter most for a query, best first; of equals the newer comes first."""
 
-    def __init__(self, index: Index, text: str, limit: int = 400) -> None:
-        self._evidence = Evidence(index, text)
-        self._weights = weights_for(index)
-        places = self._evidence.looking.places
-        scores = self._scores()
-        ranked = sorted(zip(scores, places, range(len(scores)), strict=True), reverse=True)[:limit]
-        self.hits = [Hit(place, index.numbers[place], index.parts[place], score) for score, place, _ in ranked]
-        self._at = {place: at for _, place, at in ranked}
+    def __init__(self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None) -> None:
+        # numpy takes a tenth of a second to import: whoever never searches does not wait for it
+        import numpy as np
 
-    def _scores(self) -> list[float]:
-        evidence, weights = self._evidence, self._weights
-        marked = {mark: sum(weight for _, weight in self._marked(mark)) for mark in set(evidence.marks)}
-        scores = [marked[mark] for mark in evidence.marks]
-        for name, column in evidence.columns.items():
-            weight = weights[name]
-            scores = [score + weight * value for score, value in zip(scores, column, strict=True)]
-        return scores
+        from ctxwrap.retrieval.evidence import Evidence
 
-    def _marked(self, mark: int) -> list[tuple[str, float]]:
-        return [(name, self._weights[name]) for name, bit in self._evidence.kinds.items() if mark & bit]
+        evidence, weights = Evidence(index, text, vectors), weights_for(index)
+        self._names = list(evidence.columns)
+        self._counted = np.empty((len(self._names), len(evidence.looking.places)))
+        """What each kind of evidence adds to each score."""
+        for row, name in zip(self._counted, self._names, strict=True):
+            np.multiply(evidence.columns[name], weights[name], out=row)
+        scores = np.add.reduce(self._counted)
+        ranked = np.argsort(scores, kind="stable")[::-1][:limit]
+        places: list[int] = evidence.looking.places[ranked].tolist()
+        numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
+        self.hits = list(map(Hit, places, numbers, parts, scores[ranked].tolist()))
+        self._at = dict(zip(places, ranked.tolist(), strict=True))
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
         """The kinds of evidence that count most for a hit, the first one most of all."""
-        at = self._at[hit.place]
-        counted = [(name, self._weights[name] * column[at]) for name, column in self._evidence.columns.items()]
-        counted += self._marked(self._evidence.marks[at])
-        best = sorted(counted, key=lambda each: (-each[1], each[0]))[:3]
-        return tuple(name for name, value in best if value > 0)
+        counted = zip(self._counted[:, self._at[hit.place]].tolist(), self._names, strict=True)
+        best = sorted((-value, name) for value, name in counted if value > 0)[:3]
+        return tuple(name for _, name in best)
 
 
 def weights_for(index: Index) -> dict[str, float]:

@@ -6,19 +6,31 @@ import zlib
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 SIZE = 4096
 """So many documents fill a segment."""
 
 _MAGIC = b"ctxwrap-words\n"
-_VERSION = 1
+_VERSION = 2
 _END = 4
-_UNPACK = 50
-_COLUMNS = (("numbers", "q"), ("parts", "H"), ("times", "q"), ("lengths", "B"), ("signs", "H"), ("voices", "B"))
-_INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"), ("ends", "I"))
+_BETWEEN = "\n"
+"""Between two terms; no term has it."""
+
+_COLUMNS = (
+    ("numbers", "q"),
+    ("parts", "H"),
+    ("times", "q"),
+    ("lengths", "B"),
+    ("signs", "H"),
+    ("topics", "Q"),
+    ("voices", "B"),
+)
+_INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"))
+TOPICS = 64
+"""So many topics are told apart."""
+
 MANY = 255
 """More than that is not told apart: speakers, words of a document, the same word in it."""
 
@@ -39,6 +51,7 @@ class Document(NamedTuple):
     length: int
     """Its words that say something."""
     signs: int
+    topics: int
     role: str
     speaker: str
     group: str
@@ -51,11 +64,13 @@ class Segment:
         self.ordinal, self.before = ordinal, before
         """How many segments come before it, and the highest number that was added there."""
         self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
-        self.lengths, self.signs, self.voices = array("B"), array("H"), array("B")
+        self.lengths, self.signs, self.topics, self.voices = array("B"), array("H"), array("Q"), array("B")
         self.names: list[tuple[str, str]] = []
         """Who speaks, each as role and name."""
         self.spoken: list[list[int]] = []
         """The length of all documents of each, and their number."""
+        self.topical = [0] * TOPICS
+        """How many documents are of each topic."""
         self.runs: list[tuple[str, int]] = []
         """Groups in their order, each with how many documents in a row are in it."""
         self.highest = before
@@ -64,11 +79,8 @@ class Segment:
         self._open: dict[str, Postings] | None = {}
         self._sorted: list[str] = []
         self._starts, self._places, self._counts = array("I"), array("H"), array("B")
-        self._listed, self._ends = b"", array("I")
-        """All terms one after the other, and where each ends."""
-        self._terms: dict[str, int] = {}
-        """Where in the list each term is, once so many were looked up that it pays to unpack them."""
-        self._looked_up = 0
+        self._listed = b""
+        """All terms in their order, until one is looked up."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -82,8 +94,10 @@ class Segment:
         self.times.append(document.time)
         self.lengths.append(min(document.length, MANY))
         self.signs.append(document.signs)
+        self.topics.append(document.topics)
         self.voices.append(self._voice(document.role, document.speaker))
         self._note_length(self.voices[-1], self.lengths[-1])
+        self._note_topics(document.topics)
         self._add_to_run(document.group, 1)
         self.highest = max(self.highest, document.number)
         self.changed = True
@@ -98,49 +112,26 @@ class Segment:
     def postings(self, term: str) -> Postings | None:
         if self._open is not None:
             return self._open.get(term)
-        at = self._find(term)
-        if at < 0:
-            return None
+        listed = self._unpacked()
+        at = bisect_left(listed, term)
+        return self._postings_at(at) if at < len(listed) and listed[at] == term else None
+
+    def starting_with(self, prefix: str) -> Iterator[tuple[str, Postings]]:
+        """The terms that start so, in their order."""
+        listed = self._unpacked()
+        at = bisect_left(listed, prefix)
+        while at < len(listed) and (term := listed[at]).startswith(prefix):
+            yield term, self._postings_at(at) if self._open is None else self._open[term]
+            at += 1
+
+    def _postings_at(self, at: int) -> Postings:
         start, end = self._starts[at], self._starts[at + 1]
         return self._places[start:end], self._counts[start:end]
 
-    def starting_with(self, prefix: str) -> list[str]:
-        """The terms that start so, in their order."""
-        if self._sorted or self._open is not None:
-            first = bisect_left(self._sorted, prefix)
-            return self._sorted[first : bisect_left(self._sorted, prefix + "\U0010ffff", first)]
-        found, start = [], _encoded(prefix)
-        for at in range(self._first_from(start), len(self._ends)):
-            if not self._listed_at(at).startswith(start):
-                break
-            found.append(_decoded(self._listed_at(at)))
-        return found
-
-    def _find(self, term: str) -> int:
-        """Where in the list a term is, or -1."""
-        if self._terms:
-            return self._terms.get(term, -1)
-        self._looked_up += 1
-        if self._looked_up > _UNPACK * (1 + self.ordinal % 16):  # not all segments at once
-            self._unpack()
-        wanted = _encoded(term)
-        at = self._first_from(wanted)
-        return at if at < len(self._ends) and self._listed_at(at) == wanted else -1
-
-    def _unpack(self) -> None:
-        listed, borders = self._listed, pairwise([0, *self._ends])
-        if listed.isascii():
-            text = listed.decode()
-            self._sorted = [text[start:end] for start, end in borders]
-        else:
-            self._sorted = [_decoded(listed[start:end]) for start, end in borders]
-        self._terms = {term: at for at, term in enumerate(self._sorted)}
-
-    def _first_from(self, wanted: bytes) -> int:
-        return bisect_left(range(len(self._ends)), wanted, key=self._listed_at)
-
-    def _listed_at(self, at: int) -> bytes:
-        return self._listed[self._ends[at - 1] if at else 0 : self._ends[at]]
+    def _unpacked(self) -> list[str]:
+        if self._listed:
+            self._sorted, self._listed = _decoded(self._listed).split(_BETWEEN), b""
+        return self._sorted
 
     def without(self, number: int) -> "Segment":
         """The segment as if documents of that number had never been added, but for the highest number."""
@@ -153,6 +144,8 @@ class Segment:
         new.runs = _shortened(self.runs, gone)
         new.highest, new.names = self.highest, self.names
         new._forget_voices()
+        for topics in new.topics:
+            new._note_topics(topics)
         moved = {place: at for at, place in enumerate(kept)}
         left: dict[str, Postings] = {}
         for term, (places, counts) in self._opened().items():
@@ -167,22 +160,18 @@ class Segment:
         if self._open is None:
             return
         self._starts, self._places, self._counts = array("I", [0]), array("H"), array("B")
-        self._ends, size = array("I"), 0
-        listed = [_encoded(term) for term in self._sorted]
-        for term, encoded in zip(self._sorted, listed, strict=True):
+        for term in self._sorted:
             places, counts = self._open[term]
             self._places += places
             self._counts += counts
             self._starts.append(len(self._places))
-            size += len(encoded)
-            self._ends.append(size)
-        self._listed, self._terms = b"".join(listed), {term: at for at, term in enumerate(self._sorted)}
         self._open = None
 
     def as_bytes(self) -> bytes:
         sealed = self if self._open is None else self._sealed_copy()
-        columns = [_little(getattr(self, name)) for name, _ in _COLUMNS]
-        columns += [_little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
+        columns = [little(getattr(self, name)) for name, _ in _COLUMNS]
+        columns += [little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
+        listed = sealed._listed or _encoded(_BETWEEN.join(sealed._sorted))
         head = json.dumps(
             {
                 "version": _VERSION,
@@ -191,11 +180,12 @@ class Segment:
                 "highest": self.highest,
                 "names": self.names,
                 "spoken": self.spoken,
+                "topical": self.topical,
                 "runs": self.runs,
-                "sizes": [*map(len, columns), len(sealed._listed)],
+                "sizes": [*map(len, columns), len(listed)],
             }
         ).encode()
-        data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, *columns, sealed._listed))
+        data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, *columns, listed))
         return data + zlib.crc32(data).to_bytes(_END, "little")
 
     @classmethod
@@ -219,10 +209,10 @@ class Segment:
         segment._open, segment.changed = None, False
         segment.highest, segment.runs = head["highest"], [(group, count) for group, count in head["runs"]]
         segment.names = [(role, name) for role, name in head["names"]]
-        segment.spoken = head["spoken"]
+        segment.spoken, segment.topical = head["spoken"], head["topical"]
         names = [(name, kind) for name, kind in _COLUMNS] + [(f"_{name}", kind) for name, kind in _INDEX]
         for (name, kind), size in zip(names, head["sizes"], strict=False):
-            setattr(segment, name, _from_little(kind, body[at : at + size]))
+            setattr(segment, name, from_little(kind, body[at : at + size]))
             at += size
         segment._listed = bytes(body[at:])
         return segment
@@ -230,9 +220,7 @@ class Segment:
     def _opened(self) -> dict[str, Postings]:
         """The terms in the form that can grow."""
         if self._open is None:
-            self._unpack()
-            found = ((term, self.postings(term)) for term in self._sorted)
-            self._open = {term: postings for term, postings in found if postings is not None}
+            self._open = {term: self._postings_at(at) for at, term in enumerate(self._unpacked())}
         return self._open
 
     def _sealed_copy(self) -> "Segment":
@@ -263,6 +251,11 @@ class Segment:
         self.spoken[voice][0] += length
         self.spoken[voice][1] += 1
 
+    def _note_topics(self, topics: int) -> None:
+        while topics:
+            self.topical[(topics & -topics).bit_length() - 1] += 1
+            topics &= topics - 1
+
     def _add_to_run(self, group: str, count: int) -> None:
         if self.runs and self.runs[-1][0] == group:
             self.runs[-1] = (group, self.runs[-1][1] + count)
@@ -289,14 +282,14 @@ def _decoded(term: bytes) -> str:
     return term.decode("utf-8", "surrogatepass")
 
 
-def _little(column: "array[int]") -> bytes:
+def little(column: "array[int]") -> bytes:
     if sys.byteorder == "big":
         column = column[:]
         column.byteswap()
     return column.tobytes()
 
 
-def _from_little(kind: str, data: memoryview) -> "array[int]":
+def from_little(kind: str, data: memoryview) -> "array[int]":
     column = array(kind)
     column.frombytes(data)
     if sys.byteorder == "big":

@@ -6,18 +6,21 @@ from ctxwrap.retrieval.vocabulary import TOPICS
 from ctxwrap.retrieval.words import term_of
 
 
-def _by_term() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+def _by_term() -> dict[str, int]:
+    found: dict[str, int] = {}
     for number, line in enumerate(TOPICS.strip().splitlines()):
-        for term in dict.fromkeys(map(term_of, line.split())):
-            found[term] = (*found.get(term, ()), f"#{number}")
+        for term in map(term_of, line.split()):
+            found[term] = found.get(term, 0) | 1 << number
     return found
 
 
 TOPICS_OF = _by_term()
-"""The topics of a term, in the form of terms that no text has."""
+"""The topics of a term, a bit for each; there are no more than 64."""
 
 
-def topics_of(terms: Iterable[str]) -> set[str]:
+def topics_of(terms: Iterable[str]) -> int:
     """The topics that these terms belong to."""
-    return {topic for term in terms for topic in TOPICS_OF.get(term, ())}
+    topics = 0
+    for term in terms:
+        topics |= TOPICS_OF.get(term, 0)
+    return topics

@@ -185,11 +185,9 @@ TOPICS = """
     personality trait kind thoughtful caring supportive driven honest brave strong
     nickname name call
     address street avenue road live
-    deadline due submit date finish
-    appointment meeting schedule calendar booked
+    appointment meeting schedule calendar booked deadline due submit date finish
     password code pin key login
-    phone number call contact mobile
-    email mail address contact
+    phone number call contact mobile email mail address
     diet vegan vegetarian gluten dairy lactose eat allergic
     sleep bed night insomnia tired nap rest
     child baby pregnant birth newborn toddler adopt adoption

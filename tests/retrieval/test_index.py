@@ -108,8 +108,8 @@ def test_every_damaged_byte_is_noticed() -> None:
 
 def test_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     data = saved(indexed(small_talk(7)[0]))[0]
-    monkeypatch.setattr(segments, "_VERSION", 2)
-    with pytest.raises(Damaged, match="version 1"):
+    monkeypatch.setattr(segments, "_VERSION", 3)
+    with pytest.raises(Damaged, match="version 2"):
         Segment.from_bytes(data)
 
 
@@ -146,6 +146,18 @@ def test_numbers_grow() -> None:
     index.remove(3)
     with pytest.raises(ValueError, match="message 2"):
         index.add(2, "tea")
+
+
+def test_it_grows_while_a_ranking_is_in_use() -> None:
+    said, _ = small_talk(900)
+    index = indexed(said)
+    before = Ranking(index, "accordions in the workshop")
+    hits = list(before.hits)
+    index.add(900, "Accordions are loud.")
+    index.remove(1)
+    assert before.hits == hits
+    assert before.reasons(hits[0])
+    assert Ranking(index, "accordions").hits[0].number in (900, *(hit.number for hit in hits[:3]))
 
 
 def test_an_empty_index_answers() -> None:

@@ -76,7 +76,7 @@ def test_every_kind_of_evidence_has_a_weight_and_stays_small() -> None:
     seen = set()
     for question in [*answers, "Which book, how many, where, when in January 1970?", "my brothers' painters"]:
         evidence = Evidence(index, question)
-        seen |= {*evidence.columns, *evidence.kinds}
+        seen |= {*evidence.columns}
         for name, column in evidence.columns.items():
             assert len(column) == len(said)
             assert all(0 <= value <= 8 for value in column), name

@@ -1,0 +1,169 @@
+"""Vectors: what texts mean, as small numbers beside the words of an index, in bytes that show any damage."""
+
+import json
+import zlib
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxwrap.retrieval.passages import PARTS, passages
+from ctxwrap.retrieval.segments import Damaged, from_little, little
+
+SIZE = 4096
+"""So many vectors fill a segment."""
+
+_MAGIC = b"ctxwrap-vectors\n"
+_VERSION = 1
+_END = 4
+_MOST = 127
+"""The largest number in a vector."""
+
+_PART_BITS = 16
+
+Numbers = NDArray[Any]
+
+
+class Embedder(Protocol):
+    """Makes vectors of texts, the same for the same text; `name` tells those of one model from another's."""
+
+    name: str
+    dimensions: int
+
+    def __call__(self, texts: Sequence[str]) -> Numbers: ...
+
+
+class _Segment:
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal, self.changed = ordinal, True
+        self.keys = array("q")
+        """Number and part of each document, ascending."""
+        self.rows = bytearray()
+
+
+class Vectors:
+    """A vector for each passage of each message; messages that have none just mean nothing."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._segments: list[_Segment] = []
+
+    @property
+    def highest(self) -> int:
+        """The highest number that has a vector, -1 for none."""
+        last = next((segment for segment in reversed(self._segments) if segment.keys), None)
+        return last.keys[-1] >> _PART_BITS if last else -1
+
+    def add(self, number: int, text: str) -> None:
+        """Add a message behind all others; cut and numbered as in the index."""
+        if number <= self.highest:
+            raise ValueError(f"message {number} comes after message {self.highest}")
+        pieces = passages(text)[:PARTS]
+        if not self._segments or len(self._segments[-1].keys) + len(pieces) > SIZE:
+            self._segments.append(_Segment(len(self._segments)))
+        segment = self._segments[-1]
+        segment.keys.extend(_key(number, part) for part in range(len(pieces)))
+        segment.rows += _small(self._embedder(pieces)).tobytes()
+        segment.changed = True
+
+    def remove(self, number: int) -> bool:
+        """Take a message out; whether it was there."""
+        for segment in self._segments:
+            gone = [at for at, key in enumerate(segment.keys) if key >> _PART_BITS == number]
+            if gone:
+                first, last, width = gone[0], gone[-1] + 1, self._embedder.dimensions
+                del segment.keys[first:last], segment.rows[first * width : last * width]
+                segment.changed = True
+                return True
+        return False
+
+    def likeness(self, text: str, numbers: Numbers, parts: Numbers) -> Numbers:
+        """How near in meaning a text is to each of these documents, from 0 to 1, and beyond what they all share."""
+        rows, known = self._rows(numbers << _PART_BITS | parts)
+        if not known.any():
+            return np.zeros(len(rows))
+        shared = rows[known].mean(axis=0)
+        asked = _of_length_one(_small(self._embedder([text])) - shared)[0]
+        return np.where(known, np.maximum(_of_length_one(rows - shared) @ asked, 0.0), 0.0)
+
+    def _rows(self, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+        """The vectors of these documents, and which of them have one."""
+        rows = np.zeros((len(keys), self._embedder.dimensions), np.float32)
+        known = np.zeros(len(keys), bool)
+        for segment in self._segments:
+            if segment.keys:
+                first, last = np.searchsorted(keys, (segment.keys[0], segment.keys[-1] + 1))
+                if first < last:
+                    rows[first:last], known[first:last] = self._rows_in(segment, keys[first:last])
+        return rows, known
+
+    def _rows_in(self, segment: _Segment, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+        # copies: the segment may grow meanwhile
+        own = np.frombuffer(segment.keys.tobytes(), np.int64)
+        at = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+        width = self._embedder.dimensions
+        rows = b"".join([segment.rows[each * width : (each + 1) * width] for each in at.tolist()])
+        return np.frombuffer(rows, np.int8).reshape(-1, width), own[at] == keys
+
+    def unsaved(self) -> dict[int, bytes]:
+        """What changed since it was last saved or loaded, by the number of the segment; counts as saved now."""
+        changed = {segment.ordinal: self._as_bytes(segment) for segment in self._segments if segment.changed}
+        for segment in self._segments:
+            segment.changed = False
+        return changed
+
+    def _as_bytes(self, segment: _Segment) -> bytes:
+        head = json.dumps([*self._head(segment.ordinal), len(segment.keys)]).encode()
+        data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, little(segment.keys), segment.rows))
+        return data + zlib.crc32(data).to_bytes(_END, "little")
+
+    def _head(self, ordinal: int) -> list[Any]:
+        return [_VERSION, self._embedder.name, self._embedder.dimensions, ordinal]
+
+    @classmethod
+    def from_segments(cls, embedder: Embedder, segments: Sequence[bytes]) -> "Vectors":
+        """The vectors that were saved as these, in the order of their numbers.
+
+        `Damaged` if they are not whole, or not this embedder's: make them anew.
+        """
+        vectors = cls(embedder)
+        for ordinal, data in enumerate(segments):
+            vectors._segments.append(vectors._read(ordinal, data))
+        keys = [segment.keys for segment in vectors._segments if segment.keys]
+        if any(one[-1] >= other[0] for one, other in pairwise(keys)):
+            raise Damaged("the vectors do not follow each other")
+        return vectors
+
+    def _read(self, ordinal: int, data: bytes) -> _Segment:
+        start = len(_MAGIC) + 4
+        if len(data) < start + _END or not data.startswith(_MAGIC):
+            raise Damaged("no vectors")
+        if zlib.crc32(data[:-_END]).to_bytes(_END, "little") != data[-_END:]:
+            raise Damaged("vectors are damaged")
+        end = start + int.from_bytes(data[start - 4 : start], "little")
+        *head, count = json.loads(data[start:end])
+        if head != self._head(ordinal):
+            raise Damaged(f"vectors of {head}, not of {self._head(ordinal)}")
+        segment = _Segment(ordinal)
+        segment.keys = from_little("q", memoryview(data)[end : end + 8 * count])
+        segment.rows = bytearray(data[end + 8 * count : -_END])
+        segment.changed = False
+        return segment
+
+
+def _key(number: int, part: int) -> int:
+    return number << _PART_BITS | part
+
+
+def _small(rows: Numbers) -> NDArray[np.int8]:
+    """Vectors in small whole numbers; one without any length stays so."""
+    whole: Numbers = np.rint(_of_length_one(np.nan_to_num(np.asarray(rows, np.float64))) * _MOST)
+    return whole.astype(np.int8)
+
+
+def _of_length_one(rows: Numbers) -> Numbers:
+    lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
+    return rows / np.where(lengths > 0, lengths, 1.0)

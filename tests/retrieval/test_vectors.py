@@ -1,0 +1,150 @@
+"""Vectors: the same however they came about, never silently others, and retrieval works without them."""
+
+import subprocess
+import sys
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxwrap.retrieval import vectors as vectors_module
+from ctxwrap.retrieval.packing import pack
+from ctxwrap.retrieval.ranking import Ranking
+from ctxwrap.retrieval.segments import Damaged
+from ctxwrap.retrieval.vectors import Vectors
+from ctxwrap.retrieval.wordllama import WordLlama, is_installed
+from tests.retrieval.conversations import Said, indexed, small_talk
+
+MEANS = {"boat": 0, "ship": 0, "vessel": 0, "tea": 1, "infusion": 1, "brew": 1}
+
+
+class ByWord:
+    """A vector that has a direction for each meaning, and a little noise for each other word."""
+
+    name, dimensions = "by word", 16
+
+    def __call__(self, texts: Sequence[str]) -> Any:
+        rows = np.zeros((len(texts), self.dimensions))
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.lower().rstrip(".?").split():
+                row[MEANS.get(word, 2 + zlib.crc32(word.encode()) % 14)] += 3.0 if word in MEANS else 0.3
+        return rows
+
+
+@pytest.fixture(autouse=True)
+def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_module, "SIZE", 7)
+
+
+def embedded(said: Sequence[Said]) -> Vectors:
+    vectors = Vectors(ByWord())
+    for each in said:
+        vectors.add(each.number, each.text)
+    return vectors
+
+
+def ranked(said: list[Said], vectors: Vectors | None, query: str = "Where is the vessel?") -> list[tuple[int, float]]:
+    return [(hit.number, hit.score) for hit in Ranking(indexed(said), query, vectors=vectors).hits]
+
+
+SAID = [
+    Said(at, text, group=str(at))
+    for at, text in enumerate(
+        ["It rained.", "The ship left.", "Bread is dear.", "A strong brew.", "It is late.", ""] * 3
+    )
+]
+
+
+def test_what_is_meant_is_found_by_no_word_of_it() -> None:
+    best = [number for number, _ in ranked(SAID, embedded(SAID))[:3]]
+    assert sorted(best) == [1, 7, 13]
+    assert sorted(number for number, _ in ranked(SAID, None)[:3]) != [1, 7, 13]
+
+
+def test_it_says_that_it_was_the_meaning() -> None:
+    index, vectors = indexed(SAID), embedded(SAID)
+    made = pack(index, Ranking(index, "vessel", vectors=vectors), lambda number, _: SAID[number].text, 30, len)
+    assert made.chosen[0].reasons[0] == "meaning"
+
+
+def test_messages_without_vectors_are_ranked_by_their_words() -> None:
+    assert ranked(SAID, Vectors(ByWord())) == ranked(SAID, None)
+    some = ranked(SAID, embedded(SAID[:5]))
+    assert some[0][0] == 1
+    assert len(some) == len(SAID)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 18), st.sets(st.integers(0, 17), max_size=5))
+def test_saved_loaded_and_removed_at_any_time_they_are_the_same(at: int, gone: set[int]) -> None:
+    files = embedded(SAID[:at]).unsaved()
+    vectors = Vectors.from_segments(ByWord(), list(files.values()))
+    assert vectors.highest == at - 1
+    for each in SAID[at:]:
+        vectors.add(each.number, each.text)
+    files |= vectors.unsaved()
+    assert files == embedded(SAID).unsaved()
+    assert vectors.unsaved() == {}
+    for number in gone:
+        assert vectors.remove(number)
+        assert not vectors.remove(number)
+    left = [each for each in SAID if each.number not in gone]
+    files |= vectors.unsaved()
+    again = Vectors.from_segments(ByWord(), [files[ordinal] for ordinal in sorted(files)])
+    assert ranked(left, vectors) == ranked(left, again) == ranked(left, embedded(left))
+
+
+def test_every_damaged_byte_is_noticed() -> None:
+    data = embedded(SAID[:3]).unsaved()[0]
+    for at in range(len(data)):
+        for other in (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], data[:at]):
+            with pytest.raises(Damaged):
+                Vectors.from_segments(ByWord(), [other])
+
+
+def test_vectors_of_another_model_or_in_another_order_are_not_read() -> None:
+    data = list(embedded(SAID).unsaved().values())
+    other = ByWord()
+    other.name = "another"
+    for embedder, segments in ((other, data), (ByWord(), [data[1], data[0]]), (ByWord(), [data[0], data[0]])):
+        with pytest.raises(Damaged):
+            Vectors.from_segments(embedder, segments)
+
+
+def test_numbers_grow() -> None:
+    vectors = embedded(SAID[:3])
+    with pytest.raises(ValueError, match="message 2"):
+        vectors.add(2, "tea")
+
+
+def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_module, "SIZE", 256)
+    said, answers = small_talk(1500)
+    index, vectors = indexed(said), embedded(said)
+    for question, number in answers.items():
+        assert number in [hit.number for hit in Ranking(index, question, vectors=vectors).hits[:10]], question
+
+
+def test_nothing_of_it_is_imported_unless_asked_for() -> None:
+    code = (
+        "import sys, ctxwrap, ctxwrap.retrieval.packing, ctxwrap.retrieval.index;"
+        "print(sorted({'numpy', 'wordllama', 'ctxwrap.retrieval.vectors'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.skipif(is_installed(), reason="the extra is installed")
+def test_without_the_extra_it_says_what_to_install() -> None:
+    with pytest.raises(ImportError, match=r"ctxwrap\[embeddings\]"):
+        WordLlama()
+
+
+@pytest.mark.skipif(not is_installed(), reason="the extra is not installed")
+def test_the_extra_tells_meanings_apart() -> None:
+    made = WordLlama()(["The doctor was kind.", "A friendly physician.", "Stocks fell.", "", "\ud800"])
+    assert made.shape == (5, WordLlama.dimensions)
+    assert made[0] @ made[1] > 2 * abs(made[0] @ made[2])
