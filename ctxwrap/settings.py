@@ -122,7 +122,7 @@ class Shares:
     working_set: float = 0.75
     """the files of the working set,"""
 
-    retrieved: float = 0.1
+    retrieved: float = 0.0625
     """earlier messages that the newest one asks for,"""
 
     children: float = 0.1

@@ -60,6 +60,13 @@ _SHORT_WORDS, _LONG_WORDS = 20, 40
 """Up to so many telling words on average turns are short, and from so many on they are long."""
 
 
+_TELLING = frozenset(
+    {"words", "cover", "around", "before", "forms", "forms around", "topic", "topic around", "month", "day"}
+    | {"answers words", "meaning", "meaning around"}
+)
+"""Evidence of what is said, not of who says it and how."""
+
+
 class Hit(NamedTuple):
     """A document and what speaks for it."""
 
@@ -90,6 +97,16 @@ class Ranking:
         numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
         self.hits = list(map(Hit, places, numbers, parts, scores[ranked].tolist()))
         self._at = dict(zip(places, ranked.tolist(), strict=True))
+
+    def relevant(self, share: float) -> list[Hit]:
+        """The hits for which it speaks what is said in them or around them: so much of what speaks for the best.
+
+        Who speaks, and how, tells hits apart; by itself it makes none.
+        """
+        told = self._counted[[at for at, name in enumerate(self._names) if name in _TELLING]].sum(axis=0)
+        counts = [float(told[self._at[hit.place]]) for hit in self.hits]
+        least = share * max(counts, default=0.0)
+        return [hit for hit, count in zip(self.hits, counts, strict=True) if count > 0 and count >= least]
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
         """The kinds of evidence that count most for a hit, the first one most of all."""

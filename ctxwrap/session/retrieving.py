@@ -36,6 +36,12 @@ _UNSAVED = 128
 _QUERY = 4000
 """So many characters of a question are looked for, half of them from its end."""
 
+_RELEVANT = 0.35
+"""What has less than so much for it, beside the best, is not worth its tokens: a question has few answers.
+
+On conversations that people ask about, a pack of 2000 tokens is a third smaller so, and holds 1.5 % less of them.
+"""
+
 _AT_A_TIME = 24
 """The texts of so many hits are read at once."""
 
@@ -61,6 +67,7 @@ class Retriever:
             return Found()
         ranking = Ranking(index, _shortened(query))
         ranking.hits = [hit for hit in ranking.hits if hit.number < below and hit.number not in left]
+        ranking.hits = ranking.relevant(_RELEVANT)
         texts = self._texts
         texts.expect(ranking.hits)
         packed = pack(index, ranking, texts.passage, budget, count)

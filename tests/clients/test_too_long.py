@@ -274,7 +274,7 @@ async def test_the_log_tells_what_was_sent_in_the_end(desk: Desk) -> None:
 @on("chat", "responses-async", "anthropic", "litellm")
 @at_its_desk
 async def test_history_that_the_log_adds_is_trimmed_too(desk: Desk) -> None:
-    desk.opens(Told(TEXT))
+    desk.opens(Told(TEXT), retrieval=False)
     await desk.hear([*history()[:-1], {"role": "user", "content": "And letter-0 ?"}])
     desk.seen.clear()
     desk.provider.answer = within(WINDOW, Told(TEXT))

@@ -1,7 +1,6 @@
 """How the working set follows a conversation: whom it speaks of, which tool results are files, what is a request."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -70,20 +69,6 @@ def test_the_look_ends_after_ten_rounds_and_does_not_judge_what_it_did_not_see()
     assert uses_in([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == Use(1, 1)
     assert uses_in([FILE], [], 3)["src/main.py"] == Use(0, 3)
     assert uses_in([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == Use(0, 30)
-
-
-def test_the_look_does_not_grow_with_the_conversation() -> None:
-    short, long = talk(*["word " * 500] * 20), talk(*["word " * 500] * 20_000)
-
-    def seconds(messages: list[Message]) -> float:
-        best = 1.0
-        for _ in range(5):
-            start = time.perf_counter()
-            uses_in([FILE], messages, len(messages) // 2)
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    assert seconds(long) < 10 * seconds(short)
 
 
 def offered() -> Offered:
