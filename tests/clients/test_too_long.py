@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -206,8 +207,18 @@ class Desk:
         run_and_close(work, self._made, is_async=self.door.is_async)
 
 
+@cache
+def _warm_litellm() -> None:
+    """Its first calls import for many seconds, which no test's patience should have to last for."""
+    with Provider(Told(TEXT)) as provider:
+        for model, url in (("openai/m", provider.openai_url), ("anthropic/m", provider.anthropic_url)):
+            load_litellm().completion(model=model, messages=history(0), api_base=url, api_key="k")
+
+
 @pytest.fixture
 def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[Desk]:
+    if DOORS[request.param].make is _litellm:
+        _warm_litellm()
     with Provider() as provider:
         yield Desk(DOORS[request.param], home, provider)
 
