@@ -3,10 +3,10 @@
 `python examples/working_set.py` prints the boot header, what the model was sent of each file, and the report.
 """
 
-import json
 import tempfile
 from pathlib import Path
 
+import yaml
 from openai import OpenAI
 
 import ctxwrap
@@ -35,19 +35,20 @@ for name, text in {**FILES, "working-set.yml": MANIFEST}.items():
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text)
 
+QUESTION = {"model": "gpt-4o", "messages": [{"role": "user", "content": "My name is Ada."}]}
+
 with Provider() as provider:
     client = OpenAI(api_key="practice", base_url=provider.openai_url)
     client = ctxwrap.wrap(client, session="ada", store="memory:", working_set=str(root / "working-set.yml"))
-    reply = client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "My name is Ada."}])
-    system = provider.seen[-1].json["messages"][0]["content"]
+    view = ctxwrap.preview(client, **QUESTION)
+    reply = client.chat.completions.create(**QUESTION)
 
 print(reply.choices[0].message.content)
-print("\n--- the boot header")
-print(system[system.index("Root:") : system.index("Files:")])
+print(f"\n--- the boot header\n{view.boot_header}")
+print("--- the pack")
+for item in view.items:
+    print(f"{'sent' if item.included else 'left out':8} {item.tokens:6} {item.kind:12} {item.source:16} {item.reason}")
 turn = ctxwrap.turn_of(reply)
 assert turn is not None
-print("--- the pack")
-for item in turn.pack:
-    print(f"{'sent' if item.included else 'left out':8} {item.tokens:6} {item.kind:12} {item.source:16} {item.reason}")
 print("\n--- the report")
-print(json.dumps(turn.report.assembly, indent=2))
+print(yaml.safe_dump({"assembly_report": turn.report.assembly}, sort_keys=False))
