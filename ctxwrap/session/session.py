@@ -444,8 +444,8 @@ class Session:
         return Lookups(message, self._text)
 
     def _message(self, number: int) -> Kept | None:
-        records = self.messages(number, number) if number else []
-        return next((Kept(number, message_in(record), tokens_in(record)) for record in records), None)
+        record = self.log.pick("messages", [number]).get(number)
+        return None if record is None else Kept(number, message_in(self._with_content(record)), tokens_in(record))
 
     def _text(self, name: str) -> str | None:
         """A text that was kept under that name."""

@@ -1,6 +1,5 @@
 """The counter of a model: exact where its encoding is here, else an estimate that says so."""
 
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from hashlib import blake2b
@@ -30,8 +29,9 @@ class Counter:
         self.margin = margin
         """The share by which a text may have more tokens than counted; 0 if the count is exact."""
         self._counting = counting
-        self._known: OrderedDict[str | bytes, int] = OrderedDict()
-        self._lock = Lock()
+        self._known: dict[str | bytes, int] = {}
+        self._older: dict[str | bytes, int] = {}
+        """What was known before there were too many; it comes back when it is asked for, or goes."""
 
     @property
     def exact(self) -> bool:
@@ -40,16 +40,12 @@ class Counter:
     def count(self, text: str) -> int:
         """The tokens of a text, special tokens taken as the text they are written with."""
         key = text if len(text) <= SHORT else _digest(text)
-        with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
-                return known
-        tokens = self._counting(text)
-        with self._lock:
-            self._known[key] = tokens
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+        tokens = self._known.get(key)
+        if tokens is None:
+            tokens = self._older.get(key)
+            self._known[key] = tokens = self._counting(text) if tokens is None else tokens
+            if len(self._known) > REMEMBERED // 2:
+                self._known, self._older = {}, self._known
         return tokens
 
     def at_most(self, tokens: int) -> int:

@@ -11,5 +11,5 @@ PACK_MARKDOWN = "context/pack.md"
 
 
 def save_pack(view: PackView, files: Files) -> None:
-    files.save(PACK_JSON, json.dumps(view.as_json(), indent=1).encode() + b"\n")
+    files.save(PACK_JSON, json.dumps(view.as_json()).encode() + b"\n")
     files.save(PACK_MARKDOWN, markdown(view).encode("utf-8", "backslashreplace"))

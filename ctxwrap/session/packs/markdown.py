@@ -29,8 +29,7 @@ def _lines(view: PackView) -> Iterator[str]:
     yield from _table("In", view.included)
     yield from _table("Left out", view.left_out)
     yield from ("", "## Sent")
-    for number, block in enumerate(view.blocks, 1):
-        yield from _block(number, block)
+    yield from (_block(number, block) for number, block in enumerate(view.blocks, 1))
 
 
 def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
@@ -44,11 +43,12 @@ def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
         yield "| " + " | ".join(map(_cell, row)) + " |"
 
 
-def _block(number: int, block: Block) -> Iterator[str]:
-    fence = "`" * max([3, *(len(found) + 1 for found in _FENCE.findall(block.text))])
-    yield ""
-    yield f"### {number}. {block.name} ({block.role}), {block.tokens} tokens, from {_cell(block.source)}"
-    yield from ("", fence, block.text, fence)
+def _block(number: int, block: Block) -> str:
+    text, fence = block.text, "```"
+    if fence in text:
+        fence = "`" * (1 + max(map(len, _FENCE.findall(text))))
+    title = f"### {number}. {block.name} ({block.role}), {block.tokens} tokens, from {block.source}"
+    return f"\n{title}\n\n{fence}\n{text}\n{fence}"
 
 
 def _cell(text: str) -> str:
