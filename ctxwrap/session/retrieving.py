@@ -27,7 +27,7 @@ logger = logging.getLogger("ctxwrap")
 _INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
 """Whose messages are indexed, and how many characters of each: of what a tool gave, about eight passages."""
 
-_AT_ONCE = 2048
+_AT_ONCE = 512
 """So many messages are added for one question; the rest waits for the next."""
 
 _UNSAVED = 128
