@@ -79,7 +79,10 @@ def records(store: Store, key: SessionKey, stream: str) -> list[Record]:
 def files(store: Store, key: SessionKey) -> dict[str, bytes | None]:
     beside = store.open(key).files
     log = ("meta.json", "messages.jsonl", "events.jsonl")
-    return {entry.name: beside.load(entry.name) for entry in beside.entries() if entry.name not in log}
+    found = {entry.name: beside.load(entry.name) for entry in beside.entries() if entry.name not in log}
+    pack = json.loads(found.get("context/pack.json") or b"{}")
+    nobody = {name: value for name, value in pack.items() if name not in ("session", "agent")}
+    return found | ({"context/pack.json": json.dumps(nobody).encode()} if pack else {})
 
 
 def members(file: Path) -> dict[str, bytes]:

@@ -408,9 +408,8 @@ class Session:
         fresh._read_on()
         self._remove_derived()
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
+        fresh._save_pack()
         self.past.derived = fresh.past.derived
-        self._saved_pack = ""
-        self._save_pack()
 
     def _save_pack(self) -> None:
         """Show what the newest call sent, once."""
