@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.epoch import Tiers, frozen, is_over, since
+from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin
 from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.protocol.snapshot import with_runtime
@@ -21,7 +21,8 @@ from ctxwrap.stages.assembly import PROTOCOLS, Chosen, assemble, protocol_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
-from ctxwrap.stages.selection import Older, as_item, cut, remember, select
+from ctxwrap.stages.remembering import remembered
+from ctxwrap.stages.selection import Older, as_item, cut, select
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure
@@ -39,6 +40,7 @@ _IN_AN_ITEM = 12
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 _OLDER = "older than the budget reaches"
+_LESS = "others are more to the point"
 _ELSEWHERE = "the caller or the provider keeps the history"
 
 
@@ -185,30 +187,19 @@ class _Packing:
     def _add_memory(self) -> None:
         """The items that have room, told by an epoch and what changed since, or all in one place."""
         memory, room = self.opening.state["memory"], self.ledger.room("memory")
-        ids, items = remember(memory, room, self._item_tokens)
-        self.items += items
-        memory = {tier: [item for item in memory[tier] if item["id"] in ids] for tier in TIERS}
-        epoch: Tiers = dict(self.opening.epoch or _EMPTY)
-        told = since(epoch, memory)
-        frozen_tokens, changed_tokens = self._memory_tokens(epoch), self._memory_tokens(told.changes)
-        if is_over(frozen_tokens, changed_tokens) or frozen_tokens + changed_tokens > room:
-            epoch = frozen(memory) if self.may_begin_epoch else _EMPTY
-            self.epoch = epoch if self.may_begin_epoch else None
-            told = since(epoch, memory)
-            frozen_tokens, changed_tokens = self._memory_tokens(epoch), self._memory_tokens(told.changes)
+        made = remembered(memory, self.opening.epoch, room, self._item_tokens, may_begin=self.may_begin_epoch)
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
-        self.state = {"memory": told.shown, **others}
-        dropped = {"dropped": told.dropped} if told.dropped else {}
-        self.chosen.state = {"memory": told.changes, **dropped, **others}
-        self.chosen.epoch = epoch if any(epoch.values()) else None
-        self.ledger.spend("memory", frozen_tokens + changed_tokens)
+        dropped = {"dropped": made.told.dropped} if made.told.dropped else {}
+        self.state = {"memory": made.told.shown, **others}
+        self.chosen.state = {"memory": made.told.changes, **dropped, **others}
+        self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
+        self.epoch = made.epoch if made.is_new else None
+        self.items += made.items
+        self.ledger.spend("memory", made.tokens)
 
     def _item_tokens(self, item: dict[str, Any]) -> int:
         lasting = {name: value for name, value in item.items() if name not in ("decay", "round")}
         return self.measure.text(escaped(lasting)) + _IN_AN_ITEM
-
-    def _memory_tokens(self, memory: Tiers) -> int:
-        return sum(self._item_tokens(item) for tier in TIERS for item in memory[tier])
 
     def _add_files(self) -> None:
         self.offered = self.sources.files
@@ -284,8 +275,9 @@ class _Packing:
         first = min(known, default=self.opening.first_message)
         self.found = retrieve(self._question(), first, room, self.measure.text)
         self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure))
-        missed = passages(self.found.missed, self.measure)
-        self.items += [as_item(each, included=False, reason=each.reason) for each in missed]
+        for missed in self.found.missed:
+            (candidate,) = passages([missed], self.measure)
+            self.items.append(as_item(candidate, included=False, reason=", ".join(missed.reasons) or _LESS))
 
     def _question(self) -> str:
         """What is looked for: the user's words and, where these are few, what is being done."""
@@ -357,7 +349,6 @@ class _Packing:
         return least_trusted(*origins)
 
 
-_EMPTY: Tiers = {tier: [] for tier in TIERS}
 _UNLIMITED = 10**9
 _TELLING = 4
 """A question of fewer words says little by itself."""

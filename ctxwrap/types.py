@@ -150,7 +150,7 @@ class Opening:
     """What each of the caller's messages has for a number in the log, 0 if it has none that is known."""
     system: tuple[int, ...] = ()
     """The numbers of the system messages."""
-    epoch: Mapping[str, list[dict[str, Any]]] | None = None
+    epoch: dict[str, list[dict[str, Any]]] | None = None
     """The memory that stands in the part of a request that seldom changes."""
     before: "Prefix | None" = None
     """How the last request of the session began."""

@@ -89,7 +89,8 @@ class Redaction:
         state = sent.get("state")
         memory = state.get("memory") if isinstance(state, dict) else None
         told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
-        sent = {**sent, "texts": {}, "state": {**(state or {}), "memory": told}}
+        gone = dict.fromkeys(sent.get("texts") or {}, "")
+        sent = {**sent, "texts": gone, "state": {**(state or {}), "memory": told}}
         return {**event, "sent": sent, "ctx": {name: value for name, value in control.items() if name != "blobs"}}
 
     def _may_stay(self, item: Any) -> bool:

@@ -1,10 +1,8 @@
 """Selection: what of all that could be sent is worth its tokens, and why the rest is not."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from ctxwrap.memory.items import TIERS
-from ctxwrap.memory.kinds import KINDS, Kind, kind_of
 from ctxwrap.types import Candidate, Message, PackItem
 
 STEP = 0.75
@@ -94,44 +92,3 @@ def _tokens_from(older: Sequence[Older]) -> list[int]:
         total += older[at].tokens
         sums[at] = total
     return sums
-
-
-Size = Callable[[dict[str, Any]], int]
-"""How many tokens an item of memory takes."""
-
-_SOURCES: dict[Kind, tuple[str, str]] = {
-    "fact": ("facts", "context/facts.jsonl"),
-    "decision": ("decisions", "context/decisions.jsonl"),
-    "todo": ("todo", "context/todo.md"),
-    "ref": ("refs", "context/refs.jsonl"),
-}
-
-
-def remember(memory: dict[str, list[dict[str, Any]]], room: int, size: Size) -> tuple[set[str], list[PackItem]]:
-    """The ids of the items that fit, and all of them by kind: what is in and what is not.
-
-    The longest-lived come first, then facts before decisions, work and references, then what has faded least.
-    """
-    chosen: set[str] = set()
-    groups: dict[tuple[Kind, bool], list[tuple[str, int]]] = {}
-    for tier in TIERS:
-        for item in sorted(memory[tier], key=_claim):
-            tokens = size(item)
-            fits = tokens <= room
-            if fits:
-                chosen.add(item["id"])
-                room -= tokens
-            groups.setdefault((kind_of(str(item["type"])), fits), []).append((item["id"], tokens))
-    order = [(kind, fits) for kind in KINDS for fits in (True, False)]
-    return chosen, [_group(kind, fits, groups[kind, fits]) for kind, fits in order if (kind, fits) in groups]
-
-
-def _claim(item: dict[str, Any]) -> tuple[int, float, str]:
-    return KINDS.index(kind_of(str(item["type"]))), item["decay"], str(item["id"])
-
-
-def _group(kind: Kind, included: bool, group: list[tuple[str, int]]) -> PackItem:
-    name, source = _SOURCES[kind]
-    reason = "remembered" if included else "over budget: memory has more than its share holds"
-    ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
-    return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin="assistant", refs=ids)

@@ -220,11 +220,15 @@ def test_a_forgotten_fact_is_in_no_pack(provider: Provider, client: Any, home: P
         return Answer("Noted." + trailer(request, known))
 
     provider.answer = remembers
+    ask(client, "Hello.")
+    pin(home, "style.md", "Always be brief.")
     for said in ("Remember a number.", "And now?", "And then?"):
         ask(client, said)
     assert any(b"4711-XANADU" in path.read_bytes() for path in directory(home).rglob("pack.md"))
     ctxwrap.forget("s", item="secret", store=home)
     assert not [path for path in directory(home).rglob("*") if path.is_file() and b"4711-XANADU" in path.read_bytes()]
+    view = pack_of(ctxwrap.open_store(home), key_for("s"), 3)
+    assert view.notes == ("the text of pinned is no longer kept",)
     provider.answer = Told("Fine.")
     ask(client, "What else?")
     assert "4711-XANADU" not in json.dumps(provider.seen[-1].json)

@@ -1,11 +1,9 @@
 """What is chosen: within its room, never half a tool call, and the same beginning for many calls."""
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.selection import Older, cut, remember, select
+from ctxwrap.stages.selection import Older, cut, select
 from ctxwrap.types import Candidate, Message
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
@@ -96,23 +94,3 @@ def test_every_candidate_is_in_or_out_with_a_reason(candidates: list[Candidate],
     assert all(item.reason for item in items if not item.included)
     assert sum(each.tokens for each in chosen) <= room
     assert all("model" in each.visibility for each in chosen)
-
-
-ITEMS = st.lists(
-    st.tuples(st.sampled_from(["fact", "task", "decision", "file"]), st.floats(0, 1), st.integers(1, 40)), max_size=20
-)
-
-
-@given(ITEMS, ITEMS, st.integers(0, 300))
-def test_memory_is_chosen_by_tier_first(core: list[Any], working: list[Any], room: int) -> None:
-    def tier(name: str, items: list[Any]) -> list[dict[str, Any]]:
-        return [{"id": f"{name}{at}", "type": t, "decay": d, "size": s} for at, (t, d, s) in enumerate(items)]
-
-    memory = {"core": tier("c", core), "working": tier("w", working), "ephemeral": []}
-    chosen, items = remember(memory, room, lambda item: int(item["size"]))
-    everything = {item["id"]: item["size"] for items in memory.values() for item in items}
-    assert sorted(id for item in items for id in item.refs) == sorted(everything)
-    assert {id for item in items if item.included for id in item.refs} == chosen
-    assert sum(everything[id] for id in chosen) <= room
-    left = room - sum(size for id, size in everything.items() if id in chosen and id.startswith("c"))
-    assert all(everything[id] > left for id in everything if id.startswith("c") and id not in chosen)
