@@ -39,7 +39,7 @@ def _tried() -> "WordLlama | None":
 
 
 class WordLlama:
-    """Loads the table when it is made; takes about half a second and 40 MB."""
+    """Loads the table when it is made; takes about a second and 75 MB."""
 
     dimensions = 256
 

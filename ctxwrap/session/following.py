@@ -25,7 +25,7 @@ _AT_A_TIME = 32
 """So many of them are read at once."""
 
 _UNSAVED = 128
-"""After so many new messages the index is saved."""
+"""After so many new messages what is made of them is saved."""
 
 Add = Callable[[int, Record, str], None]
 """Adds a message by its number, and what of its text is indexed."""
