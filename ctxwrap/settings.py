@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib.util import find_spec
 from math import isfinite
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -179,6 +180,9 @@ class Settings:
     retrieval: bool = True
     """Whether earlier messages that the newest one asks for are found and shown."""
 
+    embeddings: bool = False
+    """Whether earlier messages are also found by what they mean, with the extra `embeddings` installed."""
+
     cache_marks: bool = True
     """Whether requests say up to where they seldom change, for providers that cache only what is marked so."""
 
@@ -232,9 +236,19 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
-        for name in ("record", "strict", "foreign_core", "retrieval", "cache_marks", "working_set_updates"):
+        for name in (
+            "record",
+            "strict",
+            "foreign_core",
+            "retrieval",
+            "embeddings",
+            "cache_marks",
+            "working_set_updates",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.embeddings and find_spec("wordllama") is None:
+            raise SettingsError("embeddings need the extra: pip install 'ctxwrap[embeddings]'")
         for name in ("budget", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)

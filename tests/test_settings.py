@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from openai import OpenAI
 
 import ctxwrap
+from ctxwrap.retrieval.wordllama import is_installed
 from ctxwrap.settings import settings_from
 
 
@@ -21,6 +23,7 @@ from ctxwrap.settings import settings_from
         ({"max_reasks": -1}, "whole number from 0 up"),
         ({"on_missing": "ask"}, "known are keep, reask"),
         ({"strict": "yes"}, "True or False"),
+        ({"embeddings": 1}, "embeddings must be True or False"),
     ],
 )
 def test_a_wrong_setting_is_named(wrong: dict[str, Any], message: str) -> None:
@@ -50,6 +53,13 @@ def test_the_environment_sets_the_processes_default(monkeypatch: pytest.MonkeyPa
 def test_settings_are_frozen() -> None:
     with pytest.raises(AttributeError):
         ctxwrap.Settings().strict = True  # type: ignore[misc]
+
+
+@pytest.mark.skipif(is_installed(), reason="the extra is installed")
+def test_embeddings_without_their_extra_are_refused_before_anything_is_wrapped() -> None:
+    for use in (ctxwrap.Settings, settings_from, lambda **given: ctxwrap.wrap(OpenAI(api_key="x"), **given)):
+        with pytest.raises(ctxwrap.SettingsError, match=r"pip install 'ctxwrap\[embeddings\]'"):
+            use(embeddings=True)
 
 
 @pytest.mark.parametrize("thing", [object(), "client", None, print])

@@ -53,6 +53,11 @@ class Index:
         """The highest number that was ever added, -1 for none: what the log has beyond it is still to be added."""
         return self._segments[-1].highest if self._segments else -1
 
+    @property
+    def ends(self) -> list[int]:
+        """The highest number in each segment, or before it."""
+        return [segment.highest for segment in self._segments]
+
     def add(
         self, number: int, text: str, *, role: str = "user", speaker: str = "", group: str = "", time: int = 0
     ) -> None:

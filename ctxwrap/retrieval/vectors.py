@@ -4,7 +4,7 @@ import json
 import zlib
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ Numbers = NDArray[Any]
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts, the same for the same text; `name` tells those of one model from another's."""
+    """Makes vectors of texts, the same for the same texts, in any thread; `name` tells one model from another."""
 
     name: str
     dimensions: int
@@ -54,20 +54,32 @@ class Vectors:
     @property
     def highest(self) -> int:
         """The highest number that has a vector, -1 for none."""
-        last = next((segment for segment in reversed(self._segments) if segment.keys), None)
-        return last.keys[-1] >> _PART_BITS if last else -1
+        return max(map(_last_of, self._segments), default=-1)
+
+    @property
+    def ends(self) -> list[int]:
+        """The highest number in each segment, or before it."""
+        return list(accumulate((_last_of(segment) for segment in self._segments), max))
 
     def add(self, number: int, text: str) -> None:
         """Add a message behind all others; cut and numbered as in the index."""
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
         pieces = passages(text)[:PARTS]
+        # first of all: should the model fail, nothing has changed
+        rows = self._embedded(pieces)
         if not self._segments or len(self._segments[-1].keys) + len(pieces) > SIZE:
             self._segments.append(_Segment(len(self._segments)))
         segment = self._segments[-1]
         segment.keys.extend(_key(number, part) for part in range(len(pieces)))
-        segment.rows += _small(self._embedder(pieces)).tobytes()
+        segment.rows += rows.tobytes()
         segment.changed = True
+
+    def _embedded(self, texts: Sequence[str]) -> NDArray[np.int8]:
+        rows = _small(self._embedder(texts))
+        if rows.shape != (len(texts), self._embedder.dimensions):
+            raise ValueError(f"{self._embedder.name} made {rows.shape} numbers of {len(texts)} texts")
+        return rows
 
     def remove(self, number: int) -> bool:
         """Take a message out; whether it was there."""
@@ -86,7 +98,7 @@ class Vectors:
         if not known.any():
             return np.zeros(len(rows))
         shared = rows[known].mean(axis=0)
-        asked = _of_length_one(_small(self._embedder([text])) - shared)[0]
+        asked = _of_length_one(self._embedded([text]) - shared)[0]
         return np.where(known, np.maximum(_of_length_one(rows - shared) @ asked, 0.0), 0.0)
 
     def _rows(self, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
@@ -150,12 +162,18 @@ class Vectors:
         segment = _Segment(ordinal)
         segment.keys = from_little("q", memoryview(data)[end : end + 8 * count])
         segment.rows = bytearray(data[end + 8 * count : -_END])
+        if len(segment.rows) != len(segment.keys) * self._embedder.dimensions:
+            raise Damaged("vectors are missing")
         segment.changed = False
         return segment
 
 
 def _key(number: int, part: int) -> int:
     return number << _PART_BITS | part
+
+
+def _last_of(segment: _Segment) -> int:
+    return segment.keys[-1] >> _PART_BITS if segment.keys else -1
 
 
 def _small(rows: Numbers) -> NDArray[np.int8]:

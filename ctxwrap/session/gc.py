@@ -18,6 +18,7 @@ from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.dedup import BLOBS
 from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
+from ctxwrap.session.indexed import is_file_of_ours
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
 from ctxwrap.storage import CACHE, STREAMS, FileEntry, Files, Log
@@ -213,7 +214,7 @@ def _is_ours(leftover: str) -> bool:
     directory, _, name = leftover.rpartition("/")
     name = name.removeprefix(".").removesuffix(".new")
     if directory == CACHE:
-        return name.isdigit()
+        return is_file_of_ours(name)
     return f"{directory}/{name}" in _WRITTEN or (directory in ("raw", CHUNKS, BLOBS) and is_legal_name(name))
 
 

@@ -4,34 +4,29 @@ The index lags behind: it holds the messages before the highest `below` that was
 anyway and would only stand in the way of what they resemble. It is loaded with the first question, and what the log
 has beyond it is added with every one, some at a time if there is much. It is the same for the same messages, whoever
 made it; messages that the conversation left are in it and are passed over when it is asked.
+
+What messages mean follows the log in the same way, if there is a model for it; nothing depends on that.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
 
-from ctxwrap.records import message_in
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.packing import Packed, pack
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Hit, Ranking
 from ctxwrap.session import indexed
-from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
+from ctxwrap.session.following import Following, text_of
+from ctxwrap.session.meanings import Embedding, Meanings, no_model
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import Log
 from ctxwrap.types import Record
 
-logger = logging.getLogger("ctxwrap")
-
-_INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
-"""Whose messages are indexed, and how many characters of each: of what a tool gave, about eight passages."""
-
-_AT_ONCE = 512
-"""So many messages are added for one question; the rest waits for the next."""
-
-_UNSAVED = 128
-"""After so many new messages the index is saved."""
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Vectors
 
 _QUERY = 4000
 """So many characters of a question are looked for, half of them from its end."""
@@ -52,20 +47,20 @@ _KEPT = 500_000
 class Retriever:
     """Use it inside the session's lock, and another one after every rewriting of the log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, embedding: Embedding = no_model) -> None:
         self._log = log
-        self._index: Index | None = None
-        self._next = 1
-        """The first message that is still to be added."""
-        self._unsaved = 0
+        self._index: tuple[Index, Following] | None = None
+        self._meanings = Meanings(log, embedding)
         self._texts = _Texts(log)
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
         """What messages of lower numbers than `below` say, but for those that are `left`."""
-        index = self._fed(below) if below > 1 else Index()
+        if below <= 1:
+            return Found()
+        index, end = self._fed(below)
         if not len(index):
             return Found()
-        ranking = Ranking(index, _shortened(query))
+        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
         ranking.hits = [hit for hit in ranking.hits if hit.number < below and hit.number not in left]
         ranking.hits = ranking.relevant(_RELEVANT)
         texts = self._texts
@@ -81,29 +76,27 @@ class Retriever:
 
         return Found(tuple(map(passage, packed.chosen)), tuple(map(passage, packed.missed)))
 
-    def _fed(self, below: int) -> Index:
+    def _fed(self, below: int) -> tuple[Index, int]:
+        """The index, and the first message that is not in it yet."""
         if self._index is None:
-            self._index = indexed.load(self._log)
-            self._next = max(1, self._index.highest + 1)
-        end = min(below, self._next + _AT_ONCE)
-        if self._next < end:
-            for number, record in sorted(self._log.pick("messages", range(self._next, end)).items()):
-                self._add(self._index, number, record)
-            self._next = end
-        if self._unsaved >= _UNSAVED:
-            self._unsaved = 0
-            indexed.save(self._log, self._index)
-        return self._index
+            index = indexed.load(self._log, indexed.WORDS, Index.from_segments)
+            self._index = index, Following(self._log, indexed.WORDS, index, partial(_add, index))
+        index, following = self._index
+        following.go_on(below)
+        return index, following.next
 
-    def _add(self, index: Index, number: int, record: Record) -> None:
-        try:
-            text = _text_of(record, self._log)
-            if text.strip():
-                time, role = _time_of(record), str(record.get("role", "user"))
-                index.add(number, text, role=role, speaker=_name_in(record), group=_day(time), time=time)
-        except Exception as error:
-            logger.debug("message %d is not indexed: %r", number, error)
-        self._unsaved += 1
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None") -> Ranking:
+        if vectors is not None:
+            try:
+                return Ranking(index, query, vectors=vectors)
+            except Exception as error:
+                self._meanings.give_up(error)
+        return Ranking(index, query)
+
+
+def _add(index: Index, number: int, record: Record, text: str) -> None:
+    time, role = _time_of(record), str(record.get("role", "user"))
+    index.add(number, text, role=role, speaker=_name_in(record), group=_day(time), time=time)
 
 
 class _Texts:
@@ -131,18 +124,9 @@ class _Texts:
     def _read(self, numbers: Iterable[int]) -> None:
         found = self._log.pick("messages", numbers)
         for number in numbers:
-            text = _text_of(found[number], self._log) if number in found else ""
+            text = text_of(found[number], self._log) if number in found else ""
             self._known[number] = passages(text)
             self._size += len(text) + 1
-
-
-def _text_of(record: Record, log: Log) -> str:
-    """As much of what a message says as is indexed; nothing of one that was purged."""
-    control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
-    if not length or "purged" in control:
-        return ""
-    blob = control.get("blob")
-    return message_in(record).text[:length] if blob is None else beginning_of(blob, log.files, length)
 
 
 def _name_in(record: Record) -> str:

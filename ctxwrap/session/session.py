@@ -17,6 +17,7 @@ from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
+from ctxwrap.session.meanings import Embedding, embedding_for
 from ctxwrap.session.packs.files import save_pack
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
@@ -43,16 +44,26 @@ Ending = tuple[Sequence[Record], Sequence[Record], datetime]
 class Session:
     """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process.
 
-    One that `keeps_all` has everything of memory at hand, and reads the log from its start for that.
+    One that `keeps_all` has everything of memory at hand, and reads the log from its start for that. What messages mean
+    is told by the model that settings choose, unless another `embedding` is given.
     """
 
-    def __init__(self, key: SessionKey, log: Log, settings: Settings | None = None, *, keeps_all: bool = False) -> None:
+    def __init__(
+        self,
+        key: SessionKey,
+        log: Log,
+        settings: Settings | None = None,
+        *,
+        keeps_all: bool = False,
+        embedding: Embedding | None = None,
+    ) -> None:
         self.key = key
         self.log = log
         self.line = Line(log.lease)
         self._settings = settings or Settings()
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
+        self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
         self._texts: dict[str, tuple[str, Record]] = {}
         """What was kept last, by name."""
@@ -69,7 +80,7 @@ class Session:
         """Before the first record."""
         self.past = Past(self._settings, keeps_all=self._keeps_all)
         self._texts.clear()
-        self._retriever = Retriever(self.log)
+        self._retriever = Retriever(self.log, self._embedding)
         self._positions = dict.fromkeys(STREAMS, 0)
 
     @property
@@ -255,7 +266,7 @@ class Session:
             return self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
         except Exception as error:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
-            self._retriever = Retriever(self.log)
+            self._retriever = Retriever(self.log, self._embedding)
             return Found()
 
     def rewrite_events(

@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,22 +16,7 @@ from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.segments import Damaged
 from ctxwrap.retrieval.vectors import Vectors
 from ctxwrap.retrieval.wordllama import WordLlama, is_installed
-from tests.retrieval.conversations import Said, indexed, small_talk
-
-MEANS = {"boat": 0, "ship": 0, "vessel": 0, "tea": 1, "infusion": 1, "brew": 1}
-
-
-class ByWord:
-    """A vector that has a direction for each meaning, and a little noise for each other word."""
-
-    name, dimensions = "by word", 16
-
-    def __call__(self, texts: Sequence[str]) -> Any:
-        rows = np.zeros((len(texts), self.dimensions))
-        for row, text in zip(rows, texts, strict=True):
-            for word in text.lower().rstrip(".?").split():
-                row[MEANS.get(word, 2 + zlib.crc32(word.encode()) % 14)] += 3.0 if word in MEANS else 0.3
-        return rows
+from tests.retrieval.conversations import ByWord, Said, indexed, small_talk
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +103,44 @@ def test_numbers_grow() -> None:
     vectors = embedded(SAID[:3])
     with pytest.raises(ValueError, match="message 2"):
         vectors.add(2, "tea")
+
+
+class Failing(ByWord):
+    """Fails, or makes too few numbers, for a text about tea."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __call__(self, texts: Sequence[str]) -> Any:
+        rows = super().__call__(texts)
+        if any("tea" in text for text in texts):
+            return rows[:, : self.width] if self.width else 1 / 0
+        return rows
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_a_message_that_has_no_vector_changes_nothing(width: int) -> None:
+    vectors = Vectors(Failing(width))
+    for each in SAID[:7]:
+        vectors.add(each.number, each.text)
+    with pytest.raises((ArithmeticError, ValueError)):
+        vectors.add(7, "tea")
+    for each in SAID[7:]:
+        vectors.add(each.number, each.text)
+    assert vectors.unsaved() == embedded(SAID).unsaved()
+
+
+@given(st.integers(0, 18))
+def test_they_tell_where_segments_end(count: int) -> None:
+    vectors = embedded(SAID[:count])
+    assert vectors.ends == [*range(6, count - 1, 7), *([count - 1] if count else [])]
+    assert vectors.highest == count - 1
+
+
+def test_rows_that_are_missing_are_noticed_whatever_the_checksum_says() -> None:
+    data = embedded(SAID[:3]).unsaved()[0][:-20]
+    with pytest.raises(Damaged):
+        Vectors.from_segments(ByWord(), [data + zlib.crc32(data).to_bytes(4, "little")])
 
 
 def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,9 +26,11 @@ from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.packing import pack
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
+from ctxwrap.retrieval.vectors import Embedder, Vectors
 from ctxwrap.session import Session
 from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.indexed import segments_of
+from ctxwrap.session.meanings import Embedding
 from ctxwrap.session.retrieving import _RELEVANT, Found
 from ctxwrap.storage import CACHE, Log, Store
 from ctxwrap.stores.files import FileLog, FileStore
@@ -50,14 +52,15 @@ def count(text: str) -> int:
 class Talk:
     """Somebody who talks to a session through any of its instances, and sends all that is not taken back."""
 
-    def __init__(self, store: Store, instances: int = 1) -> None:
+    def __init__(self, store: Store, instances: int = 1, embedding: Embedding | None = None) -> None:
         self.store = store
+        self.embedding = embedding
         self.sessions = [self.opened() for _ in range(instances)]
         self.past: list[Message] = []
         self.turns = 0
 
     def opened(self) -> Session:
-        return Session(KEY, self.store.open(KEY))
+        return Session(KEY, self.store.open(KEY), embedding=self.embedding)
 
     @property
     def place(self) -> dict[str, Any]:
@@ -100,8 +103,8 @@ def user(text: str) -> Message:
 def limits(*, segment: int = 8, unsaved: int = 3, at_once: int = 5000, window: int = 2000) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ctxwrap.retrieval.index.SIZE", segment)
-        patch.setattr("ctxwrap.session.retrieving._UNSAVED", unsaved)
-        patch.setattr("ctxwrap.session.retrieving._AT_ONCE", at_once)
+        patch.setattr("ctxwrap.session.following._UNSAVED", unsaved)
+        patch.setattr("ctxwrap.session.following._AT_ONCE", at_once)
         patch.setattr("ctxwrap.session.branch._WINDOW", window)
         yield
 
@@ -121,10 +124,13 @@ def on_branch(records: Sequence[Record]) -> set[int]:
     return {number for _, number in branch}
 
 
-def expected(log: Log, query: str, below: int, budget: int = 2000) -> list[tuple[int, int, float]]:
+def expected(
+    log: Log, query: str, below: int, budget: int = 2000, embedder: Embedder | None = None
+) -> list[tuple[int, int, float]]:
     """What an index of the whole log has to say, made at once."""
     records, _ = log.read("messages")
     index, texts, alive = Index(), dict[int, list[str]](), on_branch(records)
+    vectors = Vectors(embedder) if embedder else None
     for record in records:
         number = number_in(record)
         if number and number < below and record["role"] != "system" and "purged" not in record["ctx"]:
@@ -133,7 +139,9 @@ def expected(log: Log, query: str, below: int, budget: int = 2000) -> list[tuple
                 texts[number] = passages(message.text)
                 time = int(datetime.fromisoformat(record["ctx"]["time"]).timestamp())
                 index.add(number, message.text, role=message.role, group=record["ctx"]["time"][:10], time=time)
-    ranking = Ranking(index, query) if len(index) else None
+                if vectors:
+                    vectors.add(number, message.text)
+    ranking = Ranking(index, query, vectors=vectors) if len(index) else None
     if ranking is None:
         return []
     ranking.hits = [hit for hit in ranking.hits if hit.number in alive]
@@ -155,9 +163,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return FileStore(tmp_path) if request.param == "files" else MemoryStore()
 
 
-def filled(store: Store, messages: int) -> Talk:
+def filled(store: Store, messages: int, embedding: Embedding | None = None) -> Talk:
     """A session with so many messages about this and that, the third of them about a lighthouse."""
-    talk = Talk(store)
+    talk = Talk(store, embedding=embedding)
     texts = [f"We spoke of the {WORDS[at % 10]} and the {WORDS[at * 7 % 9]}, time {at}." for at in range(messages)]
     texts[2] = "My grandmother kept the lighthouse of Skerryvore."
     with talk.sessions[0].locked():
