@@ -1,0 +1,193 @@
+"""Long chats: how much of each request is new to the provider, and whether it holds what was told long ago."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from os.path import commonprefix
+from pathlib import Path
+from typing import NamedTuple
+
+from chats import MODEL, Attentive, Chat, Forgetful, Planted, Said, Taken, Talk, planted, request, small_talk, texts_in
+from recall import table
+
+from ctxwrap.retrieval.words import terms_of
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import Body
+
+LEAST_STABLE = 80.0
+
+
+class Counted:
+    """Counts requests, each against the one before."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._before: list[str] = []
+        self.tokens: list[int] = []
+        self.stable: list[int] = []
+        """At the beginning of each, as many as the one before began with."""
+
+    def take(self, body: Body) -> None:
+        texts = texts_in(body)
+        self.tokens.append(self._measure.body("openai_chat", body))
+        self.stable.append(self._same(texts))
+        self._before = texts
+
+    def _same(self, texts: Sequence[str]) -> int:
+        tokens = 0
+        for before, text in zip(self._before, texts, strict=False):
+            if before != text:
+                return tokens + self._measure.text(commonprefix((before, text)))  # noqa: RUF071  # no paths
+            tokens += self._measure.text(text)
+        return tokens
+
+
+def share(part: float, whole: float) -> str:
+    return f"{100 * part / max(1, whole):.1f} %"
+
+
+def chats(home: Path, turns: int, seed: int) -> None:
+    print(f"{turns} turns, replies scripted; goal: {LEAST_STABLE:g} % stable by the records of all turns\n")
+    rows = [["tokens", "a turn", "last turn", "new a turn", "stable, bodies", "stable, records", "goal"]]
+    causes = [["new, of all tokens", *CAUSES]]
+    for name, sends_all in (("ctxwrap, newest sent", False), ("ctxwrap, all sent", True)):
+        chat = Chat(home, name, Attentive(Talk(seed + 1)), sends_all=sends_all)
+        ours, last, whole = (Counted(Measure(MODEL)) for _ in range(3))
+        taken: list[Taken] = []
+        for said in small_talk(Talk(seed), turns, 0.25):
+            taken.append(chat.take(said))
+            ours.take(taken[-1].body)
+            last.take(request(chat.said[:-1][-20:]))
+            whole.take(request(chat.said[:-1]))
+        rows.append([*_row(name, ours), *_recorded(taken)])
+        causes.append([name, *_causes(ours, taken, chat.said)])
+    table([*rows, [*_row("last 20", last), "", ""], [*_row("everything", whole), "", ""]])
+    table(causes)
+
+
+def _row(name: str, counted: Counted) -> list[str]:
+    tokens, stable, turns = sum(counted.tokens), sum(counted.stable), len(counted.tokens)
+    means = [f"{tokens / turns:.0f}", f"{counted.tokens[-1]}", f"{(tokens - stable) / turns:.0f}"]
+    return [name, *means, share(stable, tokens)]
+
+
+def _recorded(taken: Sequence[Taken]) -> list[str]:
+    """The stable share as the turns themselves tell it."""
+    reports = [each.record.report for each in taken]
+    sizes = [report.budget["fixed"] + report.budget["used"] for report in reports]
+    percent = 100 * sum(size * report.stable for size, report in zip(sizes, reports, strict=True)) / sum(sizes)
+    return [f"{percent:.1f} %", "met" if percent >= LEAST_STABLE else "missed"]
+
+
+CAUSES = ("newest", "found", "state", "epochs", "cuts", "both", "neither")
+"""Why tokens are not stable: they are new, or what stands before them changed."""
+
+
+def _causes(counted: Counted, taken: Sequence[Taken], said: Sequence[Body]) -> Iterator[str]:
+    """For each cause its share of all tokens and, if it does not come with every turn, how often it came."""
+    measure, tokens, times = Measure(MODEL), dict.fromkeys(CAUSES, 0), dict.fromkeys(CAUSES, 0)
+    for at, each in enumerate(taken):
+        newest = texts_in(each.body)[-1]
+        parts = {name: measure.text(part_of(newest, name)) for name in ("found", "context")}
+        own = sum(measure.text(str(message["content"])) + 4 for message in said[max(0, 2 * at - 1) : 2 * at + 1])
+        anew = counted.tokens[at] - counted.stable[at] - sum(parts.values()) - own
+        for name, size in (("newest", own), ("found", parts["found"]), ("state", parts["context"])):
+            tokens[name] += size
+        if at:
+            cause = _why(taken[at - 1], each)
+            tokens[cause] += anew
+            times[cause] += 1
+    for name in CAUSES:
+        yield (f"{times[name]}: " if times[name] else "") + share(tokens[name], sum(counted.tokens))
+
+
+def _why(before: Taken, now: Taken) -> str:
+    """Which of the causes made a request begin otherwise than the one before."""
+    firsts = [each.start["prefix"]["messages"].partition("-")[0] for each in (before, now)]
+    begins, is_cut = "epoch" in now.start, firsts[0] != firsts[1]
+    return "both" if begins and is_cut else "epochs" if begins else "cuts" if is_cut else "neither"
+
+
+def part_of(text: str, name: str) -> str:
+    """What a block of that name holds, with its marks; nothing if there is none."""
+    start, end = text.rfind(f"<ctxwrap-{name}>"), text.rfind(f"</ctxwrap-{name}>")
+    return text[start:end] + f"</ctxwrap-{name}>" if 0 <= start < end else ""
+
+
+TOLD_WITHIN, ASKED_AFTER = 50, 150
+
+
+def asked_chat(talk: Talk, facts: Sequence[Planted]) -> list[Said]:
+    """Facts told at random turns, and each asked for so many turns later; small talk between."""
+    places = talk.draw.sample(range(TOLD_WITHIN), len(facts))
+    chat = list(small_talk(talk, TOLD_WITHIN + ASKED_AFTER, 0.0))
+    for at, fact in zip(places, facts, strict=True):
+        chat[at] = Said(talk.user(fact.told), fact.told)
+        chat[at + ASKED_AFTER] = Said(talk.user(fact.asked))
+    return chat
+
+
+def check(facts: Sequence[Planted]) -> None:
+    """Every question shares half of its telling words with the fact, and not the one that answers it."""
+    for fact in facts:
+        told, asked = ({*terms_of(text)} for text in (fact.told, fact.asked))
+        assert len(told & asked) >= len(asked) / 2, fact
+        assert fact.key in fact.told, fact
+        assert fact.key not in fact.asked, fact
+
+
+class Places(NamedTuple):
+    """Where in a request a word is."""
+
+    anywhere: bool
+    memory: bool
+    found: bool
+    history: bool
+
+
+def places(body: Body, key: str) -> Places:
+    first, *history, newest = texts_in(body)
+    memory = key in part_of(first, "memory") or key in part_of(newest, "context")
+    return Places(
+        key in "\n".join((first, *history, newest)),
+        memory,
+        key in part_of(newest, "found"),
+        key in "\n".join(history),
+    )
+
+
+def facts_found(home: Path, seeds: Sequence[int]) -> None:
+    facts, measure = planted(), Measure(MODEL)
+    check(facts)
+    by_key: dict[str, list[Places]] = {}
+    sizes: dict[str, list[int]] = {}
+    for seed in seeds:
+        for name, model in (("ctxwrap, memory kept", Attentive), ("ctxwrap, none written", Forgetful)):
+            chat = Chat(home, f"{name} {seed}", model(Talk(seed + 1)))
+            for said in asked_chat(Talk(seed), facts):
+                body = chat.take(said).body
+                fact = next((each for each in facts if each.asked in said.text), None)
+                if fact is None:
+                    continue
+                others = {
+                    name: body,
+                    "last 20": request(chat.said[:-1][-20:]),
+                    "newest, as many tokens": newest_in(chat.said[:-1], measure.body("openai_chat", body), measure),
+                    "everything": request(chat.said[:-1]),
+                }
+                for method, sent in others.items():
+                    by_key.setdefault(method, []).append(places(sent, fact.key))
+                    sizes.setdefault(method, []).append(measure.body("openai_chat", sent))
+    print(f"{len(facts)} facts in each of {len(seeds)} chats, asked for {ASKED_AFTER} turns later\n")
+    rows = [["in the request", *Places._fields, "tokens"]]
+    for method in sorted(by_key, key=lambda name: not name.startswith("ctxwrap")):
+        shares = [share(sum(column), len(column)) for column in zip(*by_key[method], strict=True)]
+        rows.append([method, *shares, f"{statistics.mean(sizes[method]):.0f}"])
+    table(rows)
+
+
+def newest_in(said: Sequence[Body], room: int, measure: Measure) -> Body:
+    """The newest messages that fit."""
+    start = len(said) - 1
+    while start and measure.body("openai_chat", request(said[start - 1 :])) <= room:
+        start -= 1
+    return request(said[start:])
