@@ -30,7 +30,7 @@ _LEAST = 8
 _PATIENCE = 12
 """After so many that do not fit no further one is tried."""
 
-_MISSED = 12
+_MISSED = 6
 _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
 _SAME = 0.9

@@ -31,7 +31,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.indexed import segments_of
 from ctxwrap.session.meanings import Embedding
-from ctxwrap.session.retrieving import _RELEVANT, Found
+from ctxwrap.session.retrieving import _RELEVANT, _TRIED, Found
 from ctxwrap.storage import CACHE, Log, Store
 from ctxwrap.stores.files import FileLog, FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -145,7 +145,7 @@ def expected(
     if ranking is None:
         return []
     ranking.hits = [hit for hit in ranking.hits if hit.number in alive]
-    ranking.hits = ranking.relevant(_RELEVANT)
+    ranking.hits = ranking.relevant(_RELEVANT)[:_TRIED]
     packed = pack(index, ranking, lambda number, part: texts[number][part], budget, count)
     return [(each.number, each.part, each.score) for each in packed.chosen]
 
