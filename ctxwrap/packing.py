@@ -24,6 +24,7 @@ from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.remembering import remembered
 from ctxwrap.stages.selection import Older, as_item, cut, select
 from ctxwrap.stages.surface import Found, conversation, passages, texts
+from ctxwrap.stages.tokens import estimate
 from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Body, Injection, Message, Opening, PackItem, Prefix, Record, Request, SessionKey
@@ -273,11 +274,12 @@ class _Packing:
             return
         known = [number for number in (*(each.number for each in self.sent), *self.talk.newest) if number]
         first = min(known, default=self.opening.first_message)
-        self.found = retrieve(self._question(), first, room, self.measure.text)
-        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure))
-        for missed in self.found.missed:
-            (candidate,) = passages([missed], self.measure)
-            self.items.append(as_item(candidate, included=False, reason=", ".join(missed.reasons) or _LESS))
+        self.found = retrieve(self._question(), first, room, estimate)  # counted when they are lines of a request
+        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure.text))
+        missed = zip(self.found.missed, passages(self.found.missed, estimate), strict=True)
+        self.items += [
+            as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS) for passage, each in missed
+        ]
 
     def _question(self) -> str:
         """What is looked for: the user's words and, where these are few, what is being done."""
