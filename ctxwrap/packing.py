@@ -14,14 +14,14 @@ from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin
 from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.protocol.snapshot import with_runtime
-from ctxwrap.protocol.text import escaped, frame
+from ctxwrap.protocol.text import frame
 from ctxwrap.records import ranges
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages.assembly import PROTOCOLS, Chosen, assemble, protocol_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
-from ctxwrap.stages.remembering import remembered
+from ctxwrap.stages.remembering import remembered, sizes
 from ctxwrap.stages.selection import Older, as_item, cut, select
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.stages.tokens import estimate
@@ -34,9 +34,6 @@ from ctxwrap.workingset.watching import Offered, Supplement, supplement
 
 _FRAMES = 64
 """What the marks around pinned texts, memory, background and findings take, at most."""
-
-_IN_AN_ITEM = 12
-"""What an item's decay and round take, which change all the time and are not counted anew."""
 
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -188,7 +185,8 @@ class _Packing:
     def _add_memory(self) -> None:
         """The items that have room, told by an epoch and what changed since, or all in one place."""
         memory, room = self.opening.state["memory"], self.ledger.room("memory")
-        made = remembered(memory, self.opening.epoch, room, self._item_tokens, may_begin=self.may_begin_epoch)
+        size = sizes(self.measure.text)
+        made = remembered(memory, self.opening.epoch, room, size, may_begin=self.may_begin_epoch)
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
         dropped = {"dropped": made.told.dropped} if made.told.dropped else {}
         self.state = {"memory": made.told.shown, **others}
@@ -197,10 +195,6 @@ class _Packing:
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
         self.ledger.spend("memory", made.tokens)
-
-    def _item_tokens(self, item: dict[str, Any]) -> int:
-        lasting = {name: value for name, value in item.items() if name not in ("decay", "round")}
-        return self.measure.text(escaped(lasting)) + _IN_AN_ITEM
 
     def _add_files(self) -> None:
         self.offered = self.sources.files

@@ -37,7 +37,7 @@ _RELEVANT = 0.35
 On conversations that people ask about, a pack of 2000 tokens is a third smaller so, and holds 1.5 % less of them.
 """
 
-_TRIED = 48
+_TRIED = 32
 """So many of the best hits are tried: with those that say the same as another, about what a pack holds."""
 
 _AT_A_TIME = 24

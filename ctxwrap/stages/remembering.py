@@ -7,10 +7,14 @@ from typing import Any
 from ctxwrap.memory.epoch import Since, Tiers, frozen, is_over, since
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.kinds import KINDS, Kind, kind_of
+from ctxwrap.protocol.text import escaped
 from ctxwrap.types import PackItem
 
 Size = Callable[[dict[str, Any]], int]
 """How many tokens an item takes, however far it has faded."""
+
+_PASSING = 12
+"""What an item's decay and round take, which change all the time and are not counted anew."""
 
 _FROZEN = 0.8
 """So much of its room memory takes at most; the rest is for what changes while an epoch lasts."""
@@ -32,6 +36,20 @@ class Remembered:
     """Whether the epoch begins with this call."""
     tokens: int
     items: tuple[PackItem, ...]
+
+
+def sizes(count: Callable[[str], int]) -> Size:
+    """The sizes of items as they are sent; those of one call are each found once."""
+    known: dict[tuple[str, str], int] = {}
+
+    def size(item: dict[str, Any]) -> int:
+        key = str(item["id"]), str(item["content"])
+        if key not in known:
+            lasting = {name: value for name, value in item.items() if name not in ("decay", "round")}
+            known[key] = count(escaped(lasting)) + _PASSING
+        return known[key]
+
+    return size
 
 
 def remembered(memory: Tiers, epoch: Tiers | None, room: int, size: Size, *, may_begin: bool) -> Remembered:
