@@ -444,7 +444,10 @@ class Session:
         return Lookups(message, self._text)
 
     def _message(self, number: int) -> Kept | None:
-        records = self.messages(number, number) if number else []
+        if not number:
+            return None
+        picked = self.log.pick("messages", [number]).values()
+        records = [self._with_content(record) for record in picked] or self.messages(number, number)
         return next((Kept(number, message_in(record), tokens_in(record)) for record in records), None)
 
     def _text(self, name: str) -> str | None:
