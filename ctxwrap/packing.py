@@ -23,6 +23,7 @@ from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.selection import Older, as_item, cut, remember, select
 from ctxwrap.stages.surface import Found, conversation, passages, texts
+from ctxwrap.stages.tokens import estimate
 from ctxwrap.tokens import reply_reserve, window_of
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Body, Injection, Message, Opening, PackItem, Prefix, Record, Request, SessionKey
@@ -283,8 +284,8 @@ class _Packing:
         known = [number for number in (*(each.number for each in self.sent), *self.talk.newest) if number]
         first = min(known, default=self.opening.first_message)
         self.found = retrieve(self._question(), first, room, self.measure.text)
-        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure))
-        missed = passages(self.found.missed, self.measure)
+        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure.text))
+        missed = passages(self.found.missed, estimate)  # what is not sent need not be counted
         self.items += [as_item(each, included=False, reason=each.reason) for each in missed]
 
     def _question(self) -> str:

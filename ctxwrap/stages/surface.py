@@ -1,6 +1,6 @@
 """Surface: everything that could be sent, before anybody chooses, each with its tokens and where it comes from."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ctxwrap.protocol.text import escaped
@@ -101,7 +101,7 @@ def told(passage: Passage) -> str:
     return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
 
 
-def passages(found: Iterable[Passage], measure: Measure) -> list[Candidate]:
+def passages(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
     """Earlier messages that were found, best first, each on a line of JSON: no words in it can pose as another."""
     candidates = []
     for each in found:
@@ -110,7 +110,7 @@ def passages(found: Iterable[Passage], measure: Measure) -> list[Candidate]:
             Candidate(
                 "retrieved",
                 "messages.jsonl",
-                measure.text(line) + 1,
+                size(line) + 1,
                 line,
                 freshness=each.number,
                 origin=each.speaker,
