@@ -11,6 +11,7 @@ from recall import table
 
 from ctxwrap.retrieval.words import terms_of
 from ctxwrap.tokens.measure import Measure
+from ctxwrap.tokens.messages import PER_MESSAGE
 from ctxwrap.types import Body
 
 LEAST_STABLE = 80.0
@@ -35,9 +36,9 @@ class Counted:
     def _same(self, texts: Sequence[str]) -> int:
         tokens = 0
         for before, text in zip(self._before, texts, strict=False):
+            tokens += PER_MESSAGE - 1 + self._measure.text(commonprefix((before, text)))  # noqa: RUF071  # no paths
             if before != text:
-                return tokens + self._measure.text(commonprefix((before, text)))  # noqa: RUF071  # no paths
-            tokens += self._measure.text(text)
+                break
         return tokens
 
 

@@ -154,7 +154,8 @@ def costs(home: Path, sizes: Sequence[int], rounds: int, *, profiled: bool) -> N
     print(f"once in a process: {counting:.0f} ms for what counts tokens, {ranking:.0f} ms for what ranks\n")
     store, babble = FileStore(home), Babble()
     subjects = [Subject(store, size, babble) for size in sizes]
-    rows = [["CPU ms", "messages", "p50", "times", "p95", "times", f"goal: {MOST_TIMES:g} times, p95 {MOST_P95:g} ms"]]
+    goals = f"p50 up to {MOST_TIMES:g} times", f"p95 up to {MOST_P95:g} ms"
+    rows = [["CPU ms", "messages", "p50", "times", "p95", "times", *goals]]
     for name, works in (
         ("pack", [each.pack for each in subjects]),
         ("turn", [each.take_turn for each in subjects]),
@@ -170,9 +171,9 @@ def _cost_rows(name: str, sizes: Sequence[int], spent: Sequence[Sequence[float]]
     base = [percentile(spent[0], share) for share in (50, 95)]
     for size, times in zip(sizes, spent, strict=True):
         middle, high = (percentile(times, share) for share in (50, 95))
-        is_met = middle <= MOST_TIMES * base[0] and high <= MOST_P95
-        goal = "" if name != "pack" else "met" if is_met else "missed"
-        row = [f"{middle:.2f}", f"{middle / base[0]:.2f}", f"{high:.2f}", f"{high / base[1]:.2f}", goal]
+        met = middle <= MOST_TIMES * base[0], high <= MOST_P95
+        goals = ["met" if each else "missed" for each in met] if name == "pack" else ["", ""]
+        row = [f"{middle:.2f}", f"{middle / base[0]:.2f}", f"{high:.2f}", f"{high / base[1]:.2f}", *goals]
         yield [name, f"{size:,}", *row]
 
 
