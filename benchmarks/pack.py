@@ -5,7 +5,7 @@
 cost: CPU milliseconds of building one request in a session of so many messages (the turn opened and packed, nothing
 written) and of whole turns, sizes taken in turns, as multiples of what they are after the first size. Every message is
 a new one, of 5 to 60 words, half of them from something that was said. Then what comes once: loading what counts
-tokens and what ranks, opening a session in a new process, and an index that is lost and made anew from the log, some
+tokens and what ranks, opening a session from its files, and an index that is lost and made anew from the log, some
 of it with every question.
 
 chat: 200 turns with facts told now and then, the model's replies scripted, tokens counted exactly. `stable` is the part
@@ -122,7 +122,7 @@ class Subject:
         close(session, turn, now)
 
     def first_pack(self) -> tuple[float, float]:
-        """Milliseconds of opening the session as a new process does, and of its first pack."""
+        """Milliseconds of opening the session with nothing of it at hand, and of its first pack."""
         found: list[Session] = []
         return spent_in(lambda: found.append(self.opened())), spent_in(lambda: self.pack(found[0]))
 
@@ -187,9 +187,7 @@ def taken_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[l
 
 
 def firsts(subjects: Sequence[Subject]) -> None:
-    rows = [
-        ["CPU ms, in a new process", "messages", "session", "first pack", "index anew", "by packs", "worst of them"]
-    ]
+    rows = [["CPU ms, opened anew", "messages", "session", "first pack", "index anew", "by packs", "worst of them"]]
     for subject in subjects:
         opening, packing = (
             statistics.median(times) for times in zip(*(subject.first_pack() for _ in range(3)), strict=True)
@@ -201,7 +199,7 @@ def firsts(subjects: Sequence[Subject]) -> None:
 
 
 def profile(subject: Subject, rounds: int) -> None:
-    profiler = cProfile.Profile(time.thread_time)
+    profiler = cProfile.Profile()
     questions = [subject.question() for _ in range(rounds)]
     for body in questions:
         profiler.runcall(opened, subject.session, subject.key, body, subject._at(subject._turns + 1))
@@ -233,9 +231,9 @@ def main() -> None:
         home = Path(place)
         if "cost" in parts:
             sizes = given.sizes or ([100, 1_000, 10_000] if quick else [100, 1_000, 10_000, 100_000])
-            costs(home / "cost", sizes, given.rounds or (40 if quick else 200), profiled=given.profile)
+            costs(home / "cost", sizes, given.rounds or (25 if quick else 200), profiled=given.profile)
         if "chat" in parts:
-            chats(home / "chat", given.turns or (100 if quick else 200), given.seed)
+            chats(home / "chat", given.turns or (60 if quick else 200), given.seed)
         if "facts" in parts:
             facts_found(home / "facts", range(given.seed, given.seed + (1 if quick else 4)))
 
