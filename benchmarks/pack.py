@@ -20,6 +20,7 @@ import argparse
 import cProfile
 import pstats
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,7 +30,7 @@ from pathlib import Path
 
 from chats import MODEL, close, completion, opened, request
 from long_chats import chats, facts_found
-from recall import Babble, percentile, table
+from recall import ROOT, Babble, percentile, table
 
 from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record, timestamp
@@ -148,9 +149,19 @@ def _events(turn: int, at: str) -> list[Record]:
     ]
 
 
+COUNTING = "from ctxwrap.tokens.measure import Measure; Measure('gpt-4o').text('word')"
+RANKING = "import ctxwrap.retrieval.evidence"
+
+
+def first_use(statement: str) -> float:
+    """Milliseconds of a statement in a process that has done nothing but import ctxwrap."""
+    code = f"import ctxwrap, time; start = time.thread_time(); {statement}; print(time.thread_time() - start)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return float(done.stdout) * 1e3
+
+
 def costs(home: Path, sizes: Sequence[int], rounds: int, *, profiled: bool) -> None:
-    counting = spent_in(lambda: Measure(MODEL).text("word"))
-    ranking = spent_in(lambda: __import__("ctxwrap.retrieval.evidence"))
+    counting, ranking = (first_use(each) for each in (COUNTING, RANKING))
     print(f"once in a process: {counting:.0f} ms for what counts tokens, {ranking:.0f} ms for what ranks\n")
     store, babble = FileStore(home), Babble()
     subjects = [Subject(store, size, babble) for size in sizes]
