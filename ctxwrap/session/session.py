@@ -454,8 +454,11 @@ class Session:
         return Lookups(message, self._text)
 
     def _message(self, number: int) -> Kept | None:
-        record = self.log.pick("messages", [number]).get(number)
-        return None if record is None else Kept(number, message_in(self._with_content(record)), tokens_in(record))
+        if not number:
+            return None
+        picked = self.log.pick("messages", [number]).values()
+        records = [self._with_content(record) for record in picked] or self.messages(number, number)
+        return next((Kept(number, message_in(record), tokens_in(record)) for record in records), None)
 
     def _text(self, name: str) -> str | None:
         """A text that was kept under that name."""

@@ -1,0 +1,90 @@
+"""The files that show a turn's pack: what they hold, and that a long log makes them no dearer."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ctxwrap.packing import Sources
+from ctxwrap.records import as_record
+from ctxwrap.session import Session
+from ctxwrap.session.abi import pack_issues
+from ctxwrap.settings import Settings
+from ctxwrap.storage import Log
+from ctxwrap.stores.files import FileStore
+from ctxwrap.turn import Turn
+from ctxwrap.types import Message, Record, SessionKey
+from ctxwrap.wires import CHAT
+from tests.support import PassingLog
+
+KEY = SessionKey("t", "a", "s")
+NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
+SECRET = "The lighthouse keeper is called Ottilie."
+QUESTION = "Who is the keeper of the lighthouse?"
+
+
+class Watched(PassingLog):
+    """A log that tells which stretches of it are read."""
+
+    def __init__(self, inner: Log) -> None:
+        super().__init__(inner)
+        self.stretches: list[tuple[int, int]] = []
+
+    def between(self, stream: str, first: int, last: int) -> Sequence[Record]:
+        self.stretches.append((first, last))
+        return self.inner.between(stream, first, last)
+
+
+def ask(session: Session) -> None:
+    """One turn whose answer says nothing."""
+    settings = Settings(history_tokens=500)
+    body = {
+        "model": "gpt-4o",
+        "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": QUESTION}],
+    }
+    with session.locked():
+        opening = session.open_turn(CHAT.read(body), NOW)
+        turn = Turn(
+            "turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, settings, Sources(None, session.retrieve)
+        )
+        session.append(turn.id, *turn.opening_records(session.keep_texts(turn.texts)), NOW, part="o")
+    turn.reply({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]})
+    with session.locked():
+        session.append(turn.id, *turn.closing_records(session.memory, session.next_message), NOW, part="c")
+
+
+def said(numbered: bool) -> list[Record]:
+    texts = [SECRET, *(f"Bread number {number} was fine, and so was the tea with it." for number in range(399))]
+    roles = ("user", "assistant")
+    return [
+        as_record(
+            Message(roles[at % 2], text), id=f"m-{at}", round=1 + at // 2, **({"seq": at + 1} if numbered else {})
+        )  # type: ignore[arg-type]
+        for at, text in enumerate(texts)
+    ]
+
+
+def test_what_was_found_long_ago_is_shown_without_reading_what_lies_around_it(tmp_path: Path) -> None:
+    log = Watched(FileStore(tmp_path).open(KEY))
+    with log.locked():
+        for record in said(numbered=True):
+            log.append({"messages": [record]})
+    ask(Session(KEY, log))  # type: ignore[arg-type]
+    context = next(tmp_path.rglob("messages.jsonl")).parent / "context"
+    assert SECRET in (context / "pack.md").read_text()
+    assert log.stretches == []
+    text = (context / "pack.json").read_text()
+    assert pack_issues(text) == ()
+    told = json.loads(text)
+    assert any(each["kind"] == "retrieved" for each in told["items"])
+    assert text.count("\n") >= len(told["items"]) + len(told["blocks"])
+
+
+def test_a_log_that_is_not_numbered_is_shown_as_well(tmp_path: Path) -> None:
+    log = FileStore(tmp_path).open(KEY)
+    with log.locked():
+        log.append({"messages": said(numbered=False)})
+        log.append({"messages": [as_record(Message("system", "Be kind."), id="m-s", turn="turn-0")]})
+    ask(Session(KEY, log))
+    context = next(tmp_path.rglob("messages.jsonl")).parent / "context"
+    assert "Be kind." in (context / "pack.md").read_text()
