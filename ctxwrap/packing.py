@@ -185,8 +185,8 @@ class _Packing:
     def _add_memory(self) -> None:
         """The items that have room, told by an epoch and what changed since, or all in one place."""
         memory, room = self.opening.state["memory"], self.ledger.room("memory")
-        size = sizes(self.measure.text)
-        made = remembered(memory, self.opening.epoch, room, size, may_begin=self.may_begin_epoch)
+        size, may_begin = sizes(self.measure.text), self.may_begin_epoch
+        made = remembered(memory, self.opening.epoch, room, size, may_begin=may_begin, at_hand=self._begins_elsewhere())
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
         dropped = {"dropped": made.told.dropped} if made.told.dropped else {}
         self.state = {"memory": made.told.shown, **others}
@@ -228,15 +228,28 @@ class _Packing:
         said = [message for message in self.asked.request.messages if message.role != "system"]
         return [*(kept.message for kept in self.opening.history), *said]
 
+    def _begins_elsewhere(self) -> bool:
+        """Whether recent messages will begin with another one than in the last call, as far as can be told yet."""
+        start = self._start()
+        return 0 < self._began != (self.talk.older[start].number if start < len(self.talk.older) else 0)
+
+    @property
+    def _began(self) -> int:
+        before = self.opening.before
+        return before.messages[0] if before and before.messages else 0
+
+    def _start(self) -> int:
+        """Where recent messages begin, with what there is left for them."""
+        room = self.ledger.rest("recent")
+        if any(each.place < 0 for each in self.talk.older):
+            room = min(room, self.settings.history_tokens)
+        return cut(self.talk.older, room, self._began)
+
     def _add_recent(self) -> None:
         """The newest messages that have room, from a user's on."""
-        older, before = self.talk.older, self.opening.before
         if self.sources.retrieve:
             self.ledger.hold("retrieved", self.ledger.budget.effective)
-        room = self.ledger.rest("recent")
-        if any(each.place < 0 for each in older):
-            room = min(room, self.settings.history_tokens)
-        start = cut(older, room, before.messages[0] if before and before.messages else 0)
+        older, start = self.talk.older, self._start()
         self.sent = older[start:]
         self._note_messages(self.sent, "recent history", included=True)
         self._note_messages(older[:start], _OLDER, included=False)

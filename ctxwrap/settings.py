@@ -123,7 +123,7 @@ class Shares:
     working_set: float = 0.75
     """the files of the working set,"""
 
-    retrieved: float = 0.0625
+    retrieved: float = 0.04
     """earlier messages that the newest one asks for,"""
 
     children: float = 0.1
@@ -174,7 +174,7 @@ class Settings:
     windows: Mapping[str, int] = field(default_factory=dict)
     """The windows of models, in tokens, by name: for those that no table knows, or to use less than there is."""
 
-    history_tokens: int = 8000
+    history_tokens: int = 10_000
     """How much history from the log may be added to a call, in tokens."""
 
     retrieval: bool = True

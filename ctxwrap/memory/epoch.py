@@ -12,8 +12,11 @@ from ctxwrap.memory.items import TIERS
 State = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
-LEAST = 512
+LEAST = 1024
 """So many tokens of changes are told beside an epoch before a new one begins, however small it is."""
+
+FEW = 128
+"""And so many where what follows memory in a request changes anyway."""
 
 SHARE = 0.25
 """And so much of an epoch's own tokens, if that is more."""
@@ -47,9 +50,9 @@ def since(epoch: Tiers, memory: Tiers) -> Since:
     return Since(shown, changes, sorted(before.keys() - now.keys()))
 
 
-def is_over(epoch_tokens: int, changed_tokens: int) -> bool:
-    """Whether so much has changed since an epoch began that a new one pays."""
-    return changed_tokens > max(LEAST, SHARE * epoch_tokens)
+def is_over(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:
+    """Whether so much has changed since an epoch began that a new one pays; it costs little `at_hand` of a cut."""
+    return changed_tokens > (FEW if at_hand else max(LEAST, SHARE * epoch_tokens))
 
 
 def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:

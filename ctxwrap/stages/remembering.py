@@ -52,17 +52,20 @@ def sizes(count: Callable[[str], int]) -> Size:
     return size
 
 
-def remembered(memory: Tiers, epoch: Tiers | None, room: int, size: Size, *, may_begin: bool) -> Remembered:
+def remembered(
+    memory: Tiers, epoch: Tiers | None, room: int, size: Size, *, may_begin: bool, at_hand: bool = False
+) -> Remembered:
     """Memory as far as it has room, beside the epoch of the last call; `may_begin` allows a new one.
 
-    Without it, an epoch that no longer fits is left out of this call, and everything is told as a change.
+    Without it, an epoch that no longer fits is left out of this call, and everything is told as a change. `at_hand`
+    says that the conversation begins with another message anyway.
     """
     ids, items = chosen(memory, int(room * _FROZEN), size)
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in ids] for tier in TIERS}
     old = epoch or _nothing()
     told = since(old, shown)
     before, changed = _tokens(old, size), _tokens(told.changes, size)
-    if not is_over(before, changed) and before + changed <= room:
+    if not is_over(before, changed, at_hand=at_hand) and before + changed <= room:
         return Remembered(told, old, False, before + changed, tuple(items))
     new = frozen(shown) if may_begin else _nothing()
     return Remembered(since(new, shown), new, may_begin, _tokens(shown, size), tuple(items))
