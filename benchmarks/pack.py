@@ -35,6 +35,7 @@ from recall import ROOT, Babble, percentile, table
 from ctxwrap.memory.items import Item
 from ctxwrap.records import as_record, timestamp
 from ctxwrap.session import Session
+from ctxwrap.session.following import _AT_ONCE
 from ctxwrap.stores.files import FileStore
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.turn import Turn
@@ -64,7 +65,7 @@ class Subject:
         """Some of what was said."""
         self._write()
         self.session = self.opened()
-        self.indexing = [spent_in(self.pack) for _ in range(-(-messages // 2048))]
+        self.indexing = [spent_in(self.pack) for _ in range(-(-messages // _AT_ONCE))]
         self.take_turn()
 
     def _write(self) -> None:

@@ -12,7 +12,7 @@ from ctxwrap.memory.items import TIERS
 State = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
-LEAST = 1024
+LEAST = 512
 """So many tokens of changes are told beside an epoch before a new one begins, however small it is."""
 
 FEW = 128

@@ -187,7 +187,7 @@ def test_a_fact_from_long_ago_is_found_when_it_is_asked_for(provider: Provider, 
     provider.answer = Told("Noted.")
     ask(client, "The word for the vault is Xanadu-7, by the way.")
     for at in range(60):
-        ask(client, f"Let us talk about subject {at}: " + f"bread {at} rivers {at} trains " * 20)
+        ask(client, f"Let us talk about subject {at}: " + f"bread {at} rivers {at} trains " * 40)
     reply = ask(client, "Which word opens the vault?")
     turn = ctxwrap.turn_of(reply)
     assert turn is not None
@@ -205,7 +205,7 @@ def test_epochs_keep_the_beginning_of_requests(provider: Provider, client: Any) 
         turn = ctxwrap.turn_of(ask(client, f"My cat number {at + 10} is called Tom{at + 10}."))
         assert turn is not None
         shares.append(turn.report.stable)
-    assert sum(share > 0.7 for share in shares[15:]) >= 20
+    assert sum(share > 0.7 for share in shares[15:]) >= 18, shares
     systems = [request.json["messages"][0]["content"] for request in provider.seen]
     assert all("<ctxwrap-memory>" in system for system in systems[15:])
     assert len(set(systems[15:])) <= 4
