@@ -95,7 +95,7 @@ def begin(
 ) -> None:
     """Let a turn begin that sends this pack."""
     kept = {
-        name: stored(text.encode(), store.open(KEY).files, "bytes", lasting=False)
+        name: stored(text.encode("utf-8", "surrogatepass"), store.open(KEY).files, "bytes", lasting=False)
         for name, text in (texts or {}).items()
     }
     event: dict[str, Any] = {
