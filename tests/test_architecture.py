@@ -29,6 +29,7 @@ LAYERS = (
     ("drive", "drive_async"),
     ("clients",),
     ("wrapping", "inspection", "forgetting", "housekeeping", "children", "swap", "verifying", "archive", "previewing"),
+    ("evidence",),
     ("practice",),
     ("cli",),
     ("__main__",),

@@ -73,7 +73,7 @@ def export_session(
             f"session {session!r} is damaged: {damage[0]}. Look at it with `ctxwrap verify`; "
             "incomplete=True (--force) exports what is left of it."
         )
-    with _explained(target), _put_in_place(target, overwrite=overwrite) as handle:
+    with explained(target), put_in_place(target, overwrite=overwrite) as handle:
         manifest = _written(handle, taken, damage, progress or (lambda done, total: None))
         size = handle.tell()
     return Exported(
@@ -191,7 +191,7 @@ class _Writer:
 
 
 @contextmanager
-def _put_in_place(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
+def put_in_place(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """A file to write to, which takes its place when all of it is on the medium, or never."""
     descriptor, temporary = tempfile.mkstemp(".new", ".ctxwrap-", os.path.dirname(target))
     try:
@@ -222,7 +222,8 @@ def _exists(target: str) -> SettingsError:
 
 
 @contextmanager
-def _explained(target: str) -> Iterator[None]:
+def explained(target: str) -> Iterator[None]:
+    """What the file system says against a file, in one sentence."""
     try:
         yield
     except OSError as error:

@@ -190,18 +190,32 @@ def rebuild(session: str, as_json: bool, **place: Any) -> None:
 
 @main.command()
 @of_a_session
-@click.option("-o", "--output", "file", metavar="FILE", required=True, help="The archive to write.")
+@click.option("-o", "--output", "file", metavar="FILE", help="The file to write; an envelope may go to the terminal.")
 @click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
+@click.option("--envelope", is_flag=True, help="What was sent and why, as records of Agent Context.")
+@click.option("--turn", metavar="N", help="Only one turn's envelope, by its number or id.")
+@click.option("--target", metavar="NAME", help="Who is to see the envelope. [default: evidence_export]")
 @AS_JSON
-def export(session: str, file: str, force: bool, as_json: bool, **place: Any) -> None:
-    """Write SESSION to one archive file, which `ctxwrap import` reads.
+def export(session: str, file: str | None, envelope: bool, turn: str | None, target: str | None, **how: Any) -> None:
+    """Write SESSION to one file, which `ctxwrap import` reads.
 
-    It holds everything that was said, in the clear: keep it as you keep the session.
+    An archive holds everything that was said, in the clear: keep it as you keep the session. An envelope tells what
+    was sent, what was left out and why; it holds only those texts that its target may see.
     """
-    from ctxwrap.cli.archive import run_export
-
+    if not envelope and (turn or target):
+        raise click.UsageError("--turn and --target are for an --envelope")
+    if not envelope and file is None:
+        raise click.UsageError("name the archive to write with -o FILE")
     with in_one_sentence():
-        run_export(session, file, place, force=force, as_json=as_json)
+        if envelope:
+            from ctxwrap.cli.evidence import run_export_envelope
+
+            run_export_envelope(session, file, turn=turn, target=target, **how)
+        else:
+            from ctxwrap.cli.archive import run_export
+
+            force, as_json = how.pop("force"), how.pop("as_json")
+            run_export(session, file or "", how, force=force, as_json=as_json)
 
 
 @main.command("import")
@@ -213,14 +227,16 @@ def export(session: str, file: str, force: bool, as_json: bool, **place: Any) ->
 @click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that.")
 @AS_JSON
 def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool, **place: Any) -> None:
-    """Bring a session from an archive FILE into the store.
+    """Bring a session from an archive FILE into the store, or the evidence in an envelope.
 
     Everything is checked before anything is written, and no session that is there is touched.
     """
     from ctxwrap.cli.archive import run_import
+    from ctxwrap.cli.evidence import is_envelope, run_import_envelope
 
     with in_one_sentence():
-        run_import(file, session, place, max_bytes=max_bytes, as_json=as_json)
+        run = run_import_envelope if is_envelope(file) else run_import
+        run(file, session, place, max_bytes=max_bytes, as_json=as_json)
 
 
 @main.command()
@@ -235,6 +251,29 @@ def pack(form: str | None, **which: Any) -> None:
 
     with in_one_sentence():
         show_pack(form=form or "", **which)
+
+
+@main.command()
+@of_a_session
+@click.argument("before", metavar="N")
+@click.argument("after", metavar="M")
+@AS_JSON
+def diff(as_json: bool, **which: Any) -> None:
+    """Show how what turn M of SESSION sent differs from what turn N sent, and what became of memory between them."""
+    from ctxwrap.cli.evidence import show_diff
+
+    with in_one_sentence():
+        show_diff(as_data=as_json, **which)
+
+
+@main.command()
+@click.argument("name", required=False)
+def schema(name: str | None) -> None:
+    """Print the JSON Schema of a record of Agent Context by its NAME, such as context_item; or all of them."""
+    from ctxwrap.cli.evidence import show_schema
+
+    with in_one_sentence():
+        show_schema(name)
 
 
 main.add_command(workingset)

@@ -75,8 +75,8 @@ def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
-    said, happened = _by_turn(messages), _runs(events)
-    number, id = _named(list(happened), turn, key)
+    said, happened = _by_turn(messages), runs_in(record for _, record in events.records)
+    number, id = named(list(happened), turn, key)
     whole = tuple(readable(record, log.files) for record in said[id])
     info = _info(number, id, whole, happened[id])
     plain = tuple(readable(event, log.files) for event in happened[id])
@@ -86,7 +86,7 @@ def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
 def turns_in(messages: Stream, events: Stream) -> tuple[TurnInfo, ...]:
     """All turns, the first one first."""
     said = _by_turn(messages)
-    runs = enumerate(_runs(events).items(), 1)
+    runs = enumerate(runs_in(record for _, record in events.records).items(), 1)
     return tuple(_info(number, id, said[id], happened) for number, (id, happened) in runs)
 
 
@@ -97,17 +97,18 @@ def _by_turn(stream: Stream) -> dict[str, list[Record]]:
     return found
 
 
-def _runs(events: Stream) -> dict[str, list[Record]]:
+def runs_in(events: Iterable[Record]) -> dict[str, list[Record]]:
     """The events of each turn; one whose first event is damaged keeps its place by the next."""
     runs: dict[str, list[Record]] = {}
-    for _, event in events.records:
+    for event in events:
         id = turn_in(event)
         if id and event.get("run") == id:
             runs.setdefault(id, []).append(event)
     return runs
 
 
-def _named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, str]:
+def named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, str]:
+    """The number and id of the turn that is meant; a NotFound if there is none."""
     if turn in ids:
         return ids.index(str(turn)) + 1, str(turn)
     number = turn if isinstance(turn, int) else int(turn) if turn.isascii() and turn.isdecimal() else 0

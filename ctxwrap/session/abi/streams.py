@@ -35,11 +35,11 @@ EVENT_TYPES = frozenset(
 )
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
-    | {"agent.child.start", "agent.child.result", "working_set"}
+    | {"agent.child.start", "agent.child.result", "working_set", "evidence"}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
-    | {"forget", "purge", "summarise", "summary"}
+    | {"forget", "purge", "summarise", "summary", "evidence"}
 )
 """Events that may happen outside of any run."""
 

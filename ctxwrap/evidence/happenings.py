@@ -1,0 +1,203 @@
+"""What happened to context beside the packs: what was missing, what was summed up, and the events of it all."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from ctxwrap.evidence.document import digest
+from ctxwrap.evidence.forms import VERSION
+from ctxwrap.evidence.mapping import visibility_of
+from ctxwrap.evidence.objects import CandidateSource, Compaction, Event, Item, Missing, Summary
+from ctxwrap.evidence.placing import FORGETTING, Sees, redaction
+from ctxwrap.evidence.projecting import Projection
+from ctxwrap.evidence.reading import Told, Turn, time_of
+from ctxwrap.evidence.vocabulary import EventType
+from ctxwrap.inspection.reading import control_in, round_in, text_in
+from ctxwrap.records import message_range
+from ctxwrap.session.redaction import FORGOTTEN
+from ctxwrap.types import Record
+
+_KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
+
+
+class Compacted(NamedTuple):
+    """A summary, the messages it is of, and the text if it may be seen."""
+
+    compaction: Compaction
+    summary: Summary
+    sources: Item
+    contents: Mapping[str, str]
+
+
+def missing_of(turn: Turn) -> Iterator[Missing]:
+    """What a working set was to show in the newest attempt, and could not."""
+    attempt = turn.attempts[-1] if turn.attempts else None
+    report = attempt.event.get("assembly_report") if attempt else None
+    for at, each in enumerate((report or {}).get("missing_context") or (), 1):
+        assert attempt is not None
+        path, reason, remedy = str(each["path"]), str(each["reason"]), str(each["resolution"])
+        yield Missing(
+            **VERSION,
+            missing_id=f"missing-{attempt.id}-{at}",
+            scope="turn",
+            question=f"What does {path!r} of the working set say?",
+            needed_for="the context of this turn",
+            severity=each["severity"],
+            candidate_sources=(CandidateSource(uri=f"workingset:{path}", note=reason),),
+            blocked_actions=(f"show {path!r} to the model",),
+            requested_from="operator",
+            status=each["status"],
+            created_at=attempt.time,
+            metadata={"owner": "operator", "requested_action": remedy, "safe_summary": "A file was not available."},
+        )
+
+
+def resolved(missing: Iterable[Missing], attempts: Sequence[Projection]) -> Iterator[Missing]:
+    """The same with what was there in the end: the first item of a later attempt that shows the source."""
+    shown = [{each.thing.uri: each.id for each in made.placed if each.thing.item.included} for made in attempts]
+    places = {made.id: at for at, made in enumerate(attempts)}
+    for each in missing:
+        begun = places[each.missing_id.removeprefix("missing-").rpartition("-")[0]]
+        uri = each.candidate_sources[0].uri
+        found = next((items[uri] for items in shown[begun + 1 :] if uri in items), None)
+        yield each.model_copy(update={"status": "resolved", "resolution_refs": (found,)}) if found else each
+
+
+def compacted(event: Record, visibility: Iterable[str], sees: Sees) -> Compacted:
+    """A summary that a model wrote: the log says of which messages."""
+    id, time, text = text_in(control_in(event), "id"), time_of(event), text_in(event, "text")
+    span, targets = text_in(event, "source"), visibility_of(visibility)
+    first, last = message_range(span)
+    is_gone, may_see = text == FORGOTTEN, sees(targets)
+    is_told = may_see and not is_gone
+    coverage: dict[str, JsonValue] = {"messages": f"{first}-{last}", "first": first, "last": last}
+    sources = Item(
+        **VERSION,
+        item_id=f"item-{id}-sources",
+        context_kind="session_history",
+        content_mode="opaque",
+        visibility=targets,
+        created_at=time,
+        metadata=coverage,
+    )
+    summary = Summary(
+        **VERSION,
+        summary_id=f"summary-{id}",
+        summary_kind="thread_summary",
+        content_ref=digest(text) if is_told else None,
+        source_item_refs=(sources.item_id,),
+        coverage=coverage,
+        loss_notes=(_KEPT,),
+        freshness={"message": last},
+        validation="none: what a model wrote is not checked against its sources",
+        refresh_policy="a new one when enough was said since",
+        visibility=targets,
+        created_at=time,
+        metadata={"model": text_in(event, "model"), "trust_level": text_in(event, "origin")},
+        **redaction(is_gone=is_gone, is_hidden=not may_see),
+    )
+    compaction = Compaction(
+        **VERSION,
+        compaction_id=f"compaction-{id}",
+        scope="session",
+        source_item_refs=(sources.item_id,),
+        summary_ref=summary.summary_id,
+        method="rolling_summary",
+        trigger="session_length",
+        coverage=coverage,
+        loss_notes=(_KEPT,),
+        replacement_policy="sources_kept",
+        created_at=time,
+    )
+    return Compacted(compaction, summary, sources, {digest(text): text} if is_told else {})
+
+
+class Ids(NamedTuple):
+    """Whose events these are, by the ids that the runtime has for it all."""
+
+    context: str
+    session: str
+    turn: str = ""
+    task: str = ""
+
+    def fields(self, attempt: str = "") -> dict[str, Any]:
+        thread = {"session_id": self.session, "thread_id": self.session}
+        return {**thread, "turn_id": self.turn, "task_id": self.task, "run_id": self.turn, "attempt_id": attempt}
+
+
+def ids_of(told: Told, turn: Turn) -> Ids:
+    """A round is a task: what a user asked for, however many turns it takes."""
+    rounds = [number for event in turn.events if (number := round_in(event))]
+    task = f"round-{rounds[0]}" if rounds else ""
+    return Ids(f"context-{turn.id}", told.key.session, turn.id, task)
+
+
+class Events:
+    """Events of one context, numbered as they come."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+        self.all: list[Event] = []
+
+    def add(self, kind: EventType, time: str, subject: str = "", *, attempt: str = "", **data: Any) -> None:
+        policies = (FORGETTING,) if kind == "context.redaction.applied" else ()
+        self.all.append(
+            Event(
+                **VERSION,
+                event_id=f"event-{self._ids.context}-{len(self.all) + 1}",
+                event_type=kind,
+                source="ctxwrap",
+                subject=subject,
+                time=time,
+                context_id=self._ids.context,
+                **self._ids.fields(attempt),
+                data=data,
+                policy_refs=policies,
+            )
+        )
+
+    def add_attempt(self, made: Projection, time: str) -> None:
+        if made.surface is not None:
+            self.add("context.surface.created", time, made.surface.surface_id, attempt=made.id)
+        if made.selection is not None:
+            selection = made.selection
+            self.add("context.selection.completed", time, selection.selection_id, attempt=made.id, **_counts(made))
+        if made.budget is not None:
+            self.add("context.budget.applied", time, made.budget.budget_id, attempt=made.id)
+        if made.assembly is not None:
+            self.add("context.assembly.created", time, made.assembly.assembly_id, attempt=made.id)
+        for injection in made.injections:
+            self.add("context.injection.applied", time, injection.injection_id, attempt=made.id)
+
+    def add_changes(self, turn: Turn) -> None:
+        """What a turn did to memory and files, by numbers: what was said there is not told."""
+        for event in turn.events:
+            kinds = Counter(str(each["kind"]) for each in event.get("operations") or ())
+            for kind, count in kinds.items():
+                self.add(_CHANGES.get(kind, "context.item.updated"), time_of(event), memory_operation=kind, count=count)
+            if event.get("type") == "working_set" and event.get("granted") is True:
+                self.add(_ASKED.get(str(event.get("action")), "context.item.updated"), time_of(event))
+
+    def add_missing(self, missing: Missing, times: Mapping[str, str]) -> None:
+        self.add("context.missing.detected", missing.created_at, missing.missing_id, severity=missing.severity)
+        for ref in missing.resolution_refs:
+            self.add("context.missing.resolved", times[ref], missing.missing_id)
+
+    def add_compaction(self, each: Compacted) -> None:
+        self.add("context.compaction.completed", each.compaction.created_at, each.compaction.compaction_id)
+        self.add("context.summary.created", each.summary.created_at, each.summary.summary_id)
+
+
+_CHANGES: dict[str, EventType] = {
+    "add": "context.item.added",
+    "drop": "context.item.removed",
+    "forget": "context.redaction.applied",
+}
+_ASKED: dict[str, EventType] = {"add": "context.item.added", "remove": "context.item.removed"}
+
+
+def _counts(made: Projection) -> dict[str, int]:
+    chosen = sum(each.thing.item.included for each in made.placed)
+    return {"selected": chosen, "omitted": len(made.placed) - chosen}
