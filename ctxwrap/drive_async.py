@@ -20,7 +20,7 @@ async def begin(
 
     `send` is for requests of our own.
     """
-    passed = bare(context, target)
+    passed = bare(context, target, body)
     if passed is not None:
         return passed
     opened = OpenCall(context, wire, body, target, utc_now)
