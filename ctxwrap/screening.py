@@ -23,6 +23,7 @@ class Screen:
     def __init__(self, redaction: Redaction | None) -> None:
         self._redaction = redaction
         self._redactor = Redactor(redaction) if redaction else None
+        self._lines, self._lines_end = "", 0
 
     def evidence(self) -> Record:
         """What an event tells of it: which policies, what they found how often, and what became of it."""
@@ -36,8 +37,19 @@ class Screen:
         return self._redactor.text(text) if self._redactor else text
 
     def lines(self, text: str) -> str:
-        """A text that goes on, as far as nothing that follows can change how it is redacted."""
-        return self._redactor.text(text[: text.rfind("\n") + 1]) if self._redactor else text
+        """A text that goes on, as far as nothing that follows can change how it is redacted: only keys have lines.
+
+        It is the same text every time, and longer; what was looked at before is not looked at again.
+        """
+        if self._redaction is None:
+            return text
+        end = text.rfind("\n") + 1
+        if "PRIVATE KEY" in text:
+            return self._redaction.redacted(text[:end]).text
+        if end > self._lines_end:
+            self._lines += self._redaction.redacted(text[self._lines_end : end]).text
+            self._lines_end = end
+        return self._lines
 
     def value(self, value: Any) -> Any:
         return self._redactor.value(value) if self._redactor else value

@@ -142,7 +142,8 @@ class Turn:
 
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
-        return [], [{"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}]
+        event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
+        return [], self._screened([event])
 
     def _body_with(self, made: Pack) -> Body:
         return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
@@ -174,7 +175,7 @@ class Turn:
     def said(self) -> str:
         """What the caller was shown of the answer so far, as far as it may be written down."""
         messages = self._rewriter.reply.messages
-        return Screen(self._settings.redaction).lines(messages[0].text) if messages else ""
+        return self._screen.lines(messages[0].text) if messages else ""
 
     def delta_records(self, text: str) -> tuple[list[Record], list[Record]]:
         """What the answer went on to say, for the case that nobody lives to write its end."""

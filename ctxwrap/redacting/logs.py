@@ -6,13 +6,20 @@ from ctxwrap.redacting.policy import Redaction
 
 _formatter = logging.Formatter()
 
+_POLICIES = 16
+"""So many policies are heeded, the newest ones."""
+
 
 class _RedactedLines(logging.Filter):
     """Redacts a line when it is written: its words, what they are filled with, and its traceback."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.redaction = redaction
+        self._policies: tuple[Redaction, ...] = ()
+
+    def heed(self, redaction: Redaction) -> None:
+        others = [each for each in self._policies if each != redaction]
+        self._policies = (*others, redaction)[-_POLICIES:]
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._redacted(record.getMessage()), ()
@@ -21,11 +28,15 @@ class _RedactedLines(logging.Filter):
         return True
 
     def _redacted(self, text: str) -> str:
-        return self.redaction.redacted(text, quiet=True).text
+        for redaction in self._policies:
+            text = redaction.redacted(text, quiet=True).text
+        return text
+
+
+_lines = _RedactedLines()
 
 
 def redact_lines(redaction: Redaction) -> None:
-    """Let no line of ours be written from now on that shows what a policy is about. Once is enough for each policy."""
-    logger = logging.getLogger("ctxwrap")
-    if not any(isinstance(each, _RedactedLines) and each.redaction == redaction for each in logger.filters):
-        logger.addFilter(_RedactedLines(redaction))
+    """Let no line of ours be written from now on that shows what a policy is about."""
+    _lines.heed(redaction)
+    logging.getLogger("ctxwrap").addFilter(_lines)  # once, however often it is added

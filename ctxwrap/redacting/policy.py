@@ -1,6 +1,7 @@
 """A redaction policy: which kinds of secrets are replaced, and what the log keeps."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -82,7 +83,7 @@ class Redaction:
             if not quiet:
                 logger.warning("ctxwrap: a text was redacted as a whole: `also` raised %s", type(error).__name__)
             return Redacted(ERROR, (("error", 1),))
-        result = self._by_patterns(given)
+        result = self._however_spelled(given)
         if given != text:
             return Redacted(result.text, (("also", 1), *result.found))
         if self.also is None and not result.found:
@@ -100,6 +101,14 @@ class Redaction:
             self._clean.clear()
         self._clean[key] = None
 
+    def _however_spelled(self, text: str) -> Redacted:
+        """By the patterns; with characters that JSON escapes spelled out, where that brings something to light."""
+        result, plain = self._by_patterns(text), _ESCAPE.sub(_spelled_out, text) if "\\u00" in text else text
+        if plain == text:
+            return result
+        more = self._by_patterns(plain)
+        return more if sum(dict(more.found).values()) > sum(dict(result.found).values()) else result
+
     def _by_patterns(self, text: str) -> Redacted:
         found = Counter[str]()
         for _ in range(_PASSES):
@@ -111,6 +120,14 @@ class Redaction:
             if text == before:
                 return Redacted(text, tuple(found.items()))
         return Redacted(ERROR, (*found.items(), ("error", 1)))
+
+
+_ESCAPE = re.compile(r"\\u00(2[013-9A-Fa-f]|[346][0-9A-Fa-f]|5[0-9ABDEFabdef]|7[0-9A-Ea-e])")
+"""Of a printable character that need not be escaped."""
+
+
+def _spelled_out(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16))
 
 
 def _replaced(text: str, kind: Kind) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """Redacting what lies inside of JSON: requests, messages, records."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,8 +19,6 @@ _NAMES = frozenset(
 
 _SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Parts that a provider takes back only as it gave them."""
-
-_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})")
 
 
 class Redactor:
@@ -46,7 +43,7 @@ class Redactor:
         `signed` leaves alone what a provider signed.
         """
         if isinstance(value, str):
-            return value if value.startswith("data:") else self.text(value)
+            return self.text(value)
         if isinstance(value, list | tuple):
             changed = type(value)(self.value(each, signed=signed) for each in value)
             return value if all(new is old for new, old in zip(changed, value, strict=True)) else changed
@@ -55,13 +52,13 @@ class Redactor:
         return _with(value, {name: self._field(name, value, signed) for name in value if name not in _NAMES})
 
     def _field(self, name: str, value: dict[str, Any], signed: bool) -> Any:
-        """What an object says under a name: arguments of a call are JSON, and `data` is a text only if it says so."""
+        """What an object says under a name: arguments of a call are JSON, and what is encoded is no text."""
         inner = value[name]
         if name in ("arguments", "partial_json") and isinstance(inner, str):
             return self.json_text(inner)
         if name == "input" and "name" in value:
             return self.numbers_too(inner)
-        if name == "data" and isinstance(inner, str) and value.get("type") != "text":
+        if isinstance(inner, str) and _is_encoded(name, inner, value.get("type")):
             return inner
         return self.value(inner, signed=signed)
 
@@ -84,20 +81,15 @@ class Redactor:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return self._loose(text)
+            return self.text(text)
         changed = self.numbers_too(value)
         return text if changed is value else json.dumps(changed, ensure_ascii=False)
 
-    def _loose(self, text: str) -> str:
-        """The same for what cannot be parsed: spelled out where that brings something to light."""
-        plain = _ESCAPE.sub(_spelled_out, text)
-        if plain != text and self.redaction.redacted(plain).found:
-            return self.text(plain)
-        return self.text(text)
 
-
-def _spelled_out(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 16))
+def _is_encoded(name: str, text: str, kind: Any) -> bool:
+    if name == "data":
+        return bool(kind != "text")
+    return name in ("url", "image_url") and text.startswith("data:")
 
 
 def _with(value: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

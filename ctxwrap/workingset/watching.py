@@ -81,7 +81,7 @@ class WorkingSet:
         hints = load_hints(directory)
         boot = Boot(
             root=f"{os.path.basename(directory)}/",
-            session=session,
+            session=self._redaction.redacted(session).text if self._redaction else session,
             working_set=name,
             cache_hints=hints.files,
             tool_contract="",  # tools are the caller's, and have a contract of their own

@@ -357,7 +357,7 @@ def test_a_stream_is_the_callers_and_its_log_is_redacted(provider: Provider, hom
 
 def test_a_question_for_the_snapshot_is_redacted(provider: Provider, home: Path) -> None:
     provider.answer = lambda ask: Answer(
-        f"Write to {SECRETS['reply']}.\n\n<<<CONTEXT>>>\nnot \\u0041ny {SECRETS['memory']}"
+        f"Write to {SECRETS['reply']}.\n\n<<<CONTEXT>>>\n" + '{"note": "operator\\u0040example.org pays"}'
     )
     Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).say(user("Go."))
     assert len(provider.seen) == 2

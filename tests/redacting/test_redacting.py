@@ -51,6 +51,14 @@ def test_a_key_that_was_cut_off_goes_as_far_as_it_came() -> None:
         assert ALL.redacted(f"see {PEM[:length]}").text == "see [redacted:key]"
 
 
+def test_a_secret_that_json_spells_otherwise_goes() -> None:
+    text = '{"to": "ada\\u0040example.com", "tel": "\\u002B14155552671", "q": "\\u0022", "é": "\\u00e9"}'
+    redacted = ALL.redacted(text)
+    assert dict(redacted.found) == {"email": 1, "phone": 1}
+    assert json.loads(redacted.text) == {"to": "[redacted:email]", "tel": "[redacted:phone]", "q": '"', "é": "é"}
+    assert ALL.redacted("\\u0041 caf\\u00e9").text == "\\u0041 caf\\u00e9"
+
+
 def test_secrets_side_by_side_all_go() -> None:
     text = "+14155552671AKIAIOSFODNN7EXAMPLE+14155552671AKIAIOSFODNN7EXAMPLE"
     assert ALL.redacted(text).text == "[redacted:phone][redacted:key]" * 2
@@ -73,6 +81,7 @@ PIECES += [
     ".",
     "-",
 ]
+PIECES += ["\\u0040", "\\u002B1", "\\u00"]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
 
 
@@ -207,7 +216,7 @@ def test_a_request_is_changed_where_it_says_something() -> None:
     body = {
         "model": "m",
         "api_key": "sk-abcdef1234567890abcdef",
-        "system": secret,
+        "system": f"data: {secret}",
         "messages": [
             {"role": "user", "content": said},
             {
@@ -224,7 +233,7 @@ def test_a_request_is_changed_where_it_says_something() -> None:
     redacted = Redactor(ALL).body(body)
     assert json.dumps(body) == before
     assert redacted["api_key"] == body["api_key"]
-    assert redacted["system"] == "[redacted:email]"
+    assert redacted["system"] == "data: [redacted:email]"
     first, second, third, fourth, fifth = redacted["messages"]
     assert first["content"] == [{"type": "text", "text": "[redacted:email]"}, said[1]]
     assert second["content"] == [thought]
@@ -238,7 +247,8 @@ def test_lines_of_the_log_are_redacted_with_their_tracebacks(caplog: pytest.LogC
     logger, filters = logging.getLogger("ctxwrap"), list(logging.getLogger("ctxwrap").filters)
     try:
         redact_lines(Redaction(patterns=("emails",)))
-        redact_lines(Redaction(patterns=("emails",)))
+        for number in range(40):
+            redact_lines(Redaction(also=lambda text, number=number: text.replace(f"<{number}>", "")))  # type: ignore[misc]
         assert len(logger.filters) <= len(filters) + 1
         try:
             raise ValueError("no such user: ada@example.com")
