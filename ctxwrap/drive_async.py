@@ -58,6 +58,10 @@ class AsyncCall:
         return self._turn.observes
 
     @property
+    def rewrites(self) -> bool:
+        return self._turn.rewrites
+
+    @property
     def unsettled(self) -> bool:
         """Whether the last of the events that `event` gave must wait for `settle`."""
         return self._turn.asks_again

@@ -80,7 +80,7 @@ class Turn:
         self._sources = screen.sources(sources or Sources())
         self._pack: Pack | None = None
         self._repacked = False
-        self.body = body
+        self.body = body if asked == "disabled" else self._given.body
         if self.mode != "disabled":
             self._pack = pack(self._given, self._opening, self._sources, settings)
             self.body = self._body_with(self._pack)
@@ -104,6 +104,11 @@ class Turn:
     def observes(self) -> bool:
         """The request and the reply go through as they are; they are only looked at."""
         return self.mode in ("disabled", "shadow")
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether another request is sent than the caller's."""
+        return self.body is not self._unscreened
 
     @property
     def ended(self) -> bool:

@@ -126,7 +126,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
             if turn.body is not None:
                 args, kwargs = (), turn.body
             return remember(function(*args, **kwargs), turn)
-        if not turn.observes:
+        if turn.rewrites:
             args, kwargs = (), turn.body
         while True:
             try:
@@ -158,7 +158,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
             if turn.body is not None:
                 args, kwargs = (), turn.body
             return remember(await function(*args, **kwargs), turn)
-        if not turn.observes:
+        if turn.rewrites:
             args, kwargs = (), turn.body
         while True:
             try:

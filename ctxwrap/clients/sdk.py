@@ -76,7 +76,7 @@ def _door(base: Any) -> type:
                     body, options = call.body, asked.options_of_plain_body
                 with flying(call):
                     return remember(super().post(path, body=body, options=options, **rest), call)
-            if not call.observes:
+            if call.rewrites:
                 body, options = call.body, asked.options_of_plain_body
             while True:
                 try:
@@ -114,7 +114,7 @@ def _async_door(base: Any) -> type:
                     body, options = call.body, asked.options_of_plain_body
                 with flying(call):
                     return remember(await super().post(path, body=body, options=options, **rest), call)
-            if not call.observes:
+            if call.rewrites:
                 body, options = call.body, asked.options_of_plain_body
             while True:
                 try:

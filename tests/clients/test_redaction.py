@@ -290,6 +290,13 @@ def test_what_is_to_leave_as_it_is_does(mode: str, kind: str, provider: Provider
     assert len(messages(home, "s")) == 3
 
 
+def test_a_request_that_no_context_fits_into_is_redacted(provider: Provider, home: Path) -> None:
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
+    client.completions.create(model="m", prompt=["One.", f"My key is {SECRETS['user']}"])
+    assert provider.seen[-1].json["prompt"] == ["One.", "My key is [redacted:key]"]
+    assert stored(home) == {}
+
+
 @pytest.mark.filterwarnings("ignore:this call names no session")
 def test_a_call_without_a_session_is_redacted_too(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
