@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ctxwrap.forgetting import purge as purge
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
     from ctxwrap.previewing import preview as preview
+    from ctxwrap.redacting import Redaction as Redaction
     from ctxwrap.scope import using as using
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
@@ -49,6 +50,7 @@ _HOMES = {
     "NoSessionWarning": "errors",
     "NotFound": "errors",
     "PerTier": "settings",
+    "Redaction": "redacting",
     "SessionBusy": "errors",
     "Settings": "settings",
     "SettingsError": "errors",

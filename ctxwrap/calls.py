@@ -15,6 +15,7 @@ from ctxwrap.context import Context, Target
 from ctxwrap.errors import SessionBusy
 from ctxwrap.packing import Sources
 from ctxwrap.records import timestamp
+from ctxwrap.screening import Screen
 from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.session.session import Ending
@@ -31,10 +32,18 @@ _SECONDS, _PIECES = 2.0, 200
 
 
 class BareCall:
-    """A call that ctxwrap lets through as it is; it only knows why."""
+    """A call that ctxwrap lets through as it is; it only knows why. `body` is what is sent if a policy changed it."""
 
-    def __init__(self, target: Target, reason: str, *, error: str = "", not_saved: tuple[str, ...] = ()) -> None:
-        key = target.key
+    def __init__(
+        self,
+        target: Target,
+        reason: str,
+        *,
+        body: Body | None = None,
+        error: str = "",
+        not_saved: tuple[str, ...] = (),
+    ) -> None:
+        key, self.body = target.key, body
         self.record = TurnRecord(
             id="",
             mode="disabled",
@@ -51,13 +60,22 @@ class BareCall:
         )
 
 
-def bare(context: Context, target: Target) -> BareCall | None:
+def bare(context: Context, target: Target, body: Callable[[], Body]) -> BareCall | None:
     """The call as a bare one, if it needs no session."""
     if target.key is None:
-        return BareCall(target, "no session was named")
+        return BareCall(target, "no session was named", body=_redacted_body(context, target, body))
     if target.mode == "disabled" and not context.settings.record:
         return BareCall(target, "disabled, and record is off")
     return None
+
+
+def _redacted_body(context: Context, target: Target, body: Callable[[], Body]) -> Body | None:
+    """What to send of a call without context, if there is a policy and the call is not to leave as it is."""
+    redaction = context.settings.redaction
+    return None if redaction is None or target.mode in _AS_IT_IS else Screen(redaction).body(body())
+
+
+_AS_IT_IS = ("disabled", "shadow")
 
 
 def sources(context: Context, target: Target, model: str, session: Session) -> Sources:
@@ -125,7 +143,7 @@ class OpenCall:
 
     def _comes_next(self, line: Line) -> bool:
         """Whether the session is free, or turns may go on beside each other, or this one changes nothing."""
-        if self._context.settings.on_busy == "interleave" or self._target.mode in ("disabled", "shadow"):
+        if self._context.settings.on_busy == "interleave" or self._target.mode in _AS_IT_IS:
             return True
         if self._place is None:
             self._place = Place(line, self._caller)
@@ -162,7 +180,8 @@ class OpenCall:
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
-        return BareCall(self._target, reason, error=str(error), not_saved=("request", "reply"))
+        body = _redacted_body(self._context, self._target, self._body)
+        return BareCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
 
     def smaller(self, error: Exception) -> bool:
         """Whether the provider calls the request too long and the turn has a smaller one now, which the log tells.

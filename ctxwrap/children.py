@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import InvalidId, NotFound, SettingsError
+from ctxwrap.redacting.values import change_of
 from ctxwrap.session import Session
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.finding import Place, existing, key_for
@@ -142,7 +143,13 @@ def _child(known: Session, name: str) -> Child:
 
 
 def _append(known: Session, event: Record) -> None:
+    redacted = change_of(known.redaction)
+    event = {name: redacted(value) if name in _TOLD else value for name, value in event.items()}
     known.append(new_turn_id(), [], [event], utc_now())
+
+
+_TOLD = ("handoff", "result", "refs", "reason")
+"""What an event says in words."""
 
 
 def _ending(name: str, result: str, status: str, refs: list[Record], blobs: Mapping[str, Record]) -> Record:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap import scope
 from ctxwrap.errors import NoSessionWarning
+from ctxwrap.redacting.logs import redact_lines
 from ctxwrap.session import Session
 from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.storage import Store
@@ -54,7 +55,9 @@ class Context:
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
         self._sessions: dict[SessionKey, Session] = {}
-        self._working_set = WorkingSet(settings.working_set) if settings.working_set else None
+        self._working_set = WorkingSet(settings.working_set, settings.redaction) if settings.working_set else None
+        if settings.redaction is not None:
+            redact_lines(settings.redaction)
         self._warned = False
 
     def files(self, target: Target, model: str) -> Offered | None:

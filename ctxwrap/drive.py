@@ -19,7 +19,7 @@ def begin(
 
     `send` is for requests of our own.
     """
-    passed = bare(context, target)
+    passed = bare(context, target, body)
     if passed is not None:
         return passed
     opened = OpenCall(context, wire, body, target, utc_now)
@@ -55,6 +55,10 @@ class Call:
     @property
     def observes(self) -> bool:
         return self._turn.observes
+
+    @property
+    def rewrites(self) -> bool:
+        return self._turn.rewrites
 
     @property
     def unsettled(self) -> bool:

@@ -20,7 +20,7 @@ async def begin(
 
     `send` is for requests of our own.
     """
-    passed = bare(context, target)
+    passed = bare(context, target, body)
     if passed is not None:
         return passed
     opened = OpenCall(context, wire, body, target, utc_now)
@@ -56,6 +56,10 @@ class AsyncCall:
     @property
     def observes(self) -> bool:
         return self._turn.observes
+
+    @property
+    def rewrites(self) -> bool:
+        return self._turn.rewrites
 
     @property
     def unsettled(self) -> bool:

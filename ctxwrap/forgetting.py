@@ -208,11 +208,11 @@ def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
 
 def _texts(record: Record) -> list[str]:
     """Everything that a message says: its text, the strings in its parts, and what it hands to tools."""
+    versions = (record, record["said"]) if isinstance(record.get("said"), dict) else (record,)
     try:
-        message = message_in(record)
+        return [text for each in versions for text in _strings_of(message_in(each)) if text.strip()]
     except ValueError:
         return []
-    return [text for text in _strings_of(message) if text.strip()]
 
 
 def _strings_of(message: Message) -> Iterator[str]:

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import SettingsError, unknown_name
+from ctxwrap.redacting import Redaction
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -233,6 +234,9 @@ class Settings:
     summariser: SummaryWriter | None = None
     """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
 
+    redaction: Redaction | None = None
+    """A `Redaction(...)`: what is replaced in all texts before anything is made of them or sent; None is nothing."""
+
     def __post_init__(self) -> None:
         for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
@@ -262,6 +266,8 @@ class Settings:
             raise SettingsError(f"working_set must be the path of a working-set.yml, not {self.working_set!r}")
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
+        if self.redaction is not None and not isinstance(self.redaction, Redaction):
+            raise SettingsError(f"redaction must be Redaction(...), not {self.redaction!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
 

@@ -19,6 +19,7 @@ from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.protocol.reading import read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.records import message_range
+from ctxwrap.redacting.values import change_of
 from ctxwrap.scope import apart
 from ctxwrap.session import Session
 from ctxwrap.settings import SummaryWriter
@@ -200,7 +201,9 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
                 return
             asking = {"type": "summarise", "source": matter.source, "model": writer.model, "ctx": {}}
             session.append(turn, [], [asking], clock(), is_edge=False)
-        text = cleaned(writer.ask(*matter.question(writer.max_tokens)))
+        redacted = change_of(session.redaction)
+        rules, texts = matter.question(writer.max_tokens)
+        text = redacted(cleaned(writer.ask(rules, redacted(texts))))
         if not text:
             raise ValueError("the answer was empty")
         event = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}

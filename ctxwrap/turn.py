@@ -2,7 +2,8 @@
 
 The order of a turn:
 
- 1. the session aligned the caller's messages with its log and fixed round and time (`Opening`);
+ 1. the session aligned the caller's messages with its log and fixed round and time (`Opening`); with a redaction
+    policy, all that follows is made of what its `Screen` leaves of them;
  2. the mode is settled: a reply that cannot carry a trailer is only read for, never asked for one;
  3. the pack is made of what fits (`packing`), the wire puts it into the body: `body` is what to send;
  4. `opening_records` are written before anything is sent; should that be too long for the provider, `smaller` makes
@@ -25,6 +26,7 @@ from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
+from ctxwrap.screening import Screen
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import injection
 from ctxwrap.stages.budget import limit_told
@@ -68,18 +70,21 @@ class Turn:
         self.mode, self._mode_reason = settled_mode(asked, request)
         self._asked = asked
         self._wire = wire
-        self._request = request
-        self._opening = opening
         self._settings = settings
-        self._given = Asked(key, wire.name, body, request, self.mode)
-        self._sources = sources or Sources()
+        self._new = opening.new
+        self._screen = screen = Screen(settings.redaction)
+        self._unscreened = body
+        self._request = Screen(settings.redaction).request(request)
+        self._given = Asked(key, wire.name, screen.body(body), self._request, self.mode)
+        self._opening = screen.opening(opening)
+        self._sources = screen.sources(sources or Sources())
         self._pack: Pack | None = None
         self._repacked = False
-        self.body = body
+        self.body = body if asked == "disabled" else self._given.body
         if self.mode != "disabled":
-            self._pack = pack(self._given, opening, self._sources, settings)
+            self._pack = pack(self._given, self._opening, self._sources, settings)
             self.body = self._body_with(self._pack)
-        self._texts = _shown_texts(request, self._pack)
+        self._texts = _shown_texts(self._request, self._pack)
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
         self._reasking = Reasking(wire, self.body, settings, self._read_again)
@@ -99,6 +104,11 @@ class Turn:
     def observes(self) -> bool:
         """The request and the reply go through as they are; they are only looked at."""
         return self.mode in ("disabled", "shadow")
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether another request is sent than the caller's."""
+        return self.body is not self._unscreened
 
     @property
     def ended(self) -> bool:
@@ -137,10 +147,11 @@ class Turn:
 
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
-        return [], [{"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}]
+        event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
+        return [], self._screened([event])
 
     def _body_with(self, made: Pack) -> Body:
-        return self._given.body if self.observes else self._wire.inject(self._given.body, made.injection)
+        return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""
@@ -167,9 +178,9 @@ class Turn:
 
     @property
     def said(self) -> str:
-        """What the caller was shown of the answer so far."""
+        """What the caller was shown of the answer so far, as far as it may be written down."""
         messages = self._rewriter.reply.messages
-        return messages[0].text if messages else ""
+        return self._screen.lines(messages[0].text) if messages else ""
 
     def delta_records(self, text: str) -> tuple[list[Record], list[Record]]:
         """What the answer went on to say, for the case that nobody lives to write its end."""
@@ -184,7 +195,7 @@ class Turn:
 
     def question(self) -> Body:
         """What to send to ask for the snapshot alone; `answered` or `unanswered` follows."""
-        return self._reasking.question(self._rewriter.reply)
+        return Screen(self._settings.redaction).body(self._reasking.question(self._rewriter.reply))
 
     def answered(self, payload: Body) -> bool:
         """The whole reply to a question; whether its snapshot can be used, or none is needed any more."""
@@ -205,13 +216,13 @@ class Turn:
         """The caller's new messages, and the event that starts the turn; `kept` is where its texts lie."""
         parents = iter([self._opening.parent])
         messages = [
-            as_record(
+            self._message_record(
                 message,
+                Screen(self._settings.redaction),
                 round=number,
                 parent="" if message.role == "system" else next(parents, ""),
-                tokens=self._tokens(message),
             )
-            for message, number in self._opening.new
+            for message, number in self._new
         ]
         start: Record = {
             "type": "start",
@@ -222,11 +233,22 @@ class Turn:
             "stream": self._request.stream,
             "runtime": self._opening.runtime.as_json(),
             **self._pack_fields(kept or {}),
+            **self._screen.evidence(),
             "ctx": {"writer": self._opening.writer, **_blobs(kept)},
         }
         if self._opening.rules:
             start["rules"] = self._opening.rules
-        return messages, [start, *self._memory_events(), *self._file_events(self._pack.outputs if self._pack else ())]
+        outputs = self._pack.outputs if self._pack else ()
+        return messages, self._screened([start, *self._memory_events(), *self._file_events(outputs)])
+
+    def _message_record(self, message: Message, screen: Screen, **control: Any) -> Record:
+        shown = screen.message(message)
+        return screen.record(message, shown, tokens=self._tokens(shown), **control)
+
+    def _screened(self, events: list[Record]) -> list[Record]:
+        """Events as they may be written: whatever an error, a path or a reason quotes."""
+        screened: list[Record] = Screen(self._settings.redaction).value(events)
+        return screened
 
     def _tokens(self, message: Message) -> Mapping[str, int]:
         """How many tokens a message has, which is stored with it."""
@@ -282,24 +304,26 @@ class Turn:
 
         `answer_at` is the number that the answer gets in the log; `interrupted` says why it did not come to its end.
         """
-        reply = self._reply
+        reply, screen = self._reply, Screen(self._settings.redaction)
         reason = self._why_incomplete(interrupted)
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
         self._operations = () if reason else self._changes(reply, now, answer_at)
         messages = [
-            as_record(
+            self._message_record(
                 message,
+                screen,
                 round=self._opening.runtime.round,
                 parent="" if self._says_something_new() else self._opening.parent,
                 status=self._status,
                 reason=reason,
-                tokens=self._tokens(message),
             )
             for message in reply.messages[:1]
             if message.content or message.tool_calls or not reason
         ]
         read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
-        return messages, [*read, *self._other_choices(reply), *self._end_events(reply, reason)]
+        screen.reading(self._rewriter.reply.reading)  # for what it finds
+        end = [{**event, **screen.evidence()} for event in self._end_events(reply, reason)]
+        return messages, self._screened([*read, *self._other_choices(reply), *end])
 
     def _says_something_new(self) -> bool:
         """Whether a message of the caller's continues the conversation in the log; the answer follows it then."""
@@ -354,7 +378,8 @@ class Turn:
     def _reply(self) -> Reply:
         """The reply as far as it came, with the snapshot that was asked for, if so."""
         reply, mended = self._rewriter.reply, self._reasking.reading
-        return reply if mended is None else replace(reply, reading=mended)
+        reading = Screen(self._settings.redaction).reading(mended or reply.reading)
+        return reply if reading is reply.reading else replace(reply, reading=reading)
 
     def _changes(self, reply: Reply, now: Memory, answer_at: int) -> tuple[Operation, ...]:
         snapshot = self._applied_snapshot(reply)

@@ -15,6 +15,7 @@ ROOT = Path(ctxwrap.__file__).parent
 
 LAYERS = (
     ("errors",),
+    ("redacting",),
     ("settings",),
     ("types",),
     ("storage",),
@@ -23,6 +24,7 @@ LAYERS = (
     ("stages", "stores", "retrieval"),
     ("reasking", "session", "workingset"),
     ("packing",),
+    ("screening",),
     ("turn", "summarising"),
     ("context",),
     ("calls",),
@@ -105,6 +107,7 @@ def test_the_public_names_are_what_they_are() -> None:
         "NoSessionWarning",
         "NotFound",
         "PerTier",
+        "Redaction",
         "SessionBusy",
         "Settings",
         "SettingsError",

@@ -123,8 +123,10 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         body = partial(_body, function, name, args, kwargs)
         turn = drive.begin(context, wire, body, target, _sender(function))
         if isinstance(turn, BareCall):
+            if turn.body is not None:
+                args, kwargs = (), turn.body
             return remember(function(*args, **kwargs), turn)
-        if not turn.observes:
+        if turn.rewrites:
             args, kwargs = (), turn.body
         while True:
             try:
@@ -153,8 +155,10 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         body = partial(_body, function, name, args, kwargs)
         turn = await drive_async.begin(context, wire, body, target, _async_sender(function))
         if isinstance(turn, BareCall):
+            if turn.body is not None:
+                args, kwargs = (), turn.body
             return remember(await function(*args, **kwargs), turn)
-        if not turn.observes:
+        if turn.rewrites:
             args, kwargs = (), turn.body
         while True:
             try:

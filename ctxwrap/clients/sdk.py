@@ -72,9 +72,11 @@ def _door(base: Any) -> type:
             send = _sender(super().post, path, asked.own_options)
             call = drive.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target, send)
             if isinstance(call, BareCall):
+                if call.body is not None:
+                    body, options = call.body, asked.options_of_plain_body
                 with flying(call):
                     return remember(super().post(path, body=body, options=options, **rest), call)
-            if not call.observes:
+            if call.rewrites:
                 body, options = call.body, asked.options_of_plain_body
             while True:
                 try:
@@ -108,9 +110,11 @@ def _async_door(base: Any) -> type:
             send = _async_sender(super().post, path, asked.own_options)
             call = await drive_async.begin(self._ctxwrap, asked.wire, asked.plain_body, asked.target, send)
             if isinstance(call, BareCall):
+                if call.body is not None:
+                    body, options = call.body, asked.options_of_plain_body
                 with flying(call):
                     return remember(await super().post(path, body=body, options=options, **rest), call)
-            if not call.observes:
+            if call.rewrites:
                 body, options = call.body, asked.options_of_plain_body
             while True:
                 try:

@@ -35,7 +35,8 @@ def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
     if len(data) < (LARGE_RESULT if record["role"] == "tool" else LARGE):
         return record
     blob = stored(data, files, "text" if isinstance(content, str) else "parts", lasting=lasting)
-    control = {**record["ctx"], "digest": digest(message_in(record)), "blob": blob}
+    said = record["ctx"].get("digest") or digest(message_in(record))
+    control = {**record["ctx"], "digest": said, "blob": blob}
     return {**record, "content": _hint(content, len(data)), "ctx": control}
 
 

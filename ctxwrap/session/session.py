@@ -11,6 +11,7 @@ from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.records import as_record, message_in, number_in, timestamp, tokens_in
+from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs, indexed
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
@@ -22,7 +23,8 @@ from ctxwrap.session.packs.files import save_pack
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
 from ctxwrap.session.past import Past
-from ctxwrap.session.redaction import Redaction, unanswered
+from ctxwrap.session.redaction import Redaction as Forgetting
+from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
@@ -86,6 +88,10 @@ class Session:
     @property
     def memory(self) -> Memory:
         return self.past.memory
+
+    @property
+    def redaction(self) -> Redaction | None:
+        return self._settings.redaction
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -318,8 +324,8 @@ class Session:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
         if turn not in self.past.purged:
-            return Redaction(ids=forgotten).event
-        redaction = Redaction(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
+            return Forgetting(ids=forgotten).event
+        redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 
     def _numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from ctxwrap.redacting import Redacted, Redaction
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.stages.truncation import Count
 from ctxwrap.workingset.fields import path_fault
@@ -41,6 +42,8 @@ class FileText(NamedTuple):
     digest: str
     """SHA-256 of its bytes."""
     tokens: int
+    found: tuple[tuple[str, int], ...] = ()
+    """What was redacted in it, and how often."""
 
 
 class Unread(NamedTuple):
@@ -60,9 +63,16 @@ class _Stop(Exception):
 class Reader:
     """Reads the files of a working set as text; one that did not change since is not read again."""
 
-    def __init__(self, root: str | os.PathLike[str], count: Count = estimate, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        count: Count = estimate,
+        max_bytes: int = MAX_BYTES,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._root = os.fspath(root)
         self._count = count
+        self._redaction = redaction
         self._max_bytes = max_bytes
         self._known: dict[str, tuple[tuple[int, ...], FileText | Unread]] = {}
 
@@ -91,7 +101,9 @@ class Reader:
             text = found.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             return Unread(found.path, "not UTF-8", f"it is not UTF-8 (byte {error.start}); convert it or leave it out")
-        return FileText(found.path, text, sha256(found.data).hexdigest(), self._count(text))
+        shown = self._redaction.redacted(text) if self._redaction else Redacted(text)
+        digest = sha256(found.data).hexdigest()
+        return FileText(found.path, shown.text, digest, self._count(shown.text), shown.found)
 
 
 def is_settled(stamp: tuple[int, ...]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest, StoreError
+from ctxwrap.redacting import Redaction
 from ctxwrap.stages.truncation import Count
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import PackItem
@@ -62,21 +63,25 @@ class Supplement(NamedTuple):
 class WorkingSet:
     """Files lie below the directory of the manifest; what did not change is not read again."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, redaction: Redaction | None = None) -> None:
         self._path = os.path.abspath(path)
+        self._redaction = redaction
         self._readers: dict[str, Reader] = {}
         """By the name of what counts their tokens."""
 
     def offer(self, model: str, session: str) -> Offered:
         """The files as they are now, for a call of that model."""
         measure, kept = Measure(model), load(self._path)
-        reader = self._readers.setdefault(measure.name, Reader(os.path.dirname(self._path), measure.text))
+        reader = self._readers.get(measure.name)
+        if reader is None:
+            reader = Reader(os.path.dirname(self._path), measure.text, redaction=self._redaction)
+            self._readers[measure.name] = reader
         contents = {file.path: reader.read(file.path) for file in kept.manifest.files}
         directory, name = os.path.split(self._path)
         hints = load_hints(directory)
         boot = Boot(
             root=f"{os.path.basename(directory)}/",
-            session=session,
+            session=self._redaction.redacted(session).text if self._redaction else session,
             working_set=name,
             cache_hints=hints.files,
             tool_contract="",  # tools are the caller's, and have a contract of their own

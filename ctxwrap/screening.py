@@ -1,0 +1,139 @@
+"""What a turn takes in and writes down, without what its redaction policy is about.
+
+A message that was changed says in `ctx.digest` how the caller knows it, so that it is known when it is sent again.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from ctxwrap.packing import Sources
+from ctxwrap.records import as_record
+from ctxwrap.redacting import Redaction
+from ctxwrap.redacting.values import Redactor
+from ctxwrap.session.alignment import digest
+from ctxwrap.stages.surface import Found, Passage
+from ctxwrap.types import Body, Kept, Message, Opening, Reading, Record, Request, Text
+from ctxwrap.workingset.reading import FileText
+from ctxwrap.workingset.watching import Offered
+
+
+class Screen:
+    """A policy, or none, for the things of a turn; it counts what it finds."""
+
+    def __init__(self, redaction: Redaction | None) -> None:
+        self._redaction = redaction
+        self._redactor = Redactor(redaction) if redaction else None
+        self._lines, self._lines_end = "", 0
+
+    def evidence(self) -> Record:
+        """What an event tells of it: which policies, what they found how often, and what became of it."""
+        if self._redaction is None or self._redactor is None:
+            return {}
+        found = dict(self._redactor.found)
+        told = {"policy": self._redaction.names, "found": found, "method": "replace"}
+        return {"redaction": {**told, "state": "masked" if found else "none"}}
+
+    def text(self, text: str) -> str:
+        return self._redactor.text(text) if self._redactor else text
+
+    def lines(self, text: str) -> str:
+        """A text that goes on, as far as nothing that follows can change how it is redacted: only keys have lines.
+
+        It is the same text every time, and longer; what was looked at before is not looked at again.
+        """
+        if self._redaction is None:
+            return text
+        end = text.rfind("\n") + 1
+        if "PRIVATE KEY" in text:
+            return self._redaction.redacted(text[:end]).text
+        if end > self._lines_end:
+            self._lines += self._redaction.redacted(text[self._lines_end : end]).text
+            self._lines_end = end
+        return self._lines
+
+    def value(self, value: Any) -> Any:
+        return self._redactor.value(value) if self._redactor else value
+
+    def body(self, body: Body) -> Body:
+        """A request; it is looked at in any case, and changed if the provider is to get it so."""
+        if self._redactor is None or self._redaction is None:
+            return body
+        redacted = self._redactor.body(body)
+        return redacted if self._redaction.request else body
+
+    def request(self, request: Request) -> Request:
+        return replace(request, messages=tuple(map(self.message, request.messages))) if self._redactor else request
+
+    def message(self, message: Message) -> Message:
+        if self._redactor is None:
+            return message
+        change = self._redactor.value
+        calls = tuple(change(call) for call in message.tool_calls)
+        changed = message._replace(
+            content=change(message.content),
+            name=change(message.name),
+            tool_calls=calls if calls != message.tool_calls else message.tool_calls,
+            extra=change(dict(message.extra)) if message.extra else message.extra,
+        )
+        return message if changed == message else changed
+
+    def record(self, message: Message, shown: Message, **control: Any) -> Record:
+        """A message as the log has it: as it is shown and, if the policy says so, as it was said."""
+        if shown is message or self._redaction is None:
+            return as_record(message, **control)
+        record = as_record(shown, **control, digest=digest(message))
+        if self._redaction.log == "keep":
+            record["said"] = {name: value for name, value in as_record(message).items() if name != "ctx"}
+        return record
+
+    def opening(self, opening: Opening) -> Opening:
+        """What a turn starts from; the log may hold what was said before there was a policy."""
+        if self._redactor is None:
+            return opening
+        return replace(
+            opening,
+            new=tuple((Screen(self._redaction).message(message), number) for message, number in opening.new),
+            history=tuple(map(self._kept, opening.history)),
+            state=self.value(opening.state),
+            epoch=self.value(opening.epoch),
+            pinned=tuple(map(self._text, opening.pinned)),
+            summary=self._text(opening.summary) if opening.summary else None,
+            children=tuple(map(self._text, opening.children)),
+        )
+
+    def _kept(self, kept: Kept) -> Kept:
+        return kept._replace(message=self.message(kept.message))
+
+    def _text(self, text: Text) -> Text:
+        return text._replace(text=self.text(text.text))
+
+    def sources(self, sources: Sources) -> Sources:
+        """Files were redacted when they were read; what is found in the log is looked at when it is found."""
+        if self._redactor is None:
+            return sources
+        if sources.files is not None:
+            self._count(sources.files)
+        retrieve = sources.retrieve
+        return sources._replace(retrieve=(lambda *asked: self._found(retrieve(*asked))) if retrieve else None)
+
+    def _count(self, offered: Offered) -> None:
+        assert self._redactor is not None
+        for file in offered.contents.values():
+            self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
+
+    def _found(self, found: Found) -> Found:
+        return Found(tuple(map(self._passage, found.chosen)), tuple(map(self._passage, found.missed)))
+
+    def _passage(self, passage: Passage) -> Passage:
+        return passage._replace(text=self.text(passage.text), speaker=self.text(passage.speaker))
+
+    def reading(self, reading: Reading | None) -> Reading | None:
+        """What a reply's trailer turned out to be, with nothing of it as the model spelled it."""
+        if reading is None or self._redactor is None:
+            return reading
+        return replace(
+            reading,
+            snapshot=self._redactor.numbers_too(reading.snapshot),
+            violations=self.value(reading.violations),
+            trailer=self._redactor.json_text(reading.trailer),
+        )

@@ -1,0 +1,390 @@
+"""Redaction in calls: a secret that somebody said is in no file, no log line and no request."""
+
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.children import attach_result, start_child
+from ctxwrap.clients.litellm import load_litellm
+from ctxwrap.practice import Answer, Ask, Failure, Provider
+from ctxwrap.settings import Settings
+from ctxwrap.summarising import Summariser, wait_for_summaries
+from tests.clients.running import PATIENCE
+from tests.support import events, item, messages, said, trailer
+
+SECRETS = {
+    "user": "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "system": "operator@example.org",
+    "tool": "sk-proj-abcDEF1234567890abcdWXYZ",
+    "arguments": "4111111111111111",
+    "large": "+49 30 901820-123",
+    "file": "AKIAIOSFODNN7EXAMPLE",
+    "pinned": "xoxb-123456789012-abcdefGHIJKL",
+    "reply": "model@example.net",
+    "memory": "5500-0000-0000-0004",
+    "child": "glpat-x1y2z3A4b5C6d7E8f9G0",
+    "summary": "hf_abcdefGHIJKL1234567890mnop",
+    "error": "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+    "name": "swordfish-protocol",
+    "header": "sk-header-abc1234567890defgh",
+    "environment": "sk-environ-abc1234567890defg",
+}
+LARGE = f"line of a tool's\n{'x ' * 20_000}\ncall {SECRETS['large']} then"
+
+
+def also(text: str) -> str:
+    return text.replace(SECRETS["name"], "[project]")
+
+
+@pytest.fixture(autouse=True)
+def _own_log_lines() -> Iterator[None]:
+    logger = logging.getLogger("ctxwrap")
+    filters = list(logger.filters)
+    yield
+    logger.filters[:] = filters
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    root = tmp_path / "desk"
+    root.mkdir()
+    (root / "notes.md").write_text(f"Deploy with {SECRETS['file']} and care.\n")
+    (root / "working-set.yml").write_text(
+        "protocol: CONTEXT-ASSEMBLY/0.1\nfiles:\n  - {path: notes.md, priority: 0.9}\n"
+    )
+    return root
+
+
+class Model:
+    """Says secrets of its own, in words, in memory and in a summary; or fails with one."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def __call__(self, ask: Ask) -> Answer | Failure:
+        if self.fails:
+            return Failure(400, f"bad key {SECRETS['error']}")
+        if "You write the summary" in ask.system + ask.last_user:
+            return Answer(f"They spoke of {SECRETS['summary']}.")
+        if "ctxwrap" not in json.dumps(ask.body):
+            return Answer("Plain.")
+        remembered = f"pays with {SECRETS['memory']}"
+        return Answer(f"Write to {SECRETS['reply']} soon.{trailer(ask, [item('w-1', remembered)])}")
+
+
+class Client:
+    """The same conversation over either SDK."""
+
+    def __init__(self, kind: str, provider: Provider, **options: Any) -> None:
+        self.kind = kind
+        key = SECRETS["header"]
+        if kind == "openai":
+            bare: Any = openai.OpenAI(api_key=key, base_url=provider.openai_url, max_retries=0)
+        else:
+            bare = anthropic.Anthropic(api_key=key, base_url=provider.anthropic_url, max_retries=0)
+        self.client: Any = ctxwrap.wrap(bare, **options)
+        self.bare = bare
+
+    def say(self, *spoken: dict[str, Any], **more: Any) -> str:
+        headers = {"x-secret": SECRETS["header"]}
+        if self.kind == "openai":
+            given = [{"role": "system", "content": f"Escalate to {SECRETS['system']}."}, *spoken]
+            reply = self.client.chat.completions.create(model="gpt-4o", messages=given, extra_headers=headers, **more)
+            return str(reply.choices[0].message.content)
+        reply = self.client.messages.create(
+            model="claude-opus-4-8",
+            max_tokens=500,
+            system=f"Escalate to {SECRETS['system']}.",
+            messages=list(spoken),
+            extra_headers=headers,
+            **more,
+        )
+        return str(reply.content[0].text)
+
+    def called(self, output: str) -> list[dict[str, Any]]:
+        """A model's call of a tool, and what that gave."""
+        if self.kind == "openai":
+            function = {"name": "pay", "arguments": json.dumps({"card": int(SECRETS["arguments"]), "n": 1})}
+            call = {"id": "call_1", "type": "function", "function": function}
+            return [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_1", "content": output},
+            ]
+        use = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {"card": int(SECRETS["arguments"]), "n": 1}}
+        return [
+            {"role": "assistant", "content": [use]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": output}]},
+        ]
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def leaks(data: bytes, names: Any = SECRETS) -> set[str]:
+    text = data.decode("utf-8", "replace")
+    plain = re.sub(r"\\u([0-9a-f]{4})", lambda escape: chr(int(escape[1], 16)), text)
+    return {name for name in names if SECRETS[name] in text or SECRETS[name] in plain}
+
+
+def stored(home: Path) -> dict[str, set[str]]:
+    """Which secrets lie in which file below a store, or in its name."""
+    found = {str(path.relative_to(home)): leaks(path.read_bytes()) for path in home.rglob("*") if path.is_file()}
+    return {name: secrets | leaks(name.encode()) for name, secrets in found.items() if secrets}
+
+
+def requests(provider: Provider) -> set[str]:
+    return set().union(*(leaks(json.dumps(ask.json, ensure_ascii=False).encode()) for ask in provider.seen))
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> set[str]:
+    ours = [record for record in caplog.records if record.name == "ctxwrap"]
+    told = "\n".join(f"{record.getMessage()} {record.__dict__} {record.exc_text}" for record in ours)
+    return leaks(told.encode())
+
+
+def whole_flow(client: Client, home: Path, policy: ctxwrap.Redaction) -> None:
+    """Everything that can carry a secret does; a later call of few words gets its history from the log."""
+    first = user(f"My key is {SECRETS['user']}, of {SECRETS['name']}.")
+    answer = client.say(first)
+    assert SECRETS["reply"] in answer
+    directory = next(home.rglob("messages.jsonl")).parent
+    (directory / "context" / "pinned").mkdir(exist_ok=True)
+    (directory / "context" / "pinned" / "rules").write_text(f"Never tell {SECRETS['pinned']}.")
+    so_far = [first, {"role": "assistant", "content": answer}]
+    paid = client.called(f"paid with {SECRETS['tool']}\n{LARGE}")
+    client.say(*so_far, user("Pay, please."), *paid)
+    settings = Settings(redaction=policy)
+    start_child("s", "c", handoff=f"use {SECRETS['child']}", store=home, settings=settings)
+    attach_result("s", "c", result=f"used {SECRETS['child']}", store=home, settings=settings)
+    client.say(user("Which key did I tell you about, and who was paid?"))
+    assert wait_for_summaries(PATIENCE)
+    client.say(user("And now?"))
+    assert wait_for_summaries(PATIENCE)
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def flow(kind: str, provider: Provider, home: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRETS["environment"])
+    provider.answer = model = Model()
+
+    def run(**policy: Any) -> Client:
+        redaction = ctxwrap.Redaction(also=also, **policy)
+        writer = Summariser(openai.OpenAI(api_key="k", base_url=provider.openai_url), model="gpt-4o", every=2)
+        manifest = str(place / "working-set.yml")
+        options = {"store": home, "session": "s", "working_set": manifest, "summariser": writer}
+        client = Client(kind, provider, redaction=redaction, **options)
+        whole_flow(client, home, redaction)
+        model.fails = True
+        with pytest.raises((openai.BadRequestError, anthropic.BadRequestError), match=SECRETS["error"]):
+            client.say(user("Once more."))
+        model.fails = False
+        return client
+
+    return run
+
+
+PINNED = "rules"
+
+
+def test_secrets_are_nowhere(flow: Any, provider: Provider, home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ctxwrap")
+    flow()
+    assert requests(provider) == set()
+    assert lines(caplog) == set()
+    assert {name for name in stored(home) if not name.endswith(f"pinned/{PINNED}")} == set()
+    assert not ctxwrap.verify("s", store=home).findings
+
+
+def test_or_in_the_log_of_what_was_said_alone(flow: Any, provider: Provider, home: Path, caplog: Any) -> None:
+    caplog.set_level(logging.DEBUG, "ctxwrap")
+    flow(log="keep")
+    assert requests(provider) == set()
+    assert lines(caplog) == set()
+    kept = {Path(name).name: secrets for name, secrets in stored(home).items() if not name.endswith(PINNED)}
+    assert kept == {"messages.jsonl": {"user", "system", "tool", "arguments", "large", "reply", "name"}}
+
+
+def test_nor_does_making_anew_bring_them_back(flow: Any, home: Path) -> None:
+    """Whoever rebuilds, exports or looks at the session knows nothing of the policy."""
+    flow(log="keep")
+    ctxwrap.rebuild("s", store=home)
+    kept = {Path(name).name for name in stored(home)}
+    assert kept == {"messages.jsonl", PINNED}
+    assert not ctxwrap.verify("s", store=home).findings
+    for number in range(1, len(messages(home, "s")) + 1):
+        ctxwrap.purge("s", message=number, store=home)
+    assert {Path(name).name for name in stored(home)} == {PINNED}
+
+
+def test_a_history_that_is_sent_again_is_known(kind: str, provider: Provider, home: Path) -> None:
+    """The log knows a message by what the caller sends, not by what it keeps of it."""
+    provider.answer = Model()
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    spoken = list[dict[str, Any]]()
+    for number in range(4):
+        spoken.append(user(f"{number}: my key is {SECRETS['user']}"))
+        spoken.append({"role": "assistant", "content": client.say(*spoken)})
+    again = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    again.say(*spoken, user("Done?"))
+    told = [text for role, text in said(home, "s") if role != "system"]
+    asked = [f"{number}: my key is [redacted:key]" for number in range(4)]
+    assert told[::2] == [*asked, "Done?"]
+    assert set(told[1::2]) == {"Write to [redacted:email] soon."}
+    assert [message["ctx"]["round"] for message in messages(home, "s") if message["role"] == "user"] == [1, 2, 3, 4, 5]
+
+
+def test_events_tell_which_policies_found_what(provider: Provider, home: Path, place: Path) -> None:
+    provider.answer = Model()
+    policy = ctxwrap.Redaction(patterns=("keys", "emails"), also=also)
+    manifest = str(place / "working-set.yml")
+    client = Client("openai", provider, store=home, session="s", redaction=policy, working_set=manifest)
+    client.say(user(f"{SECRETS['name']}: {SECRETS['user']}, {SECRETS['tool']}, {SECRETS['arguments']}"))
+    start, done = (next(each for each in events(home, "s") if each["type"] == kind) for kind in ("start", "done"))
+    told = {"policy": ["keys", "emails", "also"], "method": "replace", "state": "masked"}
+    assert start["redaction"] == {**told, "found": {"email": 1, "also": 1, "key": 3}}
+    assert done["redaction"] == {**told, "found": {"email": 1}}
+
+
+def test_without_a_policy_nothing_is_told_and_nothing_is_changed(provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    client = Client("openai", provider, store=home, session="s")
+    client.say(user(f"My key is {SECRETS['user']}"))
+    assert not any("redaction" in event for event in events(home, "s"))
+    assert not any("said" in message or "digest" in message["ctx"] for message in messages(home, "s"))
+    assert SECRETS["user"] in json.dumps(provider.seen[-1].json)
+
+
+def test_the_callers_own_words_may_go_as_they_are(kind: str, provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction(request=False))
+    client.say(user(f"My key is {SECRETS['user']}"))
+    client.say(user("Which key?"))
+    first, second = (leaks(json.dumps(ask.json).encode()) for ask in provider.seen)
+    assert first == {"user", "system"}
+    assert second == {"system"}
+    assert stored(home) == {}
+
+
+@pytest.mark.parametrize("mode", ["disabled", "shadow"])
+def test_what_is_to_leave_as_it_is_does(mode: str, kind: str, provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    client.say(user(f"My key is {SECRETS['user']}"), context_mode=mode)
+    assert leaks(json.dumps(provider.seen[-1].json).encode()) == {"user", "system"}
+    assert stored(home) == {}
+    assert len(messages(home, "s")) == 3
+
+
+def test_a_request_that_no_context_fits_into_is_redacted(provider: Provider, home: Path) -> None:
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
+    client.completions.create(model="m", prompt=["One.", f"My key is {SECRETS['user']}"])
+    assert provider.seen[-1].json["prompt"] == ["One.", "My key is [redacted:key]"]
+    assert stored(home) == {}
+
+
+@pytest.mark.filterwarnings("ignore:this call names no session")
+def test_a_call_without_a_session_is_redacted_too(kind: str, provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    client = Client(kind, provider, store=home, redaction=ctxwrap.Redaction())
+    client.say(user(f"My key is {SECRETS['user']}"))
+    assert "My key is [redacted:key]" in json.dumps(provider.seen[-1].json)
+    assert requests(provider) == set()
+
+
+def test_so_is_one_whose_session_cannot_be_opened(kind: str, provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    home.write_text("no directory")
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    client.say(user(f"My key is {SECRETS['user']}"))
+    assert "My key is [redacted:key]" in json.dumps(provider.seen[-1].json)
+    assert requests(provider) == set()
+
+
+def test_a_rule_that_fails_lets_nothing_through(provider: Provider, home: Path, caplog: Any) -> None:
+    def fail(text: str) -> str:
+        raise ValueError(f"cannot read {text}")
+
+    provider.answer = Model()
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction(also=fail))
+    client.say(user(f"My key is {SECRETS['user']}"))
+    assert requests(provider) == set()
+    assert stored(home) == {}
+    assert lines(caplog) == set()
+    assert ("user", "[redacted:error]") in said(home, "s")
+
+
+def test_what_was_said_before_there_was_a_policy_is_not_sent(kind: str, provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    Client(kind, provider, store=home, session="s").say(user(f"My key is {SECRETS['user']}, of the red house."))
+    before = len(provider.seen)
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    client.say(user("What was my key, of the red house?"))
+    sent = json.dumps(provider.seen[before].json)
+    assert "My key is [redacted:key]" in sent
+    assert "pays with [redacted:card]" in sent
+    assert leaks(sent.encode()) == set()
+
+
+def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> None:
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
+    view = ctxwrap.preview(client, model="gpt-4o", messages=[user(f"My key is {SECRETS['user']}")])
+    assert "My key is [redacted:key]" in json.dumps(view.body)
+    assert leaks(f"{view.body} {view.as_markdown()}".encode()) == set()
+
+
+def test_a_stream_is_the_callers_and_its_log_is_redacted(provider: Provider, home: Path) -> None:
+    """An answer in flight is written down line by line, so that no part of a secret is without its rest."""
+    words = "\n".join(f"{number} {SECRETS['reply']} and {SECRETS['tool']}." for number in range(120))
+    provider.answer = lambda ask: Answer(f"{words}{trailer(ask)}")
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
+    stream = client.chat.completions.create(model="gpt-4o", messages=[user("Tell.")], stream=True)
+    shown = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
+    assert shown.strip() == words
+    deltas = "".join(event["text"] for event in events(home, "s") if event["type"] == "delta")
+    (_, kept) = said(home, "s")[-1]
+    assert deltas.startswith("0 [redacted:email] and [redacted:key].\n1 ")
+    assert kept.startswith(deltas)
+    assert stored(home) == {}
+
+
+def test_a_question_for_the_snapshot_is_redacted(provider: Provider, home: Path) -> None:
+    provider.answer = lambda ask: Answer(
+        f"Write to {SECRETS['reply']}.\n\n<<<CONTEXT>>>\n" + '{"note": "operator\\u0040example.org pays"}'
+    )
+    Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).say(user("Go."))
+    assert len(provider.seen) == 2
+    assert requests(provider) == set()
+    assert stored(home) == {}
+
+
+def test_litellm_keeps_its_key(provider: Provider, home: Path) -> None:
+    provider.answer = Model()
+    completion = ctxwrap.wrap(load_litellm(), store=home, redaction=ctxwrap.Redaction()).completion
+    for options in ({"session": "s"}, {"context_mode": "enabled"}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            completion(
+                model="openai/gpt-4o",
+                messages=[user(f"My key is {SECRETS['user']}")],
+                api_key=SECRETS["header"],
+                base_url=provider.openai_url,
+                **options,
+            )
+        assert provider.seen[-1].headers["authorization"] == f"Bearer {SECRETS['header']}"
+    assert requests(provider) == set()
+    assert stored(home) == {}
