@@ -296,7 +296,7 @@ class Chat:
         self.said.append({"role": "user", "content": said.text})
         turn = opened(self.session, self.key, request(self.said if self._sends_all else self.said[-1:]), self._now)
         with self.session.locked():
-            opening = turn.opening_records(self.session.keep_texts(turn.texts))
+            opening = turn.opening_records(self.session.shelf.keep(turn.texts))
             self.session.append(turn.id, *opening, self._now, part="o")
         shown = turn.reply(completion(self._model(turn.body, said)))
         close(self.session, turn, self._now)

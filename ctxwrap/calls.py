@@ -135,7 +135,7 @@ class OpenCall:
                 self._context.settings,
                 given,
             )
-            kept = session.keep_texts(turn.texts)
+            kept = session.shelf.keep(turn.texts)
             session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
             self._opened = session, turn
         self._written_at = monotonic()
@@ -205,7 +205,7 @@ class OpenCall:
         session, turn = self._opened
         try:
             with undisturbed(), session.locked():
-                kept = session.keep_texts(turn.texts)
+                kept = session.shelf.keep(turn.texts)
                 session.append(turn.id, *turn.repacked_records(kept), self._clock(), part="r", is_edge=False)
         except Exception as error:
             logger.warning("ctxwrap: that a smaller request was sent is not in the log: %s", error)

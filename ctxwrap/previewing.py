@@ -8,7 +8,7 @@ from ctxwrap.calls import sources, utc_now
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.context import Context, Names
 from ctxwrap.errors import SettingsError, UnsupportedClient
-from ctxwrap.records import timestamp
+from ctxwrap.records import message_in, timestamp
 from ctxwrap.session import Session
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
@@ -41,8 +41,8 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
 def _view(turn: Turn, there: Session) -> PackView:
     messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
     start = {**events[0], "ctx": {"time": timestamp(utc_now())}}
-    known = there.lookups()
-    new = {number: Kept(number, message) for number, message in there.numbered(messages)}
+    known = there.shelf.lookups(there.past)
+    new = {number: Kept(number, message_in(record)) for number, record in enumerate(messages, there.next_message)}
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
     return replace(recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups), body=turn.body)
 

@@ -14,7 +14,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     session = Session(key, store.open(key))
     session.refresh()
     if turn is None:
-        view = None if session.is_empty else session.pack()
+        view = None if session.is_empty else session.shelf.newest(session.past)
         if view is None:
             raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
         return view
@@ -23,7 +23,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     for each in details.events:
         event |= each if each.get("type") in ("start", "repack") else {}
     try:
-        return recorded(key, event, _epoch(session, details.info.id), session.lookups())
+        return recorded(key, event, _epoch(session, details.info.id), session.shelf.lookups(session.past))
     except (LookupError, TypeError, ValueError):
         raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from ctxwrap.errors import StoreError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.records import as_record, message_in, number_in, timestamp, tokens_in
+from ctxwrap.records import as_record, number_in, timestamp
 from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs, indexed
 from ctxwrap.session.abi import is_legal_name
@@ -19,9 +19,7 @@ from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
 from ctxwrap.session.meanings import Embedding, embedding_for
-from ctxwrap.session.packs.files import save_pack
-from ctxwrap.session.packs.recorded import Lookups, recorded
-from ctxwrap.session.packs.view import PackView
+from ctxwrap.session.packs.shelf import Shelf
 from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction as Forgetting
 from ctxwrap.session.redaction import unanswered
@@ -30,7 +28,7 @@ from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
 from ctxwrap.stages.surface import Found
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
-from ctxwrap.types import Kept, Message, Opening, Operation, Record, Request, SessionKey, Text
+from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
 
 logger = logging.getLogger("ctxwrap")
 
@@ -67,9 +65,7 @@ class Session:
         self._keeps_all = keeps_all
         self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
-        self._texts: dict[str, tuple[str, Record]] = {}
-        """What was kept last, by name."""
-        self._saved_pack = ""
+        self.shelf = Shelf(key, log, self.keep, self._with_content)
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -81,7 +77,7 @@ class Session:
     def _begin(self) -> None:
         """Before the first record."""
         self.past = Past(self._settings, keeps_all=self._keeps_all)
-        self._texts.clear()
+        self.shelf.clear()
         self._retriever = Retriever(self.log, self._embedding)
         self._positions = dict.fromkeys(STREAMS, 0)
 
@@ -251,13 +247,6 @@ class Session:
         """Store a content once, as lasting as settings say; what a record to come refers to it by."""
         return blobs.stored(data, self.log.files, "bytes", lasting=self._settings.durability != "os")
 
-    def keep_texts(self, texts: Mapping[str, str]) -> dict[str, Record]:
-        """Store texts once, by name; those that are the same as the last time are known to be there."""
-        for name, text in texts.items():
-            if name not in self._texts or self._texts[name][0] != text:
-                self._texts[name] = text, self.keep(text.encode("utf-8", "surrogatepass"))
-        return {name: self._texts[name][1] for name in texts}
-
     def records(self, stream: str) -> list[Record]:
         """All that a stream holds, with all contents."""
         return [self._with_content(record) for record in self.log.read(stream)[0]]
@@ -415,7 +404,7 @@ class Session:
             if not self.past.derived.save(self.log.files, self.memory, self.past.turns.state):
                 self.rebuild()
             elif self.past.turns.state != "active":
-                self._save_pack()
+                self.shelf.show(self.past)
         except Exception as error:
             logger.debug("session %r: its derived files are behind: %r", self.key.session, error)
 
@@ -425,54 +414,8 @@ class Session:
         fresh._read_on()
         self._remove_derived()
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
-        fresh._save_pack()
+        fresh.shelf.show(fresh.past)
         self.past.derived = fresh.past.derived
-
-    def _save_pack(self) -> None:
-        """Show what the newest call sent, once."""
-        view = self.pack()
-        if view is not None and view.sha256 != self._saved_pack:
-            save_pack(view, self.log.files)
-            self._saved_pack = view.sha256
-
-    def pack(self) -> PackView | None:
-        """The newest pack that was sent, if there is one that makes sense."""
-        event = self.past.pack
-        if event is None:
-            return None
-        try:
-            return recorded(self.key, event, self.past.epoch, self.lookups())
-        except (LookupError, TypeError, ValueError) as error:
-            logger.debug("session %r: its pack makes no sense: %r", self.key.session, error)
-            return None
-
-    def numbered(self, messages: Iterable[Record]) -> Iterator[tuple[int, Message]]:
-        """The numbers that new messages would get, with these."""
-        return ((number, message_in(record)) for number, record in enumerate(messages, self.next_message))
-
-    def lookups(self) -> Lookups:
-        """Where messages and texts are found that a pack refers to."""
-        recent = self.past.branch.recent
-
-        def message(number: int) -> Kept | None:
-            return recent.get(number) or self._message(number)
-
-        return Lookups(message, self._text)
-
-    def _message(self, number: int) -> Kept | None:
-        if not number:
-            return None
-        picked = self.log.pick("messages", [number]).values()
-        records = [self._with_content(record) for record in picked] or self.messages(number, number)
-        return next((Kept(number, message_in(record), tokens_in(record)) for record in records), None)
-
-    def _text(self, name: str) -> str | None:
-        """A text that was kept under that name."""
-        known = next((text for text, blob in self._texts.values() if blob["id"] == name), None)
-        if known is not None:
-            return known
-        data = self.log.files.load(f"raw/{name}") if is_legal_name(name) else None
-        return None if data is None else data.decode("utf-8", "replace")
 
     def _remove_derived(self) -> None:
         for entry in self.log.files.entries():

@@ -47,7 +47,7 @@ def ask(session: Session) -> None:
         turn = Turn(
             "turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, settings, Sources(None, session.retrieve)
         )
-        session.append(turn.id, *turn.opening_records(session.keep_texts(turn.texts)), NOW, part="o")
+        session.append(turn.id, *turn.opening_records(session.shelf.keep(turn.texts)), NOW, part="o")
     turn.reply({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]})
     with session.locked():
         session.append(turn.id, *turn.closing_records(session.memory, session.next_message), NOW, part="c")
