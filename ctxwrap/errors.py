@@ -5,7 +5,7 @@ CtxwrapError
 ├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
 ├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
 ├── SessionBusy                      another turn has the session, and settings say not to go on beside it
-├── InvalidArchive (ValueError)      a file that is no archive of a session, or one that is not safe to read
+├── InvalidArchive (ValueError)      a file that is no archive or evidence of a session, or one that is not safe to read
 ├── InvalidManifest (ValueError)     a working set's manifest, or a hint, that is not read
 ├── ContextMissing                   vital files of the working set are not in the context, and settings are strict
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
@@ -37,7 +37,7 @@ class InvalidId(CtxwrapError, ValueError):
 
 
 class InvalidArchive(CtxwrapError, ValueError):
-    """A file that is no archive of a session, or one that is not safe to read."""
+    """A file that is no archive or evidence of a session, or one that is not safe to read."""
 
 
 class NotFound(CtxwrapError, LookupError):

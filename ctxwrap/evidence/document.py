@@ -66,8 +66,9 @@ class Evidence(Strict):
         return {**told, "digest": _digest_of(told)}
 
     def as_bytes(self) -> bytes:
-        """The document as a file holds it; the same bytes for the same evidence."""
-        return json.dumps(self.as_json(), indent=1).encode() + b"\n"
+        """The document as a file holds it, a record a line; the same bytes for the same evidence."""
+        fields = (f" {json.dumps(name)}: {_lines(value)}" for name, value in self.as_json().items())
+        return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
 
 class Document(Evidence):
@@ -95,6 +96,16 @@ def evidence_in(data: bytes) -> Evidence:
 
 def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _lines(value: Any) -> str:
+    if isinstance(value, list):
+        return "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]"
+    if isinstance(value, dict):
+        return (
+            "{\n  " + ",\n  ".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in value.items()) + "\n }"
+        )
+    return json.dumps(value)
 
 
 def _digest_of(told: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ctxwrap.calls import utc_now
-from ctxwrap.errors import NotFound, StoreCorrupt, unknown_name
+from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
 from ctxwrap.evidence.document import Evidence
 from ctxwrap.evidence.forms import VERSION
 from ctxwrap.evidence.happenings import Compacted, Events, Ids, compacted, ids_of, missing_of, resolved
@@ -21,6 +21,7 @@ from ctxwrap.inspection.reading import control_in, text_in
 from ctxwrap.inspection.turns import named
 from ctxwrap.records import timestamp
 from ctxwrap.session.finding import Place, key_for
+from ctxwrap.storage import Files
 from ctxwrap.stores import given_store
 from ctxwrap.types import Record
 
@@ -39,22 +40,32 @@ def envelope_of(
 ) -> Evidence:
     """The evidence of a turn, by its number or id, or of the whole session, as `target` may see it.
 
-    A session that was imported as evidence gives what was imported, whoever it was exported for. A NotFound if there is
-    no such session or turn.
+    A session that was imported as evidence gives what was imported, to whom it was exported for and nobody else. A
+    NotFound if there is no such session or turn.
     """
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
     place, key = given_store(store), key_for(session, tenant, agent)
     known = told(place, key)
-    if not known.ids and (imported := kept_evidence(known.events, place.open(key).files)) and turn is None:
-        return imported
     if not known.ids and turn is None:
-        raise NotFound(f"session {session!r} has no turn yet, and so no evidence")
+        return _imported(known, place.open(key).files, target)
     numbers = range(1, len(known.ids) + 1) if turn is None else [named(known.ids, turn, key)[0]]
     try:
         return _Composing(known, target, numbers, whole=turn is None).document(now or utc_now())
     except (ValidationError, LookupError, TypeError, ValueError) as error:
         raise StoreCorrupt(f"session {session!r} has a record that makes no evidence: {error}") from error
+
+
+def _imported(known: Told, files: Files, target: Target) -> Evidence:
+    evidence, session = kept_evidence(known.events, files), known.key.session
+    if evidence is None:
+        raise NotFound(f"session {session!r} has no turn yet, and so no evidence")
+    if evidence.target != target:
+        raise SettingsError(
+            f"the evidence in session {session!r} is for {evidence.target}, not for {target}: "
+            f"ask for it with target={evidence.target!r} (--target)"
+        )
+    return evidence
 
 
 class _Composing:

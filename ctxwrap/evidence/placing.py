@@ -69,7 +69,7 @@ def source_of(each: Placed) -> SourceRef:
     )
 
 
-def item_of(each: Placed, time: str, keep: Keep) -> Item:
+def item_of(each: Placed, keep: Keep) -> Item:
     thing, entry = each.thing, each.thing.item
     content = thing.content if each.sees else None
     is_hidden = thing.content is not None and not each.sees
@@ -87,7 +87,6 @@ def item_of(each: Placed, time: str, keep: Keep) -> Item:
         trust_level=trust_of(entry.origin),
         visibility=each.visibility,
         priority=float(entry.priority),
-        created_at=time,
         metadata={"pack_kind": entry.kind, "reason": entry.reason},
         **redaction(is_gone=thing.is_gone, is_hidden=is_hidden),
     )

@@ -29,6 +29,9 @@ from ctxwrap.evidence.sending import Sending
 from ctxwrap.evidence.things import things_of
 from ctxwrap.inspection.reading import count_in, text_in
 
+_UNRANKED = ("system", "memory", "request", "recent_messages")
+"""What is sent in any case, or by its age alone."""
+
 _FULL = 1.0
 """The priority of what an answer should not be without."""
 
@@ -65,7 +68,7 @@ class _Projecting:
     def done(self) -> Projection:
         result, view = self.result, self.attempt.view
         result.sources = list({each.source: source_of(each) for each in self.placed}.values())
-        result.items = [item_of(each, self.attempt.time, self._kept) for each in self.placed]
+        result.items = [item_of(each, self._kept) for each in self.placed]
         result.surface = self._surface()
         if view is not None:
             result.selection = self._selection()
@@ -108,7 +111,7 @@ class _Projecting:
             candidate_item_refs=tuple(each.id for each in self.placed),
             selected_item_refs=tuple(each.id for each in selected),
             omitted_item_refs=tuple(_omission(each) for each in self.placed if not each.thing.item.included),
-            ranking_signals={each.id: _signals(each) for each in self.placed},
+            ranking_signals={each.id: _signals(each) for each in self.placed if each.thing.item.kind not in _UNRANKED},
             selection_policy="claims in their order, each within its share of the budget",
             budget_ref=f"budget-{self.attempt.id}",
             model_ref=text_in(self.attempt.event, "model"),

@@ -132,7 +132,9 @@ def test_an_imported_envelope_is_evidence_and_nothing_else(file: Path, home: Pat
     other = FileStore(home.parent / "other")
     kept = import_envelope(file, store=other, tenant="acme")
     assert kept.key == ("acme", "default", "s")
-    assert envelope_of("s", store=other, tenant="acme").as_bytes() == file.read_bytes()
+    assert envelope_of("s", target="model", store=other, tenant="acme").as_bytes() == file.read_bytes()
+    with pytest.raises(SettingsError, match="is for model, not for evidence_export"):
+        envelope_of("s", store=other, tenant="acme")
     assert memory_of(other, kept.key)["memory"] == {"core": [], "working": [], "ephemeral": []}
     assert other.open(kept.key).read("messages")[0] == []
     report = ctxwrap.verify("s", store=other, tenant="acme")
@@ -145,7 +147,7 @@ def test_imported_evidence_goes_with_its_archive_and_is_no_garbage(file: Path, h
     assert ctxwrap.collect_garbage("s", store=other).files == ()
     ctxwrap.export_session("s", tmp_path / "s.zip", store=other)
     ctxwrap.import_session(tmp_path / "s.zip", store=third)
-    assert envelope_of("s", store=third).as_bytes() == file.read_bytes()
+    assert envelope_of("s", target="model", store=third).as_bytes() == file.read_bytes()
 
 
 def test_no_session_that_is_there_is_touched(file: Path, store: FileStore) -> None:

@@ -90,7 +90,12 @@ def _turn(draw: st.DrawFn, made: Made, marked: Any, run: str) -> None:
             memory[draw(st.sampled_from(["core", "working"]))].append({"id": id, "content": marked(seen)})
         if ids:
             pack.append(entry(kind, f"context/{kind}.jsonl", visibility=seen, refs=ids))
-    in_epoch = draw(st.booleans())
+    in_epoch, state = draw(st.booleans()), {}
+    if draw(st.booleans()):
+        state["active_task"] = marked(["model"])
+    if in_epoch and draw(st.booleans()):  # told by the epoch, and dropped since
+        memory["core"].append({"id": "old", "content": marked(["model"])})
+        state["dropped"] = ["old"]
     found = []
     if older and draw(st.booleans()):
         found = [[first, 0, "", "user"]]
@@ -107,7 +112,7 @@ def _turn(draw: st.DrawFn, made: Made, marked: Any, run: str) -> None:
         epoch=memory if in_epoch else None,
         found=found,
         texts=texts,
-        state=draw(st.sampled_from([{}, {"active_task": "bake"}])),
+        state=state,
     )
     if draw(st.booleans()):
         done(store, run)
