@@ -103,11 +103,12 @@ class Redaction:
 
     def _however_spelled(self, text: str) -> Redacted:
         """By the patterns; with characters that JSON escapes spelled out, where that brings something to light."""
-        result, plain = self._by_patterns(text), _ESCAPE.sub(_spelled_out, text) if "\\u00" in text else text
-        if plain == text:
+        result = self._by_patterns(text)
+        if "\\u00" not in result.text:
             return result
-        more = self._by_patterns(plain)
-        return more if sum(dict(more.found).values()) > sum(dict(result.found).values()) else result
+        more = self._by_patterns(_ESCAPE.sub(_spelled_out, result.text))
+        both = Counter(dict(result.found)) + Counter(dict(more.found))
+        return Redacted(more.text, tuple(both.items())) if more.found else result
 
     def _by_patterns(self, text: str) -> Redacted:
         found = Counter[str]()
@@ -122,8 +123,8 @@ class Redaction:
         return Redacted(ERROR, (*found.items(), ("error", 1)))
 
 
-_ESCAPE = re.compile(r"\\u00(2[013-9A-Fa-f]|[346][0-9A-Fa-f]|5[0-9ABDEFabdef]|7[0-9A-Ea-e])")
-"""Of a printable character that need not be escaped."""
+_ESCAPE = re.compile(r"(?<!\\)\\++u00(2[013-9A-Fa-f]|[346][0-9A-Fa-f]|5[0-9ABDEFabdef]|7[0-9A-Ea-e])")
+"""Of a printable character that need not be escaped, also in JSON within JSON."""
 
 
 def _spelled_out(escape: re.Match[str]) -> str:

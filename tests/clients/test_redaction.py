@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import ctxwrap
 from ctxwrap.children import attach_result, start_child
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Failure, Provider
+from ctxwrap.redacting import logs
 from ctxwrap.settings import Settings
 from ctxwrap.summarising import Summariser, wait_for_summaries
 from tests.clients.running import PATIENCE
@@ -46,11 +46,10 @@ def also(text: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _own_log_lines() -> Iterator[None]:
-    logger = logging.getLogger("ctxwrap")
-    filters = list(logger.filters)
-    yield
-    logger.filters[:] = filters
+def _own_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Policies are heeded by the lines of a whole process; those of one test are not another's."""
+    monkeypatch.setattr(logs, "_lines", type(logs._lines)())
+    monkeypatch.setattr(logging.getLogger("ctxwrap"), "filters", [])
 
 
 @pytest.fixture
@@ -331,13 +330,42 @@ def test_a_rule_that_fails_lets_nothing_through(provider: Provider, home: Path, 
 def test_what_was_said_before_there_was_a_policy_is_not_sent(kind: str, provider: Provider, home: Path) -> None:
     provider.answer = Model()
     Client(kind, provider, store=home, session="s").say(user(f"My key is {SECRETS['user']}, of the red house."))
+    start_child("s", "c", handoff="go", store=home)
+    attach_result("s", "c", result=f"used {SECRETS['child']}", store=home)
     before = len(provider.seen)
     client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
     client.say(user("What was my key, of the red house?"))
     sent = json.dumps(provider.seen[before].json)
     assert "My key is [redacted:key]" in sent
     assert "pays with [redacted:card]" in sent
+    assert "used [redacted:key]" in sent
     assert leaks(sent.encode()) == set()
+
+
+def test_memory_is_made_of_what_is_left(provider: Provider, home: Path) -> None:
+    """An id is a text of the model's like any other; and what a turn tells of itself is no way round."""
+    remembered = item(SECRETS["reply"], f"pays with {SECRETS['memory']}")
+    provider.answer = lambda ask: Answer(f"Yes.{trailer(ask, [remembered])}")
+    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
+    turn = ctxwrap.turn_of(client.chat.completions.create(model="gpt-4o", messages=[user("Go.")]))
+    assert turn is not None
+    (operation,) = turn.operations
+    assert operation.id == "[redacted:email]"
+    assert operation.item is not None
+    assert operation.item["content"] == "pays with [redacted:card]"
+    assert leaks(repr(turn).encode()) == set()
+    assert stored(home) == {}
+
+
+def test_an_error_that_is_logged_quotes_no_secret(provider: Provider, home: Path, caplog: Any) -> None:
+    def fail(_: str) -> str:
+        raise ValueError(f"no access with {SECRETS['error']}")
+
+    policy, writer = ctxwrap.Redaction(), Summariser(fail, every=1)
+    Client("openai", provider, store=home, session="s", redaction=policy, summariser=writer).say(user("Go."))
+    assert wait_for_summaries(PATIENCE)
+    assert "no access with [redacted:key]" in caplog.text
+    assert lines(caplog) == set()
 
 
 def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> None:
