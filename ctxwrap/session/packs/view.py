@@ -1,7 +1,9 @@
 """A pack to look at: every block of the request with its tokens, and every candidate with its reason."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ctxwrap.session.abi import source_issue
@@ -76,10 +78,21 @@ class PackView:
             "budget": self.budget,
             "items": [_listed(item) for item in self.included],
             "left_out": [_listed(item) for item in self.left_out],
-            "blocks": [{**block._asdict(), "text": None, "bytes": _size(block.text)} for block in self.blocks],
+            "blocks": list(self._outline()),
             **({"assembly_report": self.report} if self.report else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
+
+    def _outline(self) -> Iterator[Record]:
+        """The blocks without their texts, messages in a row as one: `items` tells which they are."""
+        for is_message, run in groupby(self.blocks, key=lambda block: block.name == "message"):
+            blocks = list(run)
+            if is_message:
+                tokens = sum(block.tokens for block in blocks)
+                yield {"name": "messages", "source": "messages.jsonl", "count": len(blocks), "tokens": tokens}
+            else:
+                names = ("name", "role", "source", "tokens")
+                yield from ({name: getattr(block, name) for name in names} for block in blocks)
 
 
 _BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
@@ -90,7 +103,3 @@ def _listed(item: PackItem) -> dict[str, Any]:
     if source_issue(item.source):
         told |= {"path": item.source, "source": "events.jsonl"}
     return told
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
