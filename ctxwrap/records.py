@@ -31,12 +31,19 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def numbers_in(spans: str) -> list[int]:
-    """The inverse of `ranges`."""
+    """The inverse of `ranges`; a ValueError for what is none, or tells of more messages than a request can hold."""
     numbers: list[int] = []
     for span in filter(None, spans.split(",")):
-        first, _, last = span.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
+        start, _, end = span.partition("-")
+        first, last = int(start), int(end or start)
+        if last - first + len(numbers) >= _MOST:
+            raise ValueError("more messages than a request can hold")
+        numbers += range(first, last + 1)
     return numbers
+
+
+_MOST = 1_000_000
+"""A log may come from anybody: a short text must not become a long list."""
 
 
 def as_record(message: Message, **control: Any) -> Record:

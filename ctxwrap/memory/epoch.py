@@ -36,6 +36,18 @@ def frozen(memory: Tiers) -> Tiers:
     return {tier: sorted(memory[tier], key=lambda item: str(item["id"])) for tier in TIERS}
 
 
+def epoch_in(value: Any) -> Tiers:
+    """The epoch that an event of the log tells of; a ValueError if it makes no sense, whoever wrote it."""
+    tiers = {tier: value.get(tier) if isinstance(value, dict) else None for tier in TIERS}
+    for items in tiers.values():
+        if not isinstance(items, list) or not all(isinstance(each, dict) and each.keys() >= _NEEDED for each in items):
+            raise ValueError("an epoch holds lists of memory items")
+    return {str(tier): list(items) for tier, items in tiers.items()}
+
+
+_NEEDED = {"id", "content"}
+
+
 def since(epoch: Tiers, memory: Tiers) -> Since:
     """What `memory` is beyond `epoch`. That an item fades or is touched is no change: it says the same as before."""
     before, now = _placed(epoch), _placed(memory)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ctxwrap.memory.decay import Move
-from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS
+from ctxwrap.memory.epoch import Tiers, epoch_in
 from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
@@ -141,7 +140,7 @@ class Past:
             self.prefix = injection.from_json(event["prefix"])
             self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
-            self.epoch = {tier: list(event["epoch"][tier]) for tier in TIERS}
+            self.epoch = epoch_in(event["epoch"])
 
     def _go_by(self, rules: Record | None) -> None:
         """Let memory go by other rules, if a turn says so."""

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.epoch import frozen, since
+from ctxwrap.memory.epoch import epoch_in, frozen, since
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.operations import whole
 
@@ -55,3 +56,14 @@ def test_the_order_in_memory_does_not_show(memory: Any) -> None:
     assert frozen(memory) == frozen(turned)
     nothing = since(frozen(memory), memory)
     assert not any(nothing.changes.values())
+
+
+@given(MEMORY)
+def test_an_epoch_comes_back_from_the_log(memory: Any) -> None:
+    assert epoch_in(frozen(memory)) == frozen(memory)
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"core": 3}, {"core": [], "working": [1], "ephemeral": []}, "core"])
+def test_an_epoch_that_makes_no_sense_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="lists of memory items"):
+        epoch_in(value)
