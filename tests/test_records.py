@@ -16,7 +16,7 @@ def test_a_row_is_short() -> None:
     assert ranges([3, 4, 5, 9, 20, 21]) == "3-5,9,20-21"
 
 
-@pytest.mark.parametrize("spans", ["1-99999999999", "1-999999," * 3, "x", "1-x", "-", "1--2"])
+@pytest.mark.parametrize("spans", ["1-99999999999", "1-999999," * 3, "x", "1-x", "-", "1-" + "9" * 30])
 def test_no_short_text_becomes_a_long_list(spans: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # whichever of its parts is wrong
         numbers_in(spans)

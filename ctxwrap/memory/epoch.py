@@ -38,11 +38,13 @@ def frozen(memory: Tiers) -> Tiers:
 
 def epoch_in(value: Any) -> Tiers:
     """The epoch that an event of the log tells of; a ValueError if it makes no sense, whoever wrote it."""
-    tiers = {tier: value.get(tier) if isinstance(value, dict) else None for tier in TIERS}
-    for items in tiers.values():
+    epoch: Tiers = {}
+    for tier in TIERS:
+        items = value.get(tier) if isinstance(value, dict) else None
         if not isinstance(items, list) or not all(isinstance(each, dict) and each.keys() >= _NEEDED for each in items):
             raise ValueError("an epoch holds lists of memory items")
-    return {str(tier): list(items) for tier, items in tiers.items()}
+        epoch[tier] = list(items)
+    return epoch
 
 
 _NEEDED = {"id", "content"}
