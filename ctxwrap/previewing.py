@@ -1,6 +1,7 @@
 """What a call would send, without sending or writing anything."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -32,10 +33,11 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     there = Session(target.key, context.store.open(target.key), context.settings)
     there.refresh()
     asked = wire.read(body)
-    opening = there.open_turn(asked, utc_now())
     given = sources(context, target, asked.model, there)
-    turn = Turn("", target.key, wire, body, asked, target.mode, opening, context.settings, given)
-    return _view(turn, there)
+    with nullcontext() if there.is_empty else there.log.locked():  # whose index may be brought up to date
+        opening = there.open_turn(asked, utc_now())
+        turn = Turn("", target.key, wire, body, asked, target.mode, opening, context.settings, given)
+        return _view(turn, there)
 
 
 def _view(turn: Turn, there: Session) -> PackView:
