@@ -2,6 +2,8 @@
 
 from typing import Literal, get_args
 
+from ctxwrap.stages.events import EventClass
+
 SCHEMA_VERSION = "0.1.1"
 
 ContextKind = Literal[
@@ -138,26 +140,8 @@ CompactionTrigger = Literal[
 Severity = Literal["info", "low", "medium", "high", "blocking"]
 MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
-EventType = Literal[
-    "context.surface.created",
-    "context.surface.updated",
-    "context.item.added",
-    "context.item.updated",
-    "context.item.removed",
-    "context.selection.started",
-    "context.selection.completed",
-    "context.budget.applied",
-    "context.assembly.created",
-    "context.injection.applied",
-    "context.compaction.started",
-    "context.compaction.completed",
-    "context.summary.created",
-    "context.missing.detected",
-    "context.missing.requested",
-    "context.missing.resolved",
-    "context.redaction.applied",
-    "context.exported",
-]
+
+EventType = EventClass
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 EXPORT: Target = "evidence_export"
