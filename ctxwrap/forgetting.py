@@ -16,6 +16,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
+from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
 
@@ -113,7 +114,11 @@ def _rewrite_events(
     operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
     forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
-    new = [*([forgetting] if ids else []), *events]
+    asked = [*([forgetting] if ids else []), *events]
+    applied = [
+        context_event("context.redaction.applied", Ids(known.key.session), request=each["type"]) for each in asked
+    ]
+    new = [*asked, *applied]
     gone = with_contents(gone, known.records("events"), partial(loaded, files=known.log.files))
     known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
 

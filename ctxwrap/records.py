@@ -87,6 +87,12 @@ def tokens_in(record: Record) -> Mapping[str, int]:
     return {name: count for name, count in tokens.items() if type(count) is int and count >= 0}
 
 
+def count_in(record: Any, name: str) -> int | None:
+    """A number of things, if a field says one."""
+    value = record.get(name) if isinstance(record, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
 def number_in(record: Record) -> int | None:
     """The number that a record says it has in its stream."""
     control: Any = record.get("ctx")

@@ -234,6 +234,9 @@ class Settings:
     summariser: SummaryWriter | None = None
     """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
 
+    evidence: bool = True
+    """Whether each stage of a call leaves an event in the log: what was chosen, spent, sent and changed, by numbers."""
+
     redaction: Redaction | None = None
     """A `Redaction(...)`: what is replaced in all texts before anything is made of them or sent; None is nothing."""
 
@@ -243,6 +246,7 @@ class Settings:
         for name in (
             "record",
             "strict",
+            "evidence",
             "foreign_core",
             "retrieval",
             "embeddings",

@@ -23,6 +23,7 @@ from ctxwrap.redacting.values import change_of
 from ctxwrap.scope import apart
 from ctxwrap.session import Session
 from ctxwrap.settings import SummaryWriter
+from ctxwrap.stages.events import EventClass, Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Kept, Message, SessionKey
 
@@ -200,16 +201,20 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
             if matter is None:
                 return
             asking = {"type": "summarise", "source": matter.source, "model": writer.model, "ctx": {}}
-            session.append(turn, [], [asking], clock(), is_edge=False)
+            started = context_event("context.compaction.started", Ids(session.key.session), messages=matter.source)
+            session.append(turn, [], [asking, *session.evidence(started)], clock(), is_edge=False)
         redacted = change_of(session.redaction)
         rules, texts = matter.question(writer.max_tokens)
         text = redacted(cleaned(writer.ask(rules, redacted(texts))))
         if not text:
             raise ValueError("the answer was empty")
-        event = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
+        told = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
         with undisturbed(), session.locked():
             if matter.is_current(session):
-                session.append(turn, [], [{**event, "model": writer.model, "ctx": {}}], clock())
+                classes: tuple[EventClass, ...] = ("context.compaction.completed", "context.summary.created")
+                completed = [context_event(each, Ids(session.key.session), messages=matter.source) for each in classes]
+                written = [{**told, "model": writer.model, "ctx": {}}, *session.evidence(*completed)]
+                session.append(turn, [], written, clock())
     except Exception as error:
         logger.warning(
             "ctxwrap: session %r has no new summary: %s: %s", session.key.session, type(error).__name__, error

@@ -15,7 +15,7 @@ The order of a turn:
  8. `closing_records` are written before the caller sees the end.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import injection
+from ctxwrap.stages import events, injection
 from ctxwrap.stages.budget import limit_told
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
@@ -148,7 +148,7 @@ class Turn:
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
         event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
-        return [], self._screened([event])
+        return [], self._screened([event, *self._evidence(self._packed)])
 
     def _body_with(self, made: Pack) -> Body:
         return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
@@ -239,7 +239,40 @@ class Turn:
         if self._opening.rules:
             start["rules"] = self._opening.rules
         outputs = self._pack.outputs if self._pack else ()
-        return messages, self._screened([start, *self._memory_events(), *self._file_events(outputs)])
+        told = [start, *self._memory_events(), *self._file_events(outputs), *self._evidence(self._begun)]
+        return messages, self._screened(told)
+
+    def _evidence(self, told: Callable[[], list[Record]]) -> list[Record]:
+        """What the stages did, if that is to be told."""
+        return told() if self._settings.evidence else []
+
+    @property
+    def _ids(self) -> events.Ids:
+        return events.Ids(self.key.session, self.id, self.round, 1 + self._repacked)
+
+    def _packed(self) -> list[Record]:
+        return events.packed(self._ids, self._pack.items, self._pack.budget) if self._pack else []
+
+    def _begun(self) -> list[Record]:
+        ids, opening = self._ids, self._opening
+        outputs = self._pack.outputs if self._pack else ()
+        return [
+            *events.moved(ids, len(opening.moves)),
+            *events.changed(ids, opening.recalled),
+            *events.granted(ids, _granted(outputs)),
+            *events.redacted(ids, self._screen.evidence()),
+            *self._packed(),
+        ]
+
+    def _ended(self, reply: Reply, found: Record) -> list[Record]:
+        """A provider that called it an error before it said a word took nothing."""
+        took_it = bool(reply.response_id or reply.finish or reply.messages) and not self.observes
+        return [
+            *(events.injected(self._ids, reply) if took_it else []),
+            *events.changed(self._ids, self._operations),
+            *events.granted(self._ids, _granted(self.file_decisions)),
+            *events.redacted(self._ids, found),
+        ]
 
     def _message_record(self, message: Message, screen: Screen, **control: Any) -> Record:
         shown = screen.message(message)
@@ -323,7 +356,8 @@ class Turn:
         read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
         screen.reading(self._rewriter.reply.reading)  # for what it finds
         end = [{**event, **screen.evidence()} for event in self._end_events(reply, reason)]
-        return messages, self._screened([*read, *self._other_choices(reply), *end])
+        told = self._evidence(lambda: self._ended(reply, screen.evidence()))
+        return messages, self._screened([*read, *self._other_choices(reply), *told, *end])
 
     def _says_something_new(self) -> bool:
         """Whether a message of the caller's continues the conversation in the log; the answer follows it then."""
@@ -459,6 +493,10 @@ def _shown_texts(request: Request, made: Pack | None) -> list[str]:
 def _blobs(kept: Mapping[str, Record] | None) -> Record:
     """What an event's control data says of the contents that it refers to."""
     return {"blobs": list(kept.values())} if kept else {}
+
+
+def _granted(decisions: Iterable[Decision]) -> Iterator[str]:
+    return (each.action for each in decisions if each.granted)
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

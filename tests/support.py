@@ -1,7 +1,7 @@
 """What many tests need: scripted answers with a trailer where one is asked for, and a look into the log."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,12 @@ def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
-    return _lines(home, session, tenant, "events")
+    """What happened in a session, without what the stages of its calls tell of themselves."""
+    return apart_from_stages(_lines(home, session, tenant, "events"))
+
+
+def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if not event["type"].startswith("context.")]
 
 
 def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from ctxwrap.tokens.measure import Measure
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Kept, Message, Opening, Runtime, SessionKey
 from ctxwrap.wires import CHAT
-from tests.support import CANARY, holding, item
+from tests.support import CANARY, apart_from_stages, holding, item
 from tests.wires.replies import SPEAKERS
 
 RUNTIME = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
@@ -60,7 +60,7 @@ def test_the_reply_becomes_operations_against_what_was_shown() -> None:
         ("add", "new"),
         ("drop", "known"),
     ]
-    snapshot, done = events
+    snapshot, done = apart_from_stages(events)
     assert snapshot["active_task"] == "walk the dog"
     assert CANARY in snapshot["trailer"]
     assert (done["type"], done["status"], done["reason"]) == ("done", "ok", "stop")
@@ -168,7 +168,8 @@ def test_a_stream_that_stops_early_is_kept_as_far_as_it_was_shown() -> None:
     stopped = turn()
     events = CHAT_SPEAKER.events(Answer("One two three."))
     shown = [out for event in events[:3] for out in stopped.event(event)]
-    messages, (done,) = stopped.closing_records(holding(SHOWN), interrupted="closed")
+    messages, events = stopped.closing_records(holding(SHOWN), interrupted="closed")
+    (done,) = apart_from_stages(events)
     assert messages[0]["content"] == CHAT_SPEAKER.streamed_text(shown) == "One two"
     assert (messages[0]["ctx"]["status"], messages[0]["ctx"]["reason"]) == ("aborted", "closed")
     assert (done["status"], done["reason"]) == ("cancelled", "closed")
@@ -211,7 +212,8 @@ def test_an_answer_stands_in_for_the_unusable_snapshot() -> None:
     assert body["messages"][2] == {"role": "assistant", "content": UNUSABLE}
     assert asking.answered(reply(item("new"), KNOWN))
     assert not asking.asks_again
-    messages, (reask, snapshot, _) = asking.closing_records(holding(SHOWN))
+    messages, events = asking.closing_records(holding(SHOWN))
+    reask, snapshot, _ = apart_from_stages(events)
     assert messages[0]["content"] == "Hello."
     assert (reask["type"], reask["run"], reask["attempt"]) == ("reask", "turn-1", 1)
     assert (snapshot["status"], snapshot["trailer"]) == (asking.record.report.reading, f"{SEPARATOR}\n{{}}")

@@ -11,7 +11,7 @@ from ctxwrap.cli.tables import Column, heading, show, table
 from ctxwrap.cli.text import json_text, one_line
 from ctxwrap.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
 from ctxwrap.evidence.diffing import Shown
-from ctxwrap.evidence.keeping import LARGEST, is_envelope
+from ctxwrap.evidence.keeping import LARGEST, is_envelope, note_export
 from ctxwrap.evidence.schemas import NAMED
 from ctxwrap.evidence.vocabulary import EXPORT
 
@@ -38,10 +38,12 @@ def run_export_envelope(
     data = evidence.as_bytes()
     if file is None:
         click.echo(data.decode().replace("\x7f", "\\u007f"), nl=False)
+        note_export(evidence, session, **place)
         return
     path = os.path.abspath(file)
     with explained(path), put_in_place(path, overwrite=force) as handle:
         handle.write(data)
+    note_export(evidence, session, **place)
     known = {"file": file, "target": evidence.target, "envelopes": len(evidence.envelopes)}
     known |= {"items": len(evidence.items), "contents": len(evidence.contents), "bytes": len(data)}
     if as_json:

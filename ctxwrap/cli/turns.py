@@ -1,12 +1,14 @@
 """Messages, events and whole turns of a log, for a screen."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ctxwrap.cli.tables import Column, facts, heading, indented, table
 from ctxwrap.cli.text import as_name, as_time, json_text
 from ctxwrap.inspection import TurnDetails
-from ctxwrap.inspection.reading import calls_in, control_in, count_in, said_in, text_in
+from ctxwrap.inspection.reading import calls_in, control_in, said_in, text_in
+from ctxwrap.records import count_in
+from ctxwrap.stages.events import EVENT_CLASSES
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
@@ -211,11 +213,17 @@ def _other(event: Record) -> "Parts":
     yield indented(_rest(event, "type", "run"))
 
 
+def _stage(event: Record) -> "Parts":
+    """One line, since every stage of a call leaves one."""
+    told = (text_in(event, "subject"), _flat(event.get("data")))
+    yield indented(f"{text_in(event, 'type')}: {', '.join(filter(None, told))}")
+
+
 def _nothing(event: Record) -> "Parts":
     yield from ()
 
 
-_EVENTS = {
+_EVENTS: dict[str, Callable[[Record], "Parts"]] = {
     "start": _start,
     "repack": _repack,
     "evolution": _evolution,
@@ -224,6 +232,7 @@ _EVENTS = {
     "reask": _reask,
     "choice": _choice,
     "working_set": _working_set,
+    **dict.fromkeys(EVENT_CLASSES, _stage),
     "done": _nothing,
 }
 

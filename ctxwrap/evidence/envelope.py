@@ -10,7 +10,7 @@ from ctxwrap.calls import utc_now
 from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
 from ctxwrap.evidence.document import Evidence
 from ctxwrap.evidence.forms import VERSION
-from ctxwrap.evidence.happenings import Compacted, Events, Ids, compacted, ids_of, missing_of, resolved
+from ctxwrap.evidence.happenings import COMPACTING, Compacted, Events, Ids, compacted, ids_of, missing_of, resolved
 from ctxwrap.evidence.keeping import kept_evidence
 from ctxwrap.evidence.objects import Envelope, Missing, RuntimeRef
 from ctxwrap.evidence.placing import POLICIES, as_seen_by
@@ -132,11 +132,11 @@ class _Composing:
                 each for made in self.made[turn.id] for each in made.placed if each.thing.item.kind == "summary"
             ):
                 visibility.get(self._summed_up(turn), set()).intersection_update(each.visibility)
-        found = {}
+        found, events = {}, self.known.outside(*COMPACTING)
         for event in self.known.outside("summary"):
             id = text_in(control_in(event), "id")
             if self.whole or id in visibility:
-                found[id] = compacted(event, visibility.get(id, ("model",)), self.sees)
+                found[id] = compacted(event, visibility.get(id, ("model",)), self.sees, events)
         return found
 
     def _summed_up(self, turn: Turn) -> str:
@@ -163,13 +163,11 @@ class _Composing:
             if self._missing(turn)
             else {}
         )
-        for attempt, made in self._pairs(turn):
-            events.add_attempt(made, attempt.time)
+        events.add_logged(turn.events, {id for made in self.made[turn.id] for id in made.ids})
         for missing in self._missing(turn):
             events.add_missing(missing, times)
         for each in self._compacted(turn):
             events.add_compaction(each)
-        events.add_changes(turn)
         return events
 
     def _pairs(self, turn: Turn) -> list[tuple[Any, Projection]]:
@@ -219,8 +217,8 @@ class _Composing:
         for id, each in self.compactions.items():
             if id not in used:
                 events.add_compaction(each)
-        for event in self.known.outside("forget", "purge"):
-            events.add("context.redaction.applied", time_of(event), request=str(event["type"]))
+        forgetting = [event for event in self.known.outside("context.redaction.applied") if "run" not in event]
+        events.add_logged(forgetting)
         return events
 
     def _session_envelope(self, turns: Sequence[Envelope], events: Events) -> Envelope:

@@ -1,7 +1,7 @@
 """What happened to context beside the packs: what was missing, what was summed up, and the events of it all."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
@@ -15,8 +15,9 @@ from ctxwrap.evidence.projecting import Projection
 from ctxwrap.evidence.reading import Told, Turn, time_of
 from ctxwrap.evidence.vocabulary import EventType
 from ctxwrap.inspection.reading import control_in, round_in, text_in
-from ctxwrap.records import message_range
+from ctxwrap.records import count_in, message_range
 from ctxwrap.session.redaction import FORGOTTEN
+from ctxwrap.stages.events import EVENT_CLASSES
 from ctxwrap.types import Record
 
 _KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
@@ -29,6 +30,8 @@ class Compacted(NamedTuple):
     summary: Summary
     sources: Item
     contents: Mapping[str, str]
+    events: tuple[Record, ...] = ()
+    """What the log says of how it came about."""
 
 
 def missing_of(turn: Turn) -> Iterator[Missing]:
@@ -65,7 +68,7 @@ def resolved(missing: Iterable[Missing], attempts: Sequence[Projection]) -> Iter
         yield each.model_copy(update={"status": "resolved", "resolution_refs": (found,)}) if found else each
 
 
-def compacted(event: Record, visibility: Iterable[str], sees: Sees) -> Compacted:
+def compacted(event: Record, visibility: Iterable[str], sees: Sees, events: Iterable[Record] = ()) -> Compacted:
     """A summary that a model wrote: the log says of which messages."""
     id, time, text = text_in(control_in(event), "id"), time_of(event), text_in(event, "text")
     span, targets = text_in(event, "source"), visibility_of(visibility)
@@ -111,7 +114,8 @@ def compacted(event: Record, visibility: Iterable[str], sees: Sees) -> Compacted
         replacement_policy="sources_kept",
         created_at=time,
     )
-    return Compacted(compaction, summary, sources, {digest(text): text} if is_told else {})
+    happened = tuple(each for each in events if text_in(each.get("data") or {}, "messages") == span)
+    return Compacted(compaction, summary, sources, {digest(text): text} if is_told else {}, happened)
 
 
 class Ids(NamedTuple):
@@ -135,14 +139,14 @@ def ids_of(told: Told, turn: Turn) -> Ids:
 
 
 class Events:
-    """Events of one context, numbered as they come."""
+    """The events of one context, numbered as they come: those of the log, as far as they tell of its records."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
         self.all: list[Event] = []
 
     def add(self, kind: EventType, time: str, subject: str = "", *, attempt: str = "", **data: Any) -> None:
-        policies = (FORGETTING,) if kind == "context.redaction.applied" else ()
+        policies = (FORGETTING,) if kind == "context.redaction.applied" and "request" in data else ()
         self.all.append(
             Event(
                 **VERSION,
@@ -158,27 +162,13 @@ class Events:
             )
         )
 
-    def add_attempt(self, made: Projection, time: str) -> None:
-        if made.surface is not None:
-            self.add("context.surface.created", time, made.surface.surface_id, attempt=made.id)
-        if made.selection is not None:
-            selection = made.selection
-            self.add("context.selection.completed", time, selection.selection_id, attempt=made.id, **_counts(made))
-        if made.budget is not None:
-            self.add("context.budget.applied", time, made.budget.budget_id, attempt=made.id)
-        if made.assembly is not None:
-            self.add("context.assembly.created", time, made.assembly.assembly_id, attempt=made.id)
-        for injection in made.injections:
-            self.add("context.injection.applied", time, injection.injection_id, attempt=made.id)
-
-    def add_changes(self, turn: Turn) -> None:
-        """What a turn did to memory and files, by numbers: what was said there is not told."""
-        for event in turn.events:
-            kinds = Counter(str(each["kind"]) for each in event.get("operations") or ())
-            for kind, count in kinds.items():
-                self.add(_CHANGES.get(kind, "context.item.updated"), time_of(event), memory_operation=kind, count=count)
-            if event.get("type") == "working_set" and event.get("granted") is True:
-                self.add(_ASKED.get(str(event.get("action")), "context.item.updated"), time_of(event))
+    def add_logged(self, events: Iterable[Record], subjects: Container[str] = (), subject: str = "") -> None:
+        """Events of the log: about those of `subjects` that they name, or else about `subject`."""
+        for event in events:
+            kind, named = text_in(event, "type"), text_in(event, "subject")
+            if kind in TOLD:
+                about = named if named in subjects else subject
+                self.add(kind, time_of(event), about, attempt=text_in(event, "attempt_id"), **_data(event))
 
     def add_missing(self, missing: Missing, times: Mapping[str, str]) -> None:
         self.add("context.missing.detected", missing.created_at, missing.missing_id, severity=missing.severity)
@@ -186,18 +176,27 @@ class Events:
             self.add("context.missing.resolved", times[ref], missing.missing_id)
 
     def add_compaction(self, each: Compacted) -> None:
-        self.add("context.compaction.completed", each.compaction.created_at, each.compaction.compaction_id)
-        self.add("context.summary.created", each.summary.created_at, each.summary.summary_id)
+        for subject, kinds in ((each.compaction.compaction_id, _COMPACTION), (each.summary.summary_id, _SUMMARY)):
+            self.add_logged([event for event in each.events if event["type"] in kinds], subject=subject)
 
 
-_CHANGES: dict[str, EventType] = {
-    "add": "context.item.added",
-    "drop": "context.item.removed",
-    "forget": "context.redaction.applied",
-}
-_ASKED: dict[str, EventType] = {"add": "context.item.added", "remove": "context.item.removed"}
+TOLD = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing.")}
+"""The classes of events that are told as the log has them."""
+
+_COMPACTION = ("context.compaction.started", "context.compaction.completed")
+_SUMMARY = ("context.summary.created",)
+COMPACTING = (*_COMPACTION, *_SUMMARY)
+
+_NUMBERS = ("candidates", "selected", "omitted", "limit", "fixed", "used", "count")
+_WORDS = ("target", "memory_operation", "working_set", "messages", "request", "method")
 
 
-def _counts(made: Projection) -> dict[str, int]:
-    chosen = sum(each.thing.item.included for each in made.placed)
-    return {"selected": chosen, "omitted": len(made.placed) - chosen}
+def _data(event: Record) -> dict[str, Any]:
+    """What an event tells in numbers and words of ours; a log may come from anybody, and hold other words."""
+    data = event.get("data")
+    numbers = {name: count for name in _NUMBERS if (count := count_in(data, name)) is not None}
+    words = {name: word for name in _WORDS if _WORD.fullmatch(word := text_in(data or {}, name))}
+    return {**numbers, **words}
+
+
+_WORD = re.compile(r"[a-z_:0-9-]{1,40}")

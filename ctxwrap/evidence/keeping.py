@@ -1,21 +1,25 @@
 """Evidence that came from elsewhere: checked to its last record, then kept with a session of its own."""
 
+import logging
 import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctxwrap.calls import new_turn_id, utc_now
-from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt
+from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.evidence.document import FORMAT, Evidence, evidence_in
 from ctxwrap.evidence.integrity import checked
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import blobs_in, loaded
 from ctxwrap.session.finding import Place, key_for
+from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.storage import Files
 from ctxwrap.stores import given_store
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Record, SessionKey
+
+logger = logging.getLogger("ctxwrap")
 
 LARGEST = 512 << 20
 """In bytes: what is larger is refused before it is read."""
@@ -84,6 +88,20 @@ def import_envelope(
         event = {"type": "evidence", "target": evidence.target, "ctx": {"blobs": [blob]}}
         target.append(new_turn_id(), [], [event], utc_now())
     return Kept(key, evidence)
+
+
+def note_export(
+    evidence: Evidence, session: str, *, store: Place = None, tenant: str = "default", agent: str = "default"
+) -> None:
+    """Let the log say that evidence left it, and for whom; that of a store that takes no more is given all the same."""
+    key = key_for(session, tenant, agent)
+    exported = context_event("context.exported", Ids(key.session), evidence.root, target=evidence.target)
+    known = Session(key, given_store(store).open(key))
+    try:
+        with undisturbed(), known.locked():
+            known.append(new_turn_id(), [], [exported], utc_now())
+    except StoreUnavailable as error:
+        logger.warning("ctxwrap: that evidence was exported is not in the log: %s", error)
 
 
 def kept_evidence(events: Sequence[Record], files: Files) -> Evidence | None:

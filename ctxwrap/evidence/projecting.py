@@ -27,7 +27,8 @@ from ctxwrap.evidence.placing import Placed, Sees, item_of, placed, source_of
 from ctxwrap.evidence.reading import Attempt, Told, Turn
 from ctxwrap.evidence.sending import Sending
 from ctxwrap.evidence.things import things_of
-from ctxwrap.inspection.reading import count_in, text_in
+from ctxwrap.inspection.reading import text_in
+from ctxwrap.records import count_in
 
 _UNRANKED = ("system", "memory", "request", "recent_messages")
 """What is sent in any case, or by its age alone."""
@@ -51,6 +52,14 @@ class Projection:
     injections: list[Injection] = field(default_factory=list)
     contents: dict[str, str] = field(default_factory=dict)
     placed: tuple[Placed, ...] = ()
+
+    @property
+    def ids(self) -> Iterator[str]:
+        """Of the records that an event may be about."""
+        yield from (self.surface.surface_id,) if self.surface else ()
+        yield from (self.selection.selection_id,) if self.selection else ()
+        yield from (self.budget.budget_id,) if self.budget else ()
+        yield from (self.assembly.assembly_id,) if self.assembly else ()
 
 
 def projected(told: Told, turn: Turn, attempt: Attempt, sees: Sees) -> Projection:

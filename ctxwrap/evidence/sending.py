@@ -10,8 +10,9 @@ from ctxwrap.evidence.placing import Keep, Placed, Sees
 from ctxwrap.evidence.reading import Attempt, Turn
 from ctxwrap.evidence.things import key_of
 from ctxwrap.evidence.vocabulary import InjectionPoint, Target
-from ctxwrap.inspection.reading import count_in, text_in
+from ctxwrap.inspection.reading import text_in
 from ctxwrap.session.packs.view import Block as Shown
+from ctxwrap.stages.injection import tokens_taken
 from ctxwrap.types import Record
 
 
@@ -65,14 +66,20 @@ class Sending:
         return shown.name in ("memory", "state") and any(sent.get(name) for name in _BESIDE)
 
     def injections(self, assembly: Assembly) -> Iterator[Injection]:
-        """One for each place in the request, if the request was sent: the log says so, not the selection."""
+        """One for each place in the request, if a provider took it: the log says so, not the selection."""
         if self.attempt.event.get("mode") not in ("enabled", "readonly") or self.attempt != self.turn.attempts[-1]:
+            return
+        if not self._was_taken():
             return
         points: dict[InjectionPoint, list[Block]] = {}
         for block in assembly.ordered_blocks:
             points.setdefault(POINTS[block.wrapper], []).append(block)
         for point, blocks in points.items():
             yield self._injection(point, blocks)
+
+    def _was_taken(self) -> bool:
+        answered = [done for done in self.turn.named("done") if done.get("response_id") or done.get("status") == "ok"]
+        return bool(answered or self.turn.named("context.injection.applied", "delta"))
 
     def _injection(self, point: InjectionPoint, blocks: Sequence[Block]) -> Injection:
         done: Record = next(iter(self.turn.named("done")), {})
@@ -106,18 +113,6 @@ def _common(placed: Sequence[Placed]) -> tuple[Target, ...]:
 
 def _mappings(done: Record) -> tuple[ModelApi, ...]:
     """The provider's own words for it, if it said any."""
-    usage = done.get("usage")
-    taken = next(
-        (count for name in ("prompt_tokens", "input_tokens") if (count := count_in(usage, name)) is not None), None
-    )
-    if not text_in(done, "response_id") and taken is None:
-        return ()
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") if isinstance(usage, dict) else {}
-    cached = count_in(details, "cached_tokens")
-    if cached is None:
-        cached = count_in(usage, "cache_read_input_tokens")
-    return (
-        ModelApi(
-            kind="model_api", response_id=text_in(done, "response_id"), input_tokens=taken, cached_input_tokens=cached
-        ),
-    )
+    id, usage = text_in(done, "response_id"), done.get("usage")
+    taken = tokens_taken(usage) if isinstance(usage, dict) else {}
+    return (ModelApi(kind="model_api", response_id=id, **taken),) if id or taken else ()

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.records import message_in
+from ctxwrap.records import count_in, message_in
 from ctxwrap.session.blobs import put_back
 from ctxwrap.session.redaction import PURGED
 from ctxwrap.storage import Files, Log, Store
@@ -124,12 +124,6 @@ def _listed(names: list[str]) -> str:
         return "they have none"
     more = len(names) - _NAMED
     return f"they have {', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
-
-
-def count_in(record: Any, name: str) -> int | None:
-    """A number of things, if a field says one."""
-    value = record.get(name) if isinstance(record, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def round_in(event: Record) -> int:

@@ -10,13 +10,13 @@ from ctxwrap.inspection.reading import (
     Stream,
     check_known,
     control_in,
-    count_in,
     loaded,
     round_in,
     text_in,
     whole_stream,
 )
 from ctxwrap.inspection.turns import TurnInfo, turns_in
+from ctxwrap.records import count_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.compression import counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX

@@ -11,7 +11,6 @@ from ctxwrap.inspection.reading import (
     calls_in,
     check_known,
     control_in,
-    count_in,
     readable,
     round_in,
     said_in,
@@ -19,6 +18,7 @@ from ctxwrap.inspection.reading import (
     turn_in,
     whole_stream,
 )
+from ctxwrap.records import count_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.storage import Store
 from ctxwrap.types import Record, SessionKey

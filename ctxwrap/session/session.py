@@ -89,6 +89,10 @@ class Session:
     def redaction(self) -> Redaction | None:
         return self._settings.redaction
 
+    def evidence(self, *events: Record) -> tuple[Record, ...]:
+        """Events that tell of what happened, as far as settings want them."""
+        return events if self._settings.evidence else ()
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep others out to read and write; what is written lasts behind it as settings say."""

@@ -1,11 +1,11 @@
 """Injection: what went where, how much of it begins like the last request, and the hash of what was sent."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ctxwrap.records import numbers_in, ranges
+from ctxwrap.records import count_in, numbers_in, ranges
 from ctxwrap.types import Body, Prefix, Record
 
 
@@ -42,6 +42,17 @@ def stable_tokens(before: Prefix | None, head: Sequence[Part], conversation: Seq
             break
         tokens += said.tokens
     return tokens
+
+
+def tokens_taken(usage: Mapping[str, Any]) -> Record:
+    """How many tokens of a request a provider says it took, and how many of them it knew already."""
+    taken = next((n for name in ("prompt_tokens", "input_tokens") if (n := count_in(usage, name)) is not None), None)
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = count_in(details, "cached_tokens")
+    if cached is None:
+        cached = count_in(usage, "cache_read_input_tokens")
+    known = {"input_tokens": taken, "cached_input_tokens": cached}
+    return {name: count for name, count in known.items() if count is not None}
 
 
 def body_hash(body: Body) -> str:

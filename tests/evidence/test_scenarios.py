@@ -18,7 +18,7 @@ from ctxwrap.practice import Answer, Failure, Provider
 from ctxwrap.practice.answer import ToolCall
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from tests.evidence.logs import FIXED, KEY, TIME, Chat, append, begin, entry, frame, say, working_set
+from tests.evidence.logs import FIXED, KEY, TIME, Chat, append, begin, done, entry, frame, say, working_set
 from tests.support import Told, item, trailer
 
 VERSION = {"schema_version": "0.1.1"}
@@ -117,6 +117,7 @@ def test_scenario_4_a_resource_for_a_tool_is_not_injected_into_the_model(store: 
         "pinned", "context/pinned/key.md", False, visibility=["tool"], reason="it is not for the model to see"
     )
     begin(store, *FIXED, hidden, conversation="1")
+    done(store)
     evidence = whole(store, 1)
     (resource,) = (each for each in evidence.items if each.visibility == ("tool",))
     (omission,) = evidence.selections[0].omitted_item_refs

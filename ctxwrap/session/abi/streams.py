@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from ctxwrap.session.abi.names import is_legal_name
 from ctxwrap.session.abi.reading import Issue, Kind, Repeating, is_count, line_issues, objects, repeats
+from ctxwrap.stages.events import EVENT_CLASSES
 from ctxwrap.types import Record, Role
 
 ROLES = frozenset(get_args(Role))
@@ -36,10 +37,12 @@ EVENT_TYPES = frozenset(
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
     | {"agent.child.start", "agent.child.result", "working_set", "evidence"}
+    | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
     | {"forget", "purge", "summarise", "summary", "evidence"}
+    | {*EVENT_CLASSES}
 )
 """Events that may happen outside of any run."""
 
