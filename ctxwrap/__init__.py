@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ctxwrap.archive import export_session as export_session
     from ctxwrap.archive import import_session as import_session
+    from ctxwrap.clients.results import resources_for as resources_for
     from ctxwrap.clients.results import turn_of as turn_of
     from ctxwrap.errors import ContextMissing as ContextMissing
     from ctxwrap.errors import CtxwrapError as CtxwrapError
@@ -70,6 +71,7 @@ _HOMES = {
     "preview": "previewing",
     "purge": "forgetting",
     "rebuild": "verifying",
+    "resources_for": "clients.results",
     "turn_of": "clients.results",
     "using": "scope",
     "verify": "verifying",

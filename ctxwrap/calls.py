@@ -23,7 +23,8 @@ from ctxwrap.summarising import summarise_behind
 from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.tokens import too_long_in
 from ctxwrap.turn import Turn
-from ctxwrap.types import Body, Report, TurnRecord, Wire
+from ctxwrap.types import Body, Report, Resource, TurnRecord, Wire
+from ctxwrap.visibility import Target as NamedTarget
 
 logger = logging.getLogger("ctxwrap")
 
@@ -209,6 +210,17 @@ class OpenCall:
                 session.append(turn.id, *turn.repacked_records(kept), self._clock(), part="r", is_edge=False)
         except Exception as error:
             logger.warning("ctxwrap: that a smaller request was sent is not in the log: %s", error)
+
+    def hand_out(self, target: NamedTarget, tool_call: str = "") -> tuple[Resource, ...]:
+        """What of the turn's context is for `target`; that they were given it is written down first."""
+        assert self._opened is not None
+        session, turn = self._opened
+        resources = turn.resources(target)
+        if resources:
+            with undisturbed(), session.locked():
+                kept = {each.source: session.keep(each.text.encode("utf-8", "surrogatepass")) for each in resources}
+                session.append(turn.id, *turn.resource_records(target, kept, tool_call), self._clock(), is_edge=False)
+        return resources
 
     def save(self, interrupted: str = "") -> None:
         """Write how the turn ended, once; a failure is reported, never raised over an answer that was paid for.

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import SettingsError, unknown_name
 from ctxwrap.redacting import Redaction
+from ctxwrap.visibility import Rules, check_rules
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -234,6 +235,9 @@ class Settings:
     summariser: SummaryWriter | None = None
     """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
 
+    visibility: Rules = field(default_factory=dict)
+    """Who beside the model, or instead of it, may see what: targets, by the kind of an item or by its source."""
+
     evidence: bool = True
     """Whether each stage of a call leaves an event in the log: what was chosen, spent, sent and changed, by numbers."""
 
@@ -270,6 +274,7 @@ class Settings:
             raise SettingsError(f"working_set must be the path of a working-set.yml, not {self.working_set!r}")
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
+        check_rules(self.visibility)
         if self.redaction is not None and not isinstance(self.redaction, Redaction):
             raise SettingsError(f"redaction must be Redaction(...), not {self.redaction!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):

@@ -42,11 +42,13 @@ from ctxwrap.types import (
     Reply,
     Report,
     Request,
+    Resource,
     SessionKey,
     TextStream,
     TurnRecord,
     Wire,
 )
+from ctxwrap.visibility import Target
 from ctxwrap.wires.channel import PlainStream
 from ctxwrap.workingset.updates import Decision, requests_of
 from ctxwrap.workingset.updates import Request as FileRequest
@@ -316,6 +318,20 @@ class Turn:
         recalled = [operation._asdict() for operation in opening.recalled]
         recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
         return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
+
+    def resources(self, target: Target) -> tuple[Resource, ...]:
+        """What of this turn's context is for somebody beside the model, or instead of it."""
+        return tuple(each for each in self._pack.resources if target in each.visibility) if self._pack else ()
+
+    def resource_records(
+        self, target: Target, kept: Mapping[str, Record], tool_call: str
+    ) -> tuple[list[Record], list[Record]]:
+        """That somebody was handed what is for them; `kept` is where the texts lie, by their sources."""
+        event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": self._ids.attempt}
+        event |= {"tool_call_id": tool_call} if tool_call else {}
+        event["texts"] = {source: blob["id"] for source, blob in kept.items()}
+        told = self._evidence(lambda: events.handed_out(self._ids, target, tool_call))
+        return [], self._screened([{**event, "ctx": _blobs(kept)}, *told])
 
     def file_requests(self, interrupted: str = "") -> tuple[FileRequest, ...]:
         """What the model asks of its working set, in a state that is applied and a turn that is complete."""

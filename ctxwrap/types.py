@@ -276,6 +276,15 @@ class PackItem(NamedTuple):
 _USUAL = dict(PackItem._field_defaults)
 
 
+class Resource(NamedTuple):
+    """Something of a turn that is for others than the model."""
+
+    kind: str
+    source: str
+    text: str
+    visibility: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """How a turn went, beyond its content."""

@@ -15,7 +15,7 @@ ROOT = Path(ctxwrap.__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("redacting",),
+    ("redacting", "visibility"),
     ("settings",),
     ("types",),
     ("storage",),
@@ -127,6 +127,7 @@ def test_the_public_names_are_what_they_are() -> None:
         "preview",
         "purge",
         "rebuild",
+        "resources_for",
         "turn_of",
         "using",
         "verify",

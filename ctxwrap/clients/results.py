@@ -2,10 +2,11 @@
 
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION
-from ctxwrap.types import TurnRecord
+from ctxwrap.types import Resource, TurnRecord
+from ctxwrap.visibility import Target, check_target
 
 _calls: dict[int, tuple[weakref.ref[Any], Any]] = {}
 """By identity: responses are models that can neither be hashed nor given an attribute without showing it."""
@@ -25,9 +26,24 @@ def remember(result: Any, call: Any) -> Any:
 
 def turn_of(result: Any) -> TurnRecord | None:
     """What ctxwrap did for a response or stream, as far as it has come; None for an object it never saw."""
-    known = _calls.get(id(result))
-    call = known[1] if known and known[0]() is result else _call_behind(result)
+    call = _call_of(result)
     return None if call is None else call.record
+
+
+def resources_for(target: Target, result: Any, *, tool_call_id: str = "") -> tuple[Resource, ...]:
+    """What of the context of a call is for `target`, such as a tool that its reply asks for.
+
+    That it was handed out, and for which tool call, is in the log from then on: what others are shown is not what the
+    model was shown. Nothing for an object that ctxwrap never saw, and for calls that had no context.
+    """
+    call, wanted = _call_of(result), check_target(target)
+    opened = getattr(call, "opened", None)
+    return () if opened is None else cast(tuple[Resource, ...], opened.hand_out(wanted, tool_call_id))
+
+
+def _call_of(result: Any) -> Any:
+    known = _calls.get(id(result))
+    return known[1] if known and known[0]() is result else _call_behind(result)
 
 
 def _call_behind(result: Any) -> Any:

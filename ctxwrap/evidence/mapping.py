@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from ctxwrap.evidence.vocabulary import TARGETS, ContentMode, ContextKind, InjectionPoint, OmissionReason, Target
 from ctxwrap.memory.items import ORIGINS
+from ctxwrap.visibility import REMEMBERED
 from ctxwrap.workingset.watching import OUTPUT
 
 KINDS: dict[str, ContextKind] = {
@@ -23,9 +24,6 @@ KINDS: dict[str, ContextKind] = {
     "children": "peer_agent_message",
 }
 """What each kind of a pack is, as long as nothing more is known of it (`kind_of`)."""
-
-REMEMBERED = ("facts", "decisions", "todo", "refs")
-"""The kinds that memory is told by."""
 
 _BY_ROLE: dict[tuple[str, str], ContextKind] = {
     ("request", "system"): "system_prompt",

@@ -9,6 +9,7 @@ from typing import Any
 
 from ctxwrap.evidence.document import digest
 from ctxwrap.evidence.forms import VERSION
+from ctxwrap.evidence.handing import Handed, handed_out
 from ctxwrap.evidence.mapping import omission_of, trust_of
 from ctxwrap.evidence.objects import (
     Assembly,
@@ -50,8 +51,22 @@ class Projection:
     window: Window | None = None
     assembly: Assembly | None = None
     injections: list[Injection] = field(default_factory=list)
+    handed: list[Handed] = field(default_factory=list)
+    """What others than the model were given."""
     contents: dict[str, str] = field(default_factory=dict)
     placed: tuple[Placed, ...] = ()
+
+    @property
+    def selections(self) -> list[Selection]:
+        return [*([self.selection] if self.selection else []), *(each.selection for each in self.handed)]
+
+    @property
+    def assemblies(self) -> list[Assembly]:
+        return [*([self.assembly] if self.assembly else []), *(each.assembly for each in self.handed)]
+
+    @property
+    def all_injections(self) -> list[Injection]:
+        return [*self.injections, *(each.injection for each in self.handed)]
 
     @property
     def ids(self) -> Iterator[str]:
@@ -69,7 +84,7 @@ def projected(told: Told, turn: Turn, attempt: Attempt, sees: Sees) -> Projectio
 
 class _Projecting:
     def __init__(self, told: Told, turn: Turn, attempt: Attempt, sees: Sees) -> None:
-        self.turn, self.attempt, self.sees = turn, attempt, sees
+        self.told, self.turn, self.attempt, self.sees = told, turn, attempt, sees
         things = enumerate(things_of(told, attempt), 1)
         self.placed = tuple(placed(attempt, at, thing, sees) for at, thing in things)
         self.result = Projection(attempt.id, placed=self.placed)
@@ -85,6 +100,8 @@ class _Projecting:
             sending = Sending(self.turn, self.attempt, self._inside(), self.sees, self._kept)
             result.assembly = sending.assembly(view.blocks)
             result.injections = list(sending.injections(result.assembly))
+            text = self.told.text
+            result.handed = list(handed_out(self.turn, self.attempt, self.placed, text, self.sees, self._kept))
         return result
 
     def _inside(self) -> dict[str, list[Placed]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ctxwrap.evidence.mapping import REMEMBERED, kind_of
+from ctxwrap.evidence.mapping import kind_of
 from ctxwrap.evidence.reading import Attempt, Told
 from ctxwrap.evidence.vocabulary import ContextKind
 from ctxwrap.memory.items import TIERS
@@ -14,6 +14,7 @@ from ctxwrap.records import numbers_in
 from ctxwrap.session.packs.view import Block, PackView
 from ctxwrap.stages.framing import blocks_in, boundary_of
 from ctxwrap.types import PackItem
+from ctxwrap.visibility import REMEMBERED
 from ctxwrap.workingset.watching import OUTPUT
 
 

@@ -1,7 +1,8 @@
 """The words of Agent Context: every vocabulary that its records may use, and no word beside them."""
 
-from typing import Literal, get_args
+from typing import Literal
 
+from ctxwrap import visibility
 from ctxwrap.stages.events import EventClass
 
 SCHEMA_VERSION = "0.1.1"
@@ -30,9 +31,6 @@ ContextKind = Literal[
     "retrieval_result",
     "custom",
 ]
-Target = Literal["model", "tool", "runtime", "ui", "user", "reviewer", "peer_agent", "evidence_export"]
-"""Who may see something."""
-
 Scope = Literal["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"]
 Lifecycle = Literal[
     "draft", "available", "selected", "assembled", "injected", "compacted", "redacted", "expired", "archived"
@@ -142,6 +140,7 @@ MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", 
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
 
 EventType = EventClass
+Target = visibility.Target
+TARGETS = visibility.TARGETS
 
-TARGETS: tuple[Target, ...] = get_args(Target)
 EXPORT: Target = "evidence_export"

@@ -81,6 +81,12 @@ def injected(ids: Ids, reply: Reply) -> list[Record]:
     return [context_event("context.injection.applied", ids, assembly, target="model", model_api=model_api)]
 
 
+def handed_out(ids: Ids, target: str, tool_call: str) -> list[Record]:
+    """That somebody beside the model was given what is for them."""
+    named = {"tool_call_id": tool_call} if tool_call else {}
+    return [{**context_event("context.injection.applied", ids, target=target), **named}]
+
+
 def changed(ids: Ids, operations: Iterable[Operation]) -> list[Record]:
     """What became of memory, by numbers: what it says is told where the operations are."""
     kinds = Counter(operation.kind for operation in operations)

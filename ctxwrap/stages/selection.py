@@ -11,7 +11,7 @@ STEP = 0.75
 _SPARSE = 0.4
 """With less in use of what could be, what was cut away before comes back."""
 
-_NOT_VISIBLE = "it is not for the model to see"
+NOT_VISIBLE = "it is not for the model to see"
 
 
 class Older(NamedTuple):
@@ -40,7 +40,7 @@ def select(candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate],
 
 def _why_not(candidate: Candidate, room: int) -> str:
     if "model" not in candidate.visibility:
-        return _NOT_VISIBLE
+        return NOT_VISIBLE
     return "" if candidate.tokens <= room else f"over budget: {candidate.tokens} tokens, {max(0, room)} left"
 
 

@@ -4,6 +4,7 @@ import re
 from math import isfinite
 from typing import Any
 
+from ctxwrap.visibility import TARGETS, Target
 from ctxwrap.workingset.plain import has_controls
 
 _LARGEST = 10**9
@@ -48,6 +49,16 @@ def choice(name: str, value: Any, choices: tuple[str, ...], default: str) -> Any
     if isinstance(value, str) and value.strip().lower() in choices:
         return value.strip().lower()
     raise Wrong(f"{name} must be one of {', '.join(choices)}, not {shown(value)}")
+
+
+def targets(value: Any) -> tuple[Target, ...] | None:
+    """Whom something is for, one or several; a word that names nobody is wrong, and not a way to be seen."""
+    if value is None:
+        return None
+    given = [value] if isinstance(value, str) else value
+    if isinstance(given, list) and given and all(isinstance(each, str) and each in TARGETS for each in given):
+        return tuple(target for target in TARGETS if target in given)
+    raise Wrong(f"visibility must be of {', '.join(TARGETS)}, not {shown(value)}")
 
 
 def path(value: Any) -> str:

@@ -68,6 +68,8 @@ class WorkingFile:
     """Neither demoted nor dropped unless the operator does it."""
     turn: int | None = None
     """The turn that put it there."""
+    visibility: tuple[str, ...] | None = None
+    """Whom it is for, if it says so."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
     """The entry as it was written."""
 
@@ -177,6 +179,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
         added_by=fields.choice("added_by", hand, HANDS, "operator"),
         pin=entry.get("pin") is True,
         turn=None if turn is None else fields.count("turn", turn),
+        visibility=fields.targets(entry.get("visibility")),
         source=MappingProxyType(entry),
     )
 

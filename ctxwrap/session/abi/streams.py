@@ -36,7 +36,7 @@ EVENT_TYPES = frozenset(
 )
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
-    | {"agent.child.start", "agent.child.result", "working_set", "evidence"}
+    | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
     | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
