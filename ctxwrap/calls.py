@@ -20,6 +20,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.line import Line, Place, this_caller
 from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
+from ctxwrap.telemetry import Telemetry
 from ctxwrap.threads import undisturbed, when_undisturbed
 from ctxwrap.tokens import too_long_in
 from ctxwrap.turn import Turn
@@ -98,6 +99,7 @@ class OpenCall:
         self._context, self._wire, self._body, self._target = context, wire, body, target
         self._clock = clock
         self._caller = this_caller()
+        self._telemetry = Telemetry(target.key, wire.name, context.settings.redaction)
         self._place: Place | None = None
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
@@ -122,8 +124,8 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
-        given = sources(self._context, self._target, request.model, session)
-        with undisturbed(), session.locked():
+        given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
+        with self._telemetry.opening(self._opened_record), undisturbed(), session.locked():
             opening = session.open_turn(request, self._clock())
             turn = Turn(
                 new_turn_id(),
@@ -182,7 +184,9 @@ class OpenCall:
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
         body = _redacted_body(self._context, self._target, self._body)
-        return BareCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
+        call = BareCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
+        self._telemetry.refused(call.record)
+        return call
 
     def smaller(self, error: Exception) -> bool:
         """Whether the provider calls the request too long and the turn has a smaller one now, which the log tells.
@@ -234,7 +238,7 @@ class OpenCall:
             return
         self._saved = True
         session, turn = self._opened
-        when_undisturbed(partial(self._write, session, turn, interrupted))
+        when_undisturbed(partial(self._end, session, turn, interrupted))
 
     def lags(self) -> bool:
         """Whether, with one piece more, an answer has gone on for so long that what it said is to be written down."""
@@ -261,6 +265,10 @@ class OpenCall:
         """Nobody will ever read on."""
         self.save("abandoned")
 
+    def _end(self, session: Session, turn: Turn, interrupted: str) -> None:
+        with self._telemetry.saving(lambda: self.record):
+            self._write(session, turn, interrupted)
+
     def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
         now = self._clock()
         self._update_files(turn, interrupted, now)
@@ -276,6 +284,7 @@ class OpenCall:
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
+            self._telemetry.failed(error)
             session.owe(turn.id, end)
         else:
             if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
@@ -295,6 +304,9 @@ class OpenCall:
         writer = self._context.settings.summariser
         if writer is not None and self._target.mode == "enabled":
             summarise_behind(session, writer, turn.id, self._clock)
+
+    def _opened_record(self) -> TurnRecord | None:
+        return self.record if self._opened else None
 
     @property
     def record(self) -> TurnRecord:

@@ -25,7 +25,7 @@ LAYERS = (
     ("reasking", "session", "workingset"),
     ("packing",),
     ("screening",),
-    ("turn", "summarising"),
+    ("turn", "summarising", "telemetry"),
     ("context",),
     ("calls",),
     ("drive", "drive_async"),

@@ -10,9 +10,9 @@ from ctxwrap.archive.writing import explained, put_in_place
 from ctxwrap.cli.tables import Column, heading, show, table
 from ctxwrap.cli.text import json_text, one_line
 from ctxwrap.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
-from ctxwrap.evidence.diffing import Shown
 from ctxwrap.evidence.keeping import LARGEST, is_envelope, note_export
 from ctxwrap.evidence.schemas import NAMED
+from ctxwrap.evidence.showing import Shown
 from ctxwrap.evidence.vocabulary import EXPORT
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _parts(diff: Diff) -> "Iterator[RenderableType]":
     yield from _table("moved", _MOVED, moved)
     changes = [(each.turn, each.kind, each.id, each.tier, each.reason) for each in diff.operations]
     yield from _table("memory", _CHANGES, changes)
+    if diff.gaps:
+        yield from _table("not told by the evidence", (Column("what", fills=True),), [(each,) for each in diff.gaps])
 
 
 def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> "Iterator[RenderableType]":

@@ -1,31 +1,20 @@
 """Two turns beside each other: what came into the context, what left it, what moved, and what became of memory."""
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ctxwrap.evidence.reading import Told, Turn, told
-from ctxwrap.evidence.things import Thing, things_of
+from ctxwrap.errors import StoreCorrupt
+from ctxwrap.evidence.keeping import kept_evidence
+from ctxwrap.evidence.reading import Told, told
+from ctxwrap.evidence.showing import MESSAGES, Recounted, Shown, in_log
 from ctxwrap.inspection.reading import round_in, text_in
 from ctxwrap.inspection.turns import named, runs_in
-from ctxwrap.records import numbers_in
 from ctxwrap.session.finding import Place, key_for
 from ctxwrap.stores import given_store
 
-_MESSAGES = "session:messages.jsonl"
-
-
-class Shown(NamedTuple):
-    """Something that a turn could show, and what became of it there."""
-
-    kind: str
-    uri: str
-    part: str
-    included: bool
-    reason: str
-    tokens: int | None
-    blocks: tuple[str, ...]
-    """Where in the request it stood."""
+_BY_NUMBERS = "which memories were changed, and what faded: the evidence tells of operations by numbers alone"
 
 
 class Moved(NamedTuple):
@@ -57,11 +46,13 @@ class Diff:
     moved: tuple[Moved, ...]
     operations: tuple[Change, ...]
     """From what the earlier turn was shown up to what the later one was shown."""
+    gaps: tuple[str, ...] = ()
+    """What is not told, since there is no log but evidence that was imported."""
 
     def as_json(self) -> dict[str, Any]:
         moved = [{"before": each.before._asdict(), "after": each.after._asdict()} for each in self.moved]
         listed = {name: [each._asdict() for each in getattr(self, name)] for name in ("entered", "left", "operations")}
-        return {"before": self.before, "after": self.after, **listed, "moved": moved}
+        return {"before": self.before, "after": self.after, **listed, "moved": moved, "gaps": list(self.gaps)}
 
 
 def diff_of(
@@ -73,42 +64,83 @@ def diff_of(
     tenant: str = "default",
     agent: str = "default",
 ) -> Diff:
-    """How what one turn sent differs from what another did, each by its number or id."""
-    key = key_for(session, tenant, agent)
-    known = told(given_store(store), key)
+    """How what one turn sent differs from what another did, each by its number or id.
+
+    A session that was imported as evidence is told by its document, as far as that goes (`gaps`).
+    """
+    place, key = given_store(store), key_for(session, tenant, agent)
+    known = told(place, key)
+    evidence = None if known.ids else kept_evidence(known.events, place.open(key).files)
+    if evidence is not None:
+        try:
+            return _by_document(Recounted(evidence), before, after)
+        except KeyError as error:  # an archive may bring in what no import of evidence would take
+            raise StoreCorrupt(f"the evidence that was imported lacks {error}") from error
     one, other = named(known.ids, before, key)[0], named(known.ids, after, key)[0]
     turns = {turn.number: turn for turn in known.turns(sorted({one, other}))}
-    then, now = _shown(known, turns[one]), _shown(known, turns[other])
+    changes = _changes(known, min(one, other), max(one, other))
+    return _compared(one, other, in_log(known, turns[one]), in_log(known, turns[other]), changes)
+
+
+def _by_document(document: Recounted, before: int | str, after: int | str) -> Diff:
+    one, other = document.number(before), document.number(after)
+    (then, hidden_then), (now, hidden_now) = document.shown(one), document.shown(other)
+    counts = document.changes(min(one, other), max(one, other))
+    changes = (Change(each.turn, each.round, "", each.kind, "", "", f"{each.many} in all") for each in counts)
+    gaps = [_BY_NUMBERS]
+    if hidden_then or hidden_now:
+        target, many = document.evidence.target, f"{hidden_then} in turn {one} and {hidden_now} in turn {other}"
+        gaps.append(f"memories that came and went, {many}: {target} may not see their names")
+    return _compared(one, other, then, now, changes, tuple(gaps))
+
+
+def _compared(
+    one: int,
+    other: int,
+    then: dict[str, Shown],
+    now: dict[str, Shown],
+    changes: Iterable[Change],
+    gaps: tuple[str, ...] = (),
+) -> Diff:
+    why = _reasons(now)
     entered = [each for name, each in now.items() if each.included and not _is_in(then, name)]
-    left = [_left(each, now.get(name), now) for name, each in then.items() if each.included and not _is_in(now, name)]
+    left = [_left(each, now.get(name), why) for name, each in then.items() if each.included and not _is_in(now, name)]
     both = [(each, now[name]) for name, each in then.items() if each.included and _is_in(now, name)]
     moved = [Moved(*pair) for pair in both if (pair[0].kind, pair[0].blocks) != (pair[1].kind, pair[1].blocks)]
-    changes = tuple(_changes(known, min(one, other), max(one, other)))
-    return Diff(one, other, tuple(entered), tuple(left), tuple(moved), changes)
+    return Diff(one, other, tuple(entered), tuple(left), tuple(moved), tuple(changes), gaps)
 
 
 def _is_in(shown: dict[str, Shown], name: str) -> bool:
     return name in shown and shown[name].included
 
 
-def _left(before: Shown, after: Shown | None, now: dict[str, Shown]) -> Shown:
+def _left(before: Shown, after: Shown | None, why: Callable[[int], str]) -> Shown:
     """What is no longer shown, with the reason if the later turn says one: messages are left out by ranges."""
-    if after is None and before.uri == _MESSAGES and before.part.isdecimal():
-        ranges = [each for each in now.values() if each.uri == _MESSAGES and not each.included and "." not in each.part]
-        after = next((each for each in ranges if int(before.part) in numbers_in(each.part)), None)
-    return before._replace(included=False, blocks=(), reason=after.reason if after else "")
+    reason = after.reason if after else ""
+    if after is None and before.uri == MESSAGES:
+        first, last = _span(before.part)
+        reason = why(first) if 0 < first == last else ""
+    return before._replace(included=False, blocks=(), reason=reason)
 
 
-def _shown(known: Told, turn: Turn) -> dict[str, Shown]:
-    """What the newest attempt of a turn could show, each by where it lies."""
-    things = things_of(known, turn.attempts[-1]) if turn.attempts else ()
-    return {name: shown for thing in things for name, shown in _named(thing)}
+def _reasons(now: dict[str, Shown]) -> Callable[[int], str]:
+    """Why a message is not shown, by its number."""
+    out = [each for each in now.values() if each.uri == MESSAGES and not each.included]
+    spans = sorted((*_span(span), each.reason) for each in out for span in each.part.split(","))
+    starts = [first for first, _, _ in spans]
+
+    def why(number: int) -> str:
+        at = bisect_right(starts, number) - 1
+        return spans[at][2] if at >= 0 and number <= spans[at][1] else ""
+
+    return why
 
 
-def _named(thing: Thing) -> Iterator[tuple[str, Shown]]:
-    item = thing.item
-    name = f"{thing.uri} {thing.part}" if thing.part or ":" in thing.uri else item.kind
-    yield name, Shown(thing.kind, thing.uri, thing.part, item.included, item.reason, thing.tokens, thing.blocks)
+def _span(text: str) -> tuple[int, int]:
+    """The first and last number of a range or number; none at all if it is neither."""
+    first, _, last = text.partition("-")
+    numbers = [int(each) for each in (first, last or first) if each.isascii() and each.isdecimal() and len(each) < 16]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, -1)
 
 
 def _changes(known: Told, first: int, last: int) -> Iterator[Change]:

@@ -1,24 +1,34 @@
 """Redaction in calls: a secret that somebody said is in no file, no log line and no request."""
 
+import asyncio
 import json
 import logging
 import re
 import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from click.testing import CliRunner
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import ctxwrap
 from ctxwrap.children import attach_result, start_child
+from ctxwrap.cli import main
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Failure, Provider
 from ctxwrap.redacting import logs
 from ctxwrap.settings import Settings
 from ctxwrap.summarising import Summariser, wait_for_summaries
-from tests.clients.running import PATIENCE
+from tests.clients.running import PATIENCE, at_once, each, got
+from tests.clients.test_failing_open import Fault, FaultyStore
 from tests.support import events, item, messages, said, trailer
 
 SECRETS = {
@@ -81,37 +91,50 @@ class Model:
 
 
 class Client:
-    """The same conversation over either SDK."""
+    """The same conversation over either SDK; `kind` also says whether it is awaited, and whether it streams."""
+
+    runner: asyncio.Runner
+    """The event loop of all that are awaited."""
 
     def __init__(self, kind: str, provider: Provider, **options: Any) -> None:
-        self.kind = kind
+        self.family, *how = kind.split("-")
+        self.is_async, self.streams = "async" in how, "stream" in how
         key = SECRETS["header"]
-        if kind == "openai":
-            bare: Any = openai.OpenAI(api_key=key, base_url=provider.openai_url, max_retries=0)
+        if self.family == "openai":
+            make: Any = openai.AsyncOpenAI if self.is_async else openai.OpenAI
+            self.bare = make(api_key=key, base_url=provider.openai_url, max_retries=0)
         else:
-            bare = anthropic.Anthropic(api_key=key, base_url=provider.anthropic_url, max_retries=0)
-        self.client: Any = ctxwrap.wrap(bare, **options)
-        self.bare = bare
+            make = anthropic.AsyncAnthropic if self.is_async else anthropic.Anthropic
+            self.bare = make(api_key=key, base_url=provider.anthropic_url, max_retries=0)
+        self.client: Any = ctxwrap.wrap(self.bare, **options)
 
     def say(self, *spoken: dict[str, Any], **more: Any) -> str:
-        headers = {"x-secret": SECRETS["header"]}
-        if self.kind == "openai":
-            given = [{"role": "system", "content": f"Escalate to {SECRETS['system']}."}, *spoken]
-            reply = self.client.chat.completions.create(model="gpt-4o", messages=given, extra_headers=headers, **more)
-            return str(reply.choices[0].message.content)
-        reply = self.client.messages.create(
-            model="claude-opus-4-8",
-            max_tokens=500,
-            system=f"Escalate to {SECRETS['system']}.",
-            messages=list(spoken),
-            extra_headers=headers,
-            **more,
-        )
-        return str(reply.content[0].text)
+        """What the caller reads of the answer."""
+        work = self._say(spoken, {**more, **({"stream": True} if self.streams else {})})
+        return self.runner.run(work) if self.is_async else at_once(work)
+
+    async def _say(self, spoken: Sequence[dict[str, Any]], more: dict[str, Any]) -> str:
+        reply = await got(self._asked(spoken, {"extra_headers": {"x-secret": SECRETS["header"]}, **more}))
+        if self.streams:
+            return "".join([self._piece(event) async for event in each(reply)])
+        return str(reply.choices[0].message.content if self.family == "openai" else reply.content[0].text)
+
+    def _asked(self, spoken: Sequence[dict[str, Any]], more: dict[str, Any]) -> Any:
+        system = f"Escalate to {SECRETS['system']}."
+        if self.family == "openai":
+            given = [{"role": "system", "content": system}, *spoken]
+            return self.client.chat.completions.create(model="gpt-4o", messages=given, **more)
+        make = self.client.messages.create
+        return make(model="claude-opus-4-8", max_tokens=500, system=system, messages=list(spoken), **more)
+
+    def _piece(self, event: Any) -> str:
+        if self.family == "openai":
+            return event.choices[0].delta.content or "" if event.choices else ""
+        return event.delta.text if event.type == "content_block_delta" else ""
 
     def called(self, output: str) -> list[dict[str, Any]]:
         """A model's call of a tool, and what that gave."""
-        if self.kind == "openai":
+        if self.family == "openai":
             function = {"name": "pay", "arguments": json.dumps({"card": int(SECRETS["arguments"]), "n": 1})}
             call = {"id": "call_1", "type": "function", "function": function}
             return [
@@ -171,9 +194,18 @@ def whole_flow(client: Client, home: Path, policy: ctxwrap.Redaction) -> None:
     assert wait_for_summaries(PATIENCE)
 
 
-@pytest.fixture(params=["openai", "anthropic"])
+KINDS = [f"{sdk}{how}" for sdk in ("openai", "anthropic") for how in ("", "-async", "-stream", "-async-stream")]
+
+
+@pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runner() -> Iterator[None]:
+    with asyncio.Runner() as Client.runner:
+        yield
 
 
 @pytest.fixture
@@ -200,15 +232,85 @@ def flow(kind: str, provider: Provider, home: Path, place: Path, monkeypatch: py
 PINNED = "rules"
 
 
-def test_secrets_are_nowhere(flow: Any, provider: Provider, home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_nowhere(
+    flow: Any, provider: Provider, home: Path, tmp_path: Path, exporter: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, "ctxwrap")
     flow()
     assert requests(provider) == set()
     assert lines(caplog) == set()
     assert {name for name in stored(home) if not name.endswith(f"pinned/{PINNED}")} == set()
     assert not ctxwrap.verify("s", store=home).findings
+    assert packed(home, tmp_path) == set()
+    assert printed(home, tmp_path) == {}
+    ours = [span for span in exporter.get_finished_spans() if span.instrumentation_scope.name == "ctxwrap"]
+    assert any("gen_ai.memory.records" in span.attributes for span in ours)
+    assert leaks("\n".join(span.to_json() for span in ours).encode()) == set()
 
 
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """Gets every span, with contents."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    exporter, tracing = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    tracing.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", tracing)
+    yield exporter
+    tracing.shutdown()
+
+
+def packed(home: Path, tmp_path: Path) -> set[str]:
+    """What an archive holds of secrets, but for what the operator put into it."""
+    ctxwrap.export_session("s", tmp_path / "s.zip", store=home)
+    with zipfile.ZipFile(tmp_path / "s.zip") as archive:
+        names = [name for name in archive.namelist() if not name.endswith(f"pinned/{PINNED}")]
+        assert any(name.endswith("messages.jsonl") for name in names)
+        return set().union(*(leaks(name.encode()) | leaks(archive.read(name)) for name in names))
+
+
+COMMANDS = (
+    "sessions",
+    "sessions --json",
+    "show s",
+    "show s --json",
+    "show s --turn 1",
+    "show s --turn 2 --json",
+    "show s --turn 5 --json",
+    "tail s -n 100",
+    "tail s -n 100 --json",
+    "tail s -n 100 --events --json",
+    "memory s",
+    "memory s --json",
+    "pack s --turn 4",
+    "pack s --turn 4 --md",
+    "pack s --turn 2 --json",
+    "pack s --turn 4 --report",
+    "swap s --query key",
+    "gc s --json",
+    "verify s --json",
+    "diff s 1 4",
+    "diff s 2 4 --json",
+    "export s --envelope",
+    "export s --envelope --target model",
+)
+
+
+def printed(home: Path, tmp_path: Path) -> dict[str, set[str]]:
+    """Which secrets commands tell."""
+    plot = tmp_path / "plot.svg"
+    told = {}
+    for command in (*COMMANDS, f"memory s --plot {plot}"):
+        done = CliRunner().invoke(main, [*command.split(), "--store", str(home)])
+        assert done.exit_code == 0, (command, done.output)
+        told[command] = leaks(done.output_bytes)
+    told["plot"] = leaks(plot.read_bytes())
+    return {command: secrets for command, secrets in told.items() if secrets}
+
+
+both_ways = pytest.mark.parametrize("kind", ["openai", "anthropic-async-stream"])
+
+
+@both_ways
 def test_or_in_the_log_of_what_was_said_alone(flow: Any, provider: Provider, home: Path, caplog: Any) -> None:
     caplog.set_level(logging.DEBUG, "ctxwrap")
     flow(log="keep")
@@ -218,6 +320,7 @@ def test_or_in_the_log_of_what_was_said_alone(flow: Any, provider: Provider, hom
     assert kept == {"messages.jsonl": {"user", "system", "tool", "arguments", "large", "reply", "name"}}
 
 
+@both_ways
 def test_nor_does_making_anew_bring_them_back(flow: Any, home: Path) -> None:
     """Whoever rebuilds, exports or looks at the session knows nothing of the policy."""
     flow(log="keep")
@@ -368,6 +471,18 @@ def test_an_error_that_is_logged_quotes_no_secret(provider: Provider, home: Path
     assert lines(caplog) == set()
 
 
+def test_nor_does_one_of_a_store(kind: str, provider: Provider, home: Path, caplog: Any) -> None:
+    fault = Fault("end", OSError(f"cannot write {SECRETS['error']} of {SECRETS['user']}"))
+    client = Client(kind, provider, store=FaultyStore(home, fault), session="s", redaction=ctxwrap.Redaction())
+    assert client.say(user(f"My key is {SECRETS['user']}")) == "Hello, world."
+    assert "cannot write [redacted:key]" in caplog.text
+    assert lines(caplog) == set()
+    fault.mended = True
+    client.say(user("And now?"))
+    assert stored(home) == {}
+    assert requests(provider) == set()
+
+
 def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> None:
     client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
     view = ctxwrap.preview(client, model="gpt-4o", messages=[user(f"My key is {SECRETS['user']}")])
@@ -375,14 +490,13 @@ def test_a_preview_shows_what_would_be_sent(provider: Provider, home: Path) -> N
     assert leaks(f"{view.body} {view.as_markdown()}".encode()) == set()
 
 
-def test_a_stream_is_the_callers_and_its_log_is_redacted(provider: Provider, home: Path) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("stream")])
+def test_a_stream_is_the_callers_and_its_log_is_redacted(kind: str, provider: Provider, home: Path) -> None:
     """An answer in flight is written down line by line, so that no part of a secret is without its rest."""
     words = "\n".join(f"{number} {SECRETS['reply']} and {SECRETS['tool']}." for number in range(120))
     provider.answer = lambda ask: Answer(f"{words}{trailer(ask)}")
-    client = Client("openai", provider, store=home, session="s", redaction=ctxwrap.Redaction()).client
-    stream = client.chat.completions.create(model="gpt-4o", messages=[user("Tell.")], stream=True)
-    shown = "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
-    assert shown.strip() == words
+    client = Client(kind, provider, store=home, session="s", redaction=ctxwrap.Redaction())
+    assert client.say(user("Tell.")).strip() == words
     deltas = "".join(event["text"] for event in events(home, "s") if event["type"] == "delta")
     (_, kept) = said(home, "s")[-1]
     assert deltas.startswith("0 [redacted:email] and [redacted:key].\n1 ")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ctxwrap.evidence import check_envelope, diff_of, envelope_of, faults_in, im
 from ctxwrap.evidence.document import digest
 from ctxwrap.inspection import memory_of
 from ctxwrap.practice import Answer, Provider
+from ctxwrap.session.blobs import stored
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from tests.evidence.logs import FIXED, KEY, Chat, append, begin, entry, say
@@ -248,6 +250,118 @@ def test_a_diff_says_why_messages_left(store: FileStore) -> None:
         ("1", False, reason),
         ("2", False, reason),
     ]
+
+
+@pytest.fixture
+def three_turns(chat: Chat, store: FileStore) -> FileStore:
+    """Memories that come and go, a file's worth of history, and a summary of none of it."""
+    chat.say("One.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-1"), item("w-2")])))
+    chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-2"), item("w-3"), item("w-4")])))
+    chat.say("Three.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-4")])))
+    return store
+
+
+def imported(store: FileStore, tmp_path: Path, **which: Any) -> MemoryStore:
+    """A store that has what another one tells of its session, and nothing else."""
+    path, other = tmp_path / "evidence.json", MemoryStore()
+    path.write_bytes(envelope_of("s", store=store, **which).as_bytes())
+    import_envelope(path, store=other)
+    return other
+
+
+@pytest.mark.parametrize("turns", [(1, 2), (2, 3), (1, 3), (3, 1), (2, 2)])
+def test_imported_evidence_tells_the_same_of_two_turns(
+    three_turns: FileStore, tmp_path: Path, turns: tuple[int, int]
+) -> None:
+    other = imported(three_turns, tmp_path, target="model")
+    mine, theirs = diff_of("s", *turns, store=three_turns), diff_of("s", *turns, store=other)
+    assert (theirs.before, theirs.after) == turns
+    assert (theirs.entered, theirs.left, theirs.moved) == (mine.entered, mine.left, mine.moved)
+    counted = Counter((each.turn, each.round, each.kind) for each in mine.operations if each.event != "evolution")
+    told = {(each.turn, each.round, each.kind): int(each.reason.split()[0]) for each in theirs.operations}
+    assert told == counted
+    assert {(each.id, each.tier) for each in theirs.operations} <= {("", "")}
+    assert mine.gaps == ()
+    assert [gap.partition(":")[0] for gap in theirs.gaps] == ["which memories were changed, and what faded"]
+
+
+def test_evidence_without_the_names_of_memories_says_so(three_turns: FileStore, tmp_path: Path) -> None:
+    """Two of them that are called the same are not said to be the same."""
+    mine, theirs = (diff_of("s", 2, 3, store=each) for each in (three_turns, imported(three_turns, tmp_path)))
+    memories = {"working_memory", "durable_memory"}
+    assert memories & {each.kind for each in (*mine.entered, *mine.left)}
+    assert [each for each in theirs.entered if each.kind in memories] == []
+    assert [(each.kind, each.uri, each.part) for each in theirs.entered] == [
+        (each.kind, each.uri, each.part) for each in mine.entered if each.kind not in memories
+    ]
+    assert "2 in turn 2 and 3 in turn 3: evidence_export may not see their names" in theirs.gaps[1]
+
+
+def test_a_turn_is_named_by_its_number_or_id_in_evidence_too(three_turns: FileStore, tmp_path: Path) -> None:
+    other = imported(three_turns, tmp_path, target="model", turn=2)
+    (turn,) = (each for each in check_envelope(tmp_path / "evidence.json").envelopes if each.scope == "turn")
+    assert diff_of("s", turn.turn_id, "2", store=other).entered == ()
+    with pytest.raises(NotFound, match="has no turn 3; it has 2"):
+        diff_of("s", 2, 3, store=other)
+
+
+def test_a_reason_in_evidence_covers_its_range(store: FileStore, tmp_path: Path) -> None:
+    say(store, *[("user", f"message {number}") for number in range(1, 8)])
+    recent, reason = {"kind": "recent_messages", "source": "messages.jsonl"}, "older than the budget reaches"
+    begin(store, *FIXED, entry(**recent, refs=["1-5"]), conversation="1-6")
+    left = entry(**recent, included=False, refs=["1-2,4"], reason=reason)
+    begin(store, *FIXED, entry(**recent, refs=["5-6"]), left, run="t2", conversation="5-7")
+    other = imported(store, tmp_path, target="model")
+    for diff in (diff_of("s", 1, 2, store=store), diff_of("s", 1, 2, store=other)):
+        assert [(each.part, each.reason) for each in diff.left] == [
+            ("1", reason),
+            ("2", reason),
+            ("3", ""),
+            ("4", reason),
+        ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: [each["metadata"].update(number="x") for each in document["envelopes"] if "metadata" in each],
+        lambda document: [each["metadata"].update(number=1) for each in document["envelopes"] if "metadata" in each],
+        lambda document: [
+            each["selector"].update(value=value)
+            for each, value in zip(
+                [each for each in document["source_refs"] if "selector" in each],
+                ("9" * 5000, "1-999999999999999", "-", "x-y"),
+                strict=False,
+            )
+        ],
+        lambda document: [
+            each["data"].update(count=10**300)
+            for each in document["events"]
+            if "memory_operation" in each.get("data", ())
+        ],
+        lambda document: [each.update(task_id="round-" + "9" * 5000) for each in document["events"]],
+    ],
+)
+def test_evidence_from_anybody_is_compared_all_the_same(file: Path, home: Path, change: Any) -> None:
+    document, other = json.loads(file.read_bytes()), FileStore(home.parent / "other")
+    change(document)
+    file.write_bytes(resealed(document))
+    import_envelope(file, store=other)
+    diff = diff_of("s", 1, 2, store=other)
+    assert (diff.before, diff.after) == (1, 2)
+    assert any(each.kind == "user_message" for each in diff.entered)
+    shown = command("diff", "s", "1", "2", "--store", str(other.root))
+    assert shown.exit_code == 0, shown.output
+    assert "not told by the evidence" in shown.output
+
+
+def test_evidence_that_an_archive_brought_and_nobody_checked_is_refused(file: Path) -> None:
+    document, other = json.loads(file.read_bytes()), MemoryStore()
+    del document["items"][1:]
+    blob = stored(resealed(document), other.open(KEY).files, "bytes", lasting=False)
+    append(other, "events", {"type": "evidence", "target": "model", "ctx": {"blobs": [blob]}})
+    with pytest.raises(StoreCorrupt, match="lacks"):
+        diff_of("s", 1, 2, store=other)
 
 
 # --- the commands ---------------------------------------------------------------------------------------
