@@ -16,6 +16,7 @@ from ctxwrap.evidence.document import evidence_in
 from ctxwrap.evidence.schemas import NAMED
 from ctxwrap.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
+from tests.evidence import published
 from tests.evidence.logs import BOUNDARY, KEY, append, begin, done, entry, frame
 
 WORDS = st.sampled_from(
@@ -186,3 +187,5 @@ def test_every_export_is_what_its_schemas_say(
         for record in document.get(name, ()):
             schemas[schema].validate(record)
             assert record["schema_version"] == "0.1.1"
+            if schema in published.SCHEMAS:
+                Draft202012Validator(published.SCHEMAS[schema]).validate(record)
