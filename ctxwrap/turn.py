@@ -17,6 +17,7 @@ The order of a turn:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from ctxwrap.memory.memory import Memory
@@ -27,9 +28,11 @@ from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
+from ctxwrap.session.missing import taken
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import injection
+from ctxwrap.stages import injection, missing
 from ctxwrap.stages.budget import limit_told
+from ctxwrap.stages.events import Ids
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import (
@@ -93,6 +96,7 @@ class Turn:
         self._error = ""
         self._status = ""
         self._operations: tuple[Operation, ...] = ()
+        self._sent_without = self._missing = self._opening.missing
         self.file_decisions: tuple[Decision, ...] = ()
         """What became of the model's requests to its working set."""
 
@@ -148,7 +152,7 @@ class Turn:
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
         event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
-        return [], self._screened([event])
+        return [], self._screened([event, *self._pack_lacks(self._sent_without)])
 
     def _body_with(self, made: Pack) -> Body:
         return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
@@ -239,7 +243,8 @@ class Turn:
         if self._opening.rules:
             start["rules"] = self._opening.rules
         outputs = self._pack.outputs if self._pack else ()
-        return messages, self._screened([start, *self._memory_events(), *self._file_events(outputs)])
+        events = [start, *self._memory_events(), *self._file_events(outputs)]
+        return messages, self._screened([*events, *self._pack_lacks(self._opening.missing)])
 
     def _message_record(self, message: Message, screen: Screen, **control: Any) -> Record:
         shown = screen.message(message)
@@ -293,6 +298,25 @@ class Turn:
         head = {"type": "working_set", "run": self.id, "round": self.round}
         return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
 
+    def _pack_lacks(self, known: missing.Known) -> list[Record]:
+        """What of the pack is missing that was not, and what is there again."""
+        if self._pack is None:
+            return []
+        ids = Ids(self.key.session, self.id, self.round, 1 + self._repacked)
+        events = self._screened(missing.packed(known, self._pack.items, self._pack.report, ids))
+        self._sent_without = self._missing = reduce(taken, events, known)
+        return events
+
+    def _questions(self, reply: Reply, answer_at: int) -> list[Record]:
+        """What the model needs to know, and what it does no longer."""
+        snapshot = self._applied_snapshot(reply) if self._status == "complete" else None
+        if snapshot is None or "missing" not in snapshot:
+            return []
+        ids, answer = Ids(self.key.session, self.id, self.round), f"messages:{answer_at}"
+        events = self._screened(missing.flagged(self._sent_without, snapshot["missing"], ids, answer))
+        self._missing = reduce(taken, events, self._sent_without)
+        return events
+
     def _why_incomplete(self, interrupted: str) -> str:
         reply = self._reply
         return "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
@@ -321,6 +345,7 @@ class Turn:
             if message.content or message.tool_calls or not reason
         ]
         read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
+        read += self._questions(reply, answer_at)
         screen.reading(self._rewriter.reply.reading)  # for what it finds
         end = [{**event, **screen.evidence()} for event in self._end_events(reply, reason)]
         return messages, self._screened([*read, *self._other_choices(reply), *end])
@@ -358,6 +383,7 @@ class Turn:
                 budget=self._pack.budget if self._pack else {},
                 stable=self._pack.stable if self._pack else 0.0,
                 repacked=self._repacked,
+                missing=missing.open_in(self._missing),
             ),
         )
 

@@ -1,7 +1,7 @@
-"""What happened to context beside the packs: what was missing, what was summed up, and the events of it all."""
+"""What happened to context beside the packs: what was summed up, and the events of it all."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from ctxwrap.evidence.document import digest
 from ctxwrap.evidence.forms import VERSION
 from ctxwrap.evidence.mapping import visibility_of
-from ctxwrap.evidence.objects import CandidateSource, Compaction, Event, Item, Missing, Summary
+from ctxwrap.evidence.objects import Compaction, Event, Item, Summary
 from ctxwrap.evidence.placing import FORGETTING, Sees, redaction
 from ctxwrap.evidence.projecting import Projection
 from ctxwrap.evidence.reading import Told, Turn, time_of
@@ -17,6 +17,7 @@ from ctxwrap.evidence.vocabulary import EventType
 from ctxwrap.inspection.reading import control_in, round_in, text_in
 from ctxwrap.records import message_range
 from ctxwrap.session.redaction import FORGOTTEN
+from ctxwrap.stages.missing import RESOLVED
 from ctxwrap.types import Record
 
 _KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
@@ -29,40 +30,6 @@ class Compacted(NamedTuple):
     summary: Summary
     sources: Item
     contents: Mapping[str, str]
-
-
-def missing_of(turn: Turn) -> Iterator[Missing]:
-    """What a working set was to show in the newest attempt, and could not."""
-    attempt = turn.attempts[-1] if turn.attempts else None
-    report = attempt.event.get("assembly_report") if attempt else None
-    for at, each in enumerate((report or {}).get("missing_context") or (), 1):
-        assert attempt is not None
-        path, reason, remedy = str(each["path"]), str(each["reason"]), str(each["resolution"])
-        yield Missing(
-            **VERSION,
-            missing_id=f"missing-{attempt.id}-{at}",
-            scope="turn",
-            question=f"What does {path!r} of the working set say?",
-            needed_for="the context of this turn",
-            severity=each["severity"],
-            candidate_sources=(CandidateSource(uri=f"workingset:{path}", note=reason),),
-            blocked_actions=(f"show {path!r} to the model",),
-            requested_from="operator",
-            status=each["status"],
-            created_at=attempt.time,
-            metadata={"owner": "operator", "requested_action": remedy, "safe_summary": "A file was not available."},
-        )
-
-
-def resolved(missing: Iterable[Missing], attempts: Sequence[Projection]) -> Iterator[Missing]:
-    """The same with what was there in the end: the first item of a later attempt that shows the source."""
-    shown = [{each.thing.uri: each.id for each in made.placed if each.thing.item.included} for made in attempts]
-    places = {made.id: at for at, made in enumerate(attempts)}
-    for each in missing:
-        begun = places[each.missing_id.removeprefix("missing-").rpartition("-")[0]]
-        uri = each.candidate_sources[0].uri
-        found = next((items[uri] for items in shown[begun + 1 :] if uri in items), None)
-        yield each.model_copy(update={"status": "resolved", "resolution_refs": (found,)}) if found else each
 
 
 def compacted(event: Record, visibility: Iterable[str], sees: Sees) -> Compacted:
@@ -180,10 +147,12 @@ class Events:
             if event.get("type") == "working_set" and event.get("granted") is True:
                 self.add(_ASKED.get(str(event.get("action")), "context.item.updated"), time_of(event))
 
-    def add_missing(self, missing: Missing, times: Mapping[str, str]) -> None:
-        self.add("context.missing.detected", missing.created_at, missing.missing_id, severity=missing.severity)
-        for ref in missing.resolution_refs:
-            self.add("context.missing.resolved", times[ref], missing.missing_id)
+    def add_missing(self, event: Record, subject: str) -> None:
+        """What the log says happened to something that is missing; of words nothing is told."""
+        data = event.get("data") or {}
+        told = {name: data[name] for name in ("severity", "requested_from") if data.get(name)}
+        ended = {"settled_as": data["status"]} if event["type"] == RESOLVED and data.get("status") else {}
+        self.add(event["type"], time_of(event), subject, **told, **ended)
 
     def add_compaction(self, each: Compacted) -> None:
         self.add("context.compaction.completed", each.compaction.created_at, each.compaction.compaction_id)

@@ -3,6 +3,8 @@
 from typing import Literal, get_args
 
 from ctxwrap.stages.events import EventClass
+from ctxwrap.types import MissingStatus as MissingStatus
+from ctxwrap.types import Severity as Severity
 
 SCHEMA_VERSION = "0.1.1"
 
@@ -137,8 +139,6 @@ CompactionTrigger = Literal[
     "provider_context_editing",
     "custom",
 ]
-Severity = Literal["info", "low", "medium", "high", "blocking"]
-MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
 
 EventType = EventClass

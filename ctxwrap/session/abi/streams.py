@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from ctxwrap.session.abi.names import is_legal_name
 from ctxwrap.session.abi.reading import Issue, Kind, Repeating, is_count, line_issues, objects, repeats
+from ctxwrap.stages.events import EventClass
 from ctxwrap.types import Record, Role
 
 ROLES = frozenset(get_args(Role))
@@ -35,7 +36,7 @@ EVENT_TYPES = frozenset(
 )
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
-    | {"agent.child.start", "agent.child.result", "working_set", "evidence"}
+    | {"agent.child.start", "agent.child.result", "working_set", "evidence", *get_args(EventClass)}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
