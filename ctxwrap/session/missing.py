@@ -9,6 +9,7 @@ from ctxwrap.types import Missing, MissingStatus, Record
 _HELD, _LONGEST, _FEW = 256, 2000, 8
 """A log may come from anybody: so many are held at most, so many characters of each text, so many actions."""
 
+_OVER = ("resolved", "expired")
 _SETTLED: tuple[MissingStatus, ...] = ("resolved", "declined", "expired")
 
 
@@ -18,7 +19,7 @@ def changed_by(told: Record, before: Missing | None) -> Missing | None:
     data = data if isinstance(data, dict) else {}
     if kind == DETECTED:
         new = _read(told, data)
-        if before is None or before.status in ("resolved", "expired"):
+        if before is None or before.status in _OVER:
             return new
         kept = before._replace(severity=new.severity, blocked_actions=new.blocked_actions)
         return kept._replace(needed_for=new.needed_for or before.needed_for) if is_open(before) else before
@@ -43,12 +44,15 @@ def taken(known: Known, told: Record) -> Known:
 
 
 def history(events: Iterable[Record]) -> Known:
-    """All that was ever missing, as it ended."""
+    """All that was ever missing, as it ended; what was detected anew counts from then on."""
     found: dict[str, Missing] = {}
     for told in events:
         id = told.get("subject")
         if told.get("type") in CLASSES and isinstance(id, str) and id:
-            new = changed_by(told, found.get(id))
+            before = found.get(id)
+            new = changed_by(told, before)
+            if before and before.status in _OVER and told["type"] == DETECTED:
+                del found[id]
             found |= {id: new} if new else {}
     return tuple(found.values())
 
