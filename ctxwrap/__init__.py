@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
     from ctxwrap.previewing import preview as preview
     from ctxwrap.redacting import Redaction as Redaction
+    from ctxwrap.resolving import resolve_missing as resolve_missing
     from ctxwrap.scope import using as using
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
@@ -71,6 +72,7 @@ _HOMES = {
     "preview": "previewing",
     "purge": "forgetting",
     "rebuild": "verifying",
+    "resolve_missing": "resolving",
     "resources_for": "clients.results",
     "turn_of": "clients.results",
     "using": "scope",

@@ -46,7 +46,8 @@ def _view(turn: Turn, there: Session) -> PackView:
     known = there.shelf.lookups(there.past)
     new = {number: Kept(number, message_in(record)) for number, record in enumerate(messages, there.next_message)}
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
-    return replace(recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups), body=turn.body)
+    view = recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups)
+    return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 
 def _wire(client: Any, request: Mapping[str, Any]) -> Wire:

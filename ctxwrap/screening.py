@@ -12,7 +12,7 @@ from ctxwrap.redacting import Redaction
 from ctxwrap.redacting.values import Redactor
 from ctxwrap.session.alignment import digest
 from ctxwrap.stages.surface import Found, Passage
-from ctxwrap.types import Body, Kept, Message, Opening, Reading, Record, Request, Text
+from ctxwrap.types import Body, Kept, Message, Missing, Opening, Reading, Record, Request, Text
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.watching import Offered
 
@@ -99,10 +99,14 @@ class Screen:
             pinned=tuple(map(self._text, opening.pinned)),
             summary=self._text(opening.summary) if opening.summary else None,
             children=tuple(map(self._text, opening.children)),
+            missing=tuple(map(self._missing, opening.missing)),
         )
 
     def _kept(self, kept: Kept) -> Kept:
         return kept._replace(message=self.message(kept.message))
+
+    def _missing(self, missing: Missing) -> Missing:
+        return missing._replace(question=self.text(missing.question), needed_for=self.text(missing.needed_for))
 
     def _text(self, text: Text) -> Text:
         return text._replace(text=self.text(text.text))

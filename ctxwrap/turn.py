@@ -17,6 +17,7 @@ The order of a turn:
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from ctxwrap.memory.memory import Memory
@@ -27,8 +28,9 @@ from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
 from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
+from ctxwrap.session.missing import taken
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import events, injection
+from ctxwrap.stages import events, injection, missing
 from ctxwrap.stages.budget import limit_told
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
@@ -95,6 +97,7 @@ class Turn:
         self._error = ""
         self._status = ""
         self._operations: tuple[Operation, ...] = ()
+        self._sent_without = self._missing = self._opening.missing
         self.file_decisions: tuple[Decision, ...] = ()
         """What became of the model's requests to its working set."""
 
@@ -150,7 +153,8 @@ class Turn:
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
         event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
-        return [], self._screened([event, *self._evidence(self._packed)])
+        lacks = self._pack_lacks(self._sent_without)
+        return [], self._screened([event, *lacks, *self._evidence(self._packed)])
 
     def _body_with(self, made: Pack) -> Body:
         return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
@@ -241,8 +245,8 @@ class Turn:
         if self._opening.rules:
             start["rules"] = self._opening.rules
         outputs = self._pack.outputs if self._pack else ()
-        told = [start, *self._memory_events(), *self._file_events(outputs), *self._evidence(self._begun)]
-        return messages, self._screened(told)
+        told = [start, *self._memory_events(), *self._file_events(outputs), *self._pack_lacks(self._opening.missing)]
+        return messages, self._screened([*told, *self._evidence(self._begun)])
 
     def _evidence(self, told: Callable[[], list[Record]]) -> list[Record]:
         """What the stages did, if that is to be told."""
@@ -342,6 +346,24 @@ class Turn:
         head = {"type": "working_set", "run": self.id, "round": self.round}
         return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
 
+    def _pack_lacks(self, known: missing.Known) -> list[Record]:
+        """What of the pack is missing that was not, and what is there again."""
+        if self._pack is None:
+            return []
+        events = self._screened(missing.packed(known, self._pack.items, self._pack.report, self._ids))
+        self._sent_without = self._missing = reduce(taken, events, known)
+        return events
+
+    def _questions(self, reply: Reply, answer_at: int) -> list[Record]:
+        """What the model needs to know, and what it does no longer."""
+        snapshot = self._applied_snapshot(reply) if self._status == "complete" else None
+        if snapshot is None or "missing" not in snapshot:
+            return []
+        ids, answer = self._ids, f"messages:{answer_at}"
+        events = self._screened(missing.flagged(self._sent_without, snapshot["missing"], ids, answer))
+        self._missing = reduce(taken, events, self._sent_without)
+        return events
+
     def _why_incomplete(self, interrupted: str) -> str:
         reply = self._reply
         return "" if reply.finish and not self._broken else self._broken or interrupted or "incomplete stream"
@@ -370,6 +392,7 @@ class Turn:
             if message.content or message.tool_calls or not reason
         ]
         read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
+        read += self._questions(reply, answer_at)
         screen.reading(self._rewriter.reply.reading)  # for what it finds
         end = [{**event, **screen.evidence()} for event in self._end_events(reply, reason)]
         told = self._evidence(lambda: self._ended(reply, screen.evidence()))
@@ -408,6 +431,7 @@ class Turn:
                 budget=self._pack.budget if self._pack else {},
                 stable=self._pack.stable if self._pack else 0.0,
                 repacked=self._repacked,
+                missing=missing.open_in(self._missing),
             ),
         )
 

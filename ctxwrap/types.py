@@ -164,6 +164,8 @@ class Opening:
     """What child contexts gave back, the newest first."""
     outputs: tuple[str, ...] = ()
     """The tool outputs that were files of the working set in the last request."""
+    missing: tuple["Missing", ...] = ()
+    """What is missing, as far as the log tells, and what somebody declined to give."""
 
 
 class Text(NamedTuple):
@@ -180,6 +182,35 @@ class Prefix(NamedTuple):
     head: tuple[str, ...]
     messages: tuple[int, ...]
     """The numbers of the messages, 0 for one that is not known."""
+
+
+Severity = Literal["info", "low", "medium", "high", "blocking"]
+MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
+
+
+class Missing(NamedTuple):
+    """Something that the model should know, or be shown, and is not."""
+
+    id: str
+    """The same for the same question, or the same source."""
+    question: str
+    severity: Severity = "medium"
+    status: MissingStatus = "open"
+    source: str = "model"
+    """Where it should come from, or `model` for a question that the model flagged."""
+    needed_for: str = ""
+    requested_from: str = ""
+    """Who was asked for it, or can help."""
+    blocked_actions: tuple[str, ...] = ()
+    reason: str = ""
+    """Why it is not there, if that is known."""
+    remedy: str = ""
+    """What would help, if that is known."""
+    turn: str = ""
+    """The turn in which it was detected."""
+    round: int = 0
+    resolution: str = ""
+    """How it was settled, if it was."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
@@ -315,6 +346,8 @@ class Report:
     """The share of the request, by tokens, that begins like the last one of the session: what caches save."""
     repacked: bool = False
     """Whether the provider called the request too long, and a smaller one was sent in its place."""
+    missing: tuple[Missing, ...] = ()
+    """What is missing at the end of the turn, or as far as it has come."""
 
 
 @dataclass(frozen=True, slots=True)

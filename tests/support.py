@@ -12,6 +12,7 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
+from ctxwrap.stages.events import EVENT_CLASSES
 from ctxwrap.storage import Log
 from ctxwrap.stores.files import FileStore
 from ctxwrap.types import SessionKey
@@ -78,8 +79,12 @@ def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[st
     return apart_from_stages(_lines(home, session, tenant, "events"))
 
 
+STAGES = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing.")}
+"""What is missing is told nowhere else."""
+
+
 def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for event in events if not event["type"].startswith("context.")]
+    return [event for event in events if event["type"] not in STAGES]
 
 
 def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:

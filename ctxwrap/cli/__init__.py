@@ -255,6 +255,23 @@ def pack(form: str | None, **which: Any) -> None:
 
 @main.command()
 @of_a_session
+@click.option("--all", "everything", is_flag=True, help="Also what was settled, declined or has expired.")
+@click.option("--resolve", metavar="ID", help="Say that this one is settled.")
+@click.option("--decline", metavar="ID", help="Say that nobody is going to answer this one.")
+@click.option("--note", default="", help="How it was settled, or why not.")
+@AS_JSON
+def missing(session: str, resolve: str | None, decline: str | None, **how: Any) -> None:
+    """List what the model of SESSION should have and has not: files, texts without room, open questions."""
+    from ctxwrap.cli.missing import run_missing
+
+    if resolve is not None and decline is not None:
+        raise click.UsageError("name either --resolve or --decline")
+    with in_one_sentence():
+        run_missing(session, resolve=resolve, decline=decline, **how)
+
+
+@main.command()
+@of_a_session
 @click.argument("before", metavar="N")
 @click.argument("after", metavar="M")
 @AS_JSON

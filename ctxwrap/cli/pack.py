@@ -26,6 +26,7 @@ _ITEMS = (
     Column("tokens", right=True),
     Column("why", fills=True),
 )
+_MISSING = (Column("severity"), Column("status"), Column("question", fills=True))
 _BLOCKS = (Column("", right=True), Column("block"), Column("role"), Column("tokens", right=True), Column("from"))
 
 
@@ -62,6 +63,10 @@ def _parts(view: PackView) -> "Iterator[RenderableType]":
             yield ""
             yield heading(title)
             yield table(_ITEMS, [(item.kind, item.source, item.tokens, item.reason) for item in items])
+    if view.missing:
+        yield ""
+        yield heading("missing")
+        yield table(_MISSING, [(each.severity, each.status, each.question) for each in view.missing])
     yield ""
     yield heading("sent")
     rows = [(at, block.name, block.role, block.tokens, block.source) for at, block in enumerate(view.blocks, 1)]

@@ -1,6 +1,6 @@
 """Envelopes: the evidence of a turn or a whole session, as one target may see it, in one document."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +10,9 @@ from ctxwrap.calls import utc_now
 from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
 from ctxwrap.evidence.document import Evidence
 from ctxwrap.evidence.forms import VERSION
-from ctxwrap.evidence.happenings import COMPACTING, Compacted, Events, Ids, compacted, ids_of, missing_of, resolved
+from ctxwrap.evidence.happenings import COMPACTING, Compacted, Events, Ids, compacted, ids_of
 from ctxwrap.evidence.keeping import kept_evidence
+from ctxwrap.evidence.lacking import lacks_of, record_of, resolution_of
 from ctxwrap.evidence.objects import Envelope, Missing, RuntimeRef
 from ctxwrap.evidence.placing import POLICIES, as_seen_by
 from ctxwrap.evidence.projecting import Projection, projected
@@ -77,8 +78,7 @@ class _Composing:
             turn.id: [projected(known, turn, attempt, self.sees) for attempt in turn.attempts] for turn in self.turns
         }
         self.compactions = self._compactions()
-        missing = [each for turn in self.turns for each in missing_of(turn)]
-        self.missing = list(resolved(missing, self.attempts))
+        self.lacks = lacks_of(known, self.turns, whole=whole)
 
     @property
     def attempts(self) -> list[Projection]:
@@ -118,7 +118,7 @@ class _Composing:
             injections=tuple(each for made in attempts for each in made.all_injections),
             compactions=tuple(each.compaction for each in compactions),
             summaries=tuple(each.summary for each in compactions),
-            missing_context=tuple(self.missing),
+            missing_context=tuple(self._missing()),
             events=tuple(event for each in events for event in each.all),
             policies=POLICIES,
             contents={name: text for each in contents for name, text in each.items()},
@@ -147,25 +147,17 @@ class _Composing:
     def _compacted(self, turn: Turn) -> list[Compacted]:
         return [found] if (found := self.compactions.get(self._summed_up(turn))) else []
 
-    def _missing(self, turn: Turn) -> list[Missing]:
-        ids = {f"missing-{made.id}" for made in self.made[turn.id]}
-        return [each for each in self.missing if each.missing_id.rpartition("-")[0] in ids]
+    def _missing(self) -> Iterator[Missing]:
+        contexts = {"": self._session.context} if self.whole else {}
+        contexts |= {turn.id: ids_of(self.known, turn).context for turn in self.turns}
+        for each in self.lacks.all:
+            yield record_of(each, self.sees, resolution_of(each, self.made, contexts))
 
     def _events(self, turn: Turn) -> Events:
         events = Events(ids_of(self.known, turn))
-        times = (
-            {
-                each.id: attempt.time
-                for other in self.turns
-                for attempt, made in self._pairs(other)
-                for each in made.placed
-            }
-            if self._missing(turn)
-            else {}
-        )
         events.add_logged(turn.events, {id for made in self.made[turn.id] for id in made.ids})
-        for missing in self._missing(turn):
-            events.add_missing(missing, times)
+        for event, subject in self.lacks.happened(turn.id):
+            events.add_missing(event, subject)
         for each in self._compacted(turn):
             events.add_compaction(each)
         return events
@@ -195,7 +187,7 @@ class _Composing:
             injection_refs=tuple(each.injection_id for projection in made for each in projection.all_injections),
             compaction_refs=tuple(each.compaction.compaction_id for each in compactions),
             summary_refs=tuple(each.summary.summary_id for each in compactions),
-            missing_context_refs=tuple(each.missing_id for each in self._missing(turn)),
+            missing_context_refs=tuple(each.id for each in self.lacks.of(turn.id)),
             policy_refs=tuple(POLICIES),
             evidence_refs=tuple(event.event_id for event in events.all),
             metadata={"number": turn.number, "mode": _mode(turn)},
@@ -219,6 +211,8 @@ class _Composing:
                 events.add_compaction(each)
         forgetting = [event for event in self.known.outside("context.redaction.applied") if "run" not in event]
         events.add_logged(forgetting)
+        for event, subject in self.lacks.outside(turn.id for turn in self.turns):
+            events.add_missing(event, subject)
         return events
 
     def _session_envelope(self, turns: Sequence[Envelope], events: Events) -> Envelope:
@@ -235,6 +229,7 @@ class _Composing:
             item_refs=tuple(each.sources.item_id for each in compactions),
             compaction_refs=tuple(each.compaction.compaction_id for each in compactions),
             summary_refs=tuple(each.summary.summary_id for each in compactions),
+            missing_context_refs=tuple(each.id for each in self.lacks.all if not each.turns),
             policy_refs=tuple(POLICIES),
             evidence_refs=(*(each.context_id for each in turns), *(event.event_id for event in events.all)),
         )

@@ -1,7 +1,7 @@
-"""What happened to context beside the packs: what was missing, what was summed up, and the events of it all."""
+"""What happened to context beside the packs: what was summed up, and the events of it all."""
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
@@ -9,15 +9,15 @@ from pydantic import JsonValue
 from ctxwrap.evidence.document import digest
 from ctxwrap.evidence.forms import VERSION
 from ctxwrap.evidence.mapping import visibility_of
-from ctxwrap.evidence.objects import CandidateSource, Compaction, Event, Item, Missing, Summary
+from ctxwrap.evidence.objects import Compaction, Event, Item, Summary
 from ctxwrap.evidence.placing import FORGETTING, Sees, redaction
-from ctxwrap.evidence.projecting import Projection
 from ctxwrap.evidence.reading import Told, Turn, time_of
 from ctxwrap.evidence.vocabulary import EventType
 from ctxwrap.inspection.reading import control_in, round_in, text_in
 from ctxwrap.records import count_in, message_range
 from ctxwrap.session.redaction import FORGOTTEN
 from ctxwrap.stages.events import EVENT_CLASSES
+from ctxwrap.stages.missing import CLASSES, RESOLVED
 from ctxwrap.types import Record
 
 _KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
@@ -32,40 +32,6 @@ class Compacted(NamedTuple):
     contents: Mapping[str, str]
     events: tuple[Record, ...] = ()
     """What the log says of how it came about."""
-
-
-def missing_of(turn: Turn) -> Iterator[Missing]:
-    """What a working set was to show in the newest attempt, and could not."""
-    attempt = turn.attempts[-1] if turn.attempts else None
-    report = attempt.event.get("assembly_report") if attempt else None
-    for at, each in enumerate((report or {}).get("missing_context") or (), 1):
-        assert attempt is not None
-        path, reason, remedy = str(each["path"]), str(each["reason"]), str(each["resolution"])
-        yield Missing(
-            **VERSION,
-            missing_id=f"missing-{attempt.id}-{at}",
-            scope="turn",
-            question=f"What does {path!r} of the working set say?",
-            needed_for="the context of this turn",
-            severity=each["severity"],
-            candidate_sources=(CandidateSource(uri=f"workingset:{path}", note=reason),),
-            blocked_actions=(f"show {path!r} to the model",),
-            requested_from="operator",
-            status=each["status"],
-            created_at=attempt.time,
-            metadata={"owner": "operator", "requested_action": remedy, "safe_summary": "A file was not available."},
-        )
-
-
-def resolved(missing: Iterable[Missing], attempts: Sequence[Projection]) -> Iterator[Missing]:
-    """The same with what was there in the end: the first item of a later attempt that shows the source."""
-    shown = [{each.thing.uri: each.id for each in made.placed if each.thing.item.included} for made in attempts]
-    places = {made.id: at for at, made in enumerate(attempts)}
-    for each in missing:
-        begun = places[each.missing_id.removeprefix("missing-").rpartition("-")[0]]
-        uri = each.candidate_sources[0].uri
-        found = next((items[uri] for items in shown[begun + 1 :] if uri in items), None)
-        yield each.model_copy(update={"status": "resolved", "resolution_refs": (found,)}) if found else each
 
 
 def compacted(event: Record, visibility: Iterable[str], sees: Sees, events: Iterable[Record] = ()) -> Compacted:
@@ -170,18 +136,20 @@ class Events:
                 about = named if named in subjects else subject
                 self.add(kind, time_of(event), about, attempt=text_in(event, "attempt_id"), **_data(event))
 
-    def add_missing(self, missing: Missing, times: Mapping[str, str]) -> None:
-        self.add("context.missing.detected", missing.created_at, missing.missing_id, severity=missing.severity)
-        for ref in missing.resolution_refs:
-            self.add("context.missing.resolved", times[ref], missing.missing_id)
+    def add_missing(self, event: Record, subject: str) -> None:
+        """What the log says happened to something that is missing; of words nothing is told."""
+        data = event.get("data") or {}
+        told = {name: data[name] for name in ("severity", "requested_from") if data.get(name)}
+        ended = {"settled_as": data["status"]} if event["type"] == RESOLVED and data.get("status") else {}
+        self.add(event["type"], time_of(event), subject, **told, **ended)
 
     def add_compaction(self, each: Compacted) -> None:
         for subject, kinds in ((each.compaction.compaction_id, _COMPACTION), (each.summary.summary_id, _SUMMARY)):
             self.add_logged([event for event in each.events if event["type"] in kinds], subject=subject)
 
 
-TOLD = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing.")}
-"""The classes of events that are told as the log has them."""
+TOLD = {*EVENT_CLASSES} - {*CLASSES}
+"""The classes of events that are told as the log has them; what is missing has words of somebody's."""
 
 _COMPACTION = ("context.compaction.started", "context.compaction.completed")
 _SUMMARY = ("context.summary.created",)

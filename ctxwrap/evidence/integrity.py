@@ -203,8 +203,9 @@ class _Checking:
                 yield f"{id!r} is redacted and has its content all the same"
 
     def _missing_and_events(self) -> Iterator[str]:
+        known = {*self.items, *self.envelopes}
         for missing in self.evidence.missing_context:
-            yield from _unknown(missing.missing_id, "resolution_refs", missing.resolution_refs, self.items)
+            yield from _unknown(missing.missing_id, "resolution_refs", missing.resolution_refs, known)
         subjects = {*self.surfaces, *self.items, *self.selections, *self.budgets, *self.windows, *self.assemblies}
         subjects |= {*self.injections, *self.compactions, *self.summaries, *self.missing, *self.envelopes}
         for event in self.evidence.events:

@@ -4,6 +4,8 @@ from typing import Literal
 
 from ctxwrap import visibility
 from ctxwrap.stages.events import EventClass
+from ctxwrap.types import MissingStatus as MissingStatus
+from ctxwrap.types import Severity as Severity
 
 SCHEMA_VERSION = "0.1.1"
 
@@ -135,8 +137,6 @@ CompactionTrigger = Literal[
     "provider_context_editing",
     "custom",
 ]
-Severity = Literal["info", "low", "medium", "high", "blocking"]
-MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
 
 EventType = EventClass

@@ -1,12 +1,17 @@
 """What a call of a session sent, and why."""
 
+from dataclasses import replace
+
 from ctxwrap.errors import NotFound
+from ctxwrap.inspection.reading import turn_in
 from ctxwrap.inspection.turns import turn_details
 from ctxwrap.session import Session
+from ctxwrap.session.missing import taken
 from ctxwrap.session.packs.recorded import recorded
 from ctxwrap.session.packs.view import PackView
+from ctxwrap.stages.missing import open_in
 from ctxwrap.storage import Store
-from ctxwrap.types import Record, SessionKey
+from ctxwrap.types import Missing, Record, SessionKey
 
 
 def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> PackView:
@@ -23,9 +28,10 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     for each in details.events:
         event |= each if each.get("type") in ("start", "repack") else {}
     try:
-        return recorded(key, event, _epoch(session, details.info.id), session.shelf.lookups(session.past))
+        view = recorded(key, event, _epoch(session, details.info.id), session.shelf.lookups(session.past))
     except (LookupError, TypeError, ValueError):
         raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
+    return replace(view, missing=_missing(session, details.info.id))
 
 
 def _epoch(session: Session, turn: str) -> Record | None:
@@ -37,3 +43,12 @@ def _epoch(session: Session, turn: str) -> Record | None:
                 break
             epoch = event["epoch"]
     return epoch
+
+
+def _missing(session: Session, turn: str) -> tuple[Missing, ...]:
+    """What was missing at the end of that turn."""
+    known, then = tuple[Missing, ...](), tuple[Missing, ...]()
+    for event in session.records("events"):
+        known = taken(known, event)
+        then = known if turn_in(event) == turn else then
+    return open_in(then)

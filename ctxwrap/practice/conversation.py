@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.practice.answer import JSON
 from ctxwrap.practice.notebook import Notebook, task_text
-from ctxwrap.practice.questions import LITTLE, asked
+from ctxwrap.practice.questions import LITTLE, asked, is_unknown
 from ctxwrap.practice.tells import Fact, told
 from ctxwrap.practice.words import addressed, bare, keywords, listed, sentences
 
@@ -36,6 +36,7 @@ def converse(spoken: list[str], notebook: Notebook) -> str:
         if not known.knows(fact):
             known.put(fact)
     replies = [_reply(sentence, notebook, known) for text in newest for sentence in sentences(text)]
+    notebook.settle(lambda question: not is_unknown(asked(question, known)))
     return " ".join(dict.fromkeys(reply for reply in replies if reply)) or LITTLE
 
 
@@ -64,6 +65,8 @@ def _reply(sentence: str, notebook: Notebook, known: Notebook) -> str | None:
         _drop(sentence, notebook)
         return dropped
     answer = asked(sentence, known)
+    if is_unknown(answer):
+        notebook.miss(sentence)
     fact = told(sentence) if answer is None else None
     if fact is None:
         return answer

@@ -1,6 +1,7 @@
 """The memory as the practice model reads it, changes it and writes it back."""
 
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -9,6 +10,7 @@ from ctxwrap.practice.ask import dict_at, dicts
 from ctxwrap.practice.tells import Fact
 from ctxwrap.practice.words import capitalized, keywords
 from ctxwrap.protocol.text import VERSION
+from ctxwrap.protocol.words import MAX_QUESTION, MAX_QUESTIONS
 
 TIERS = ("core", "working", "ephemeral")
 
@@ -80,6 +82,19 @@ class Notebook:
         gone = {id(note) for note in notes}
         for tier in TIERS:
             self._memory[tier] = [note for note in self._memory[tier] if id(note) not in gone]
+
+    def miss(self, question: str) -> None:
+        """Note what nobody has told."""
+        told, question = dicts(self._state.get("missing")), question[:MAX_QUESTION]
+        if question not in [each.get("question") for each in told]:
+            new = {"question": question, "severity": "low", "needed_for": "an answer"}
+            self._state["missing"] = [new, *told][:MAX_QUESTIONS]
+
+    def settle(self, is_known: Callable[[str], bool]) -> None:
+        """Let go of the questions that can be answered by now."""
+        told = dicts(self._state.get("missing"))
+        if told:
+            self._state["missing"] = [each for each in told if not is_known(str(each.get("question")))]
 
     def about(self, text: str) -> list[JSON]:
         """The notes that hold every word of `text` that matters."""

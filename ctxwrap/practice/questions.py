@@ -14,6 +14,7 @@ LITTLE = (
     'try "My name is Ada and I like tea", then "What do you know about me?"'
 )
 
+_UNKNOWN = "You have not told me that."
 _WHAT_IS = r"(?:what(?:'s| is| are| was)|do you (?:know|remember)|tell me)"
 _ASKS = re.compile(r"(?:what|where|who|when|which|how|why|do|does|did|am|is|are|can|tell me)\b", re.I)
 _ABOUT_USER = re.compile(r"\b(?:i|me|my|mine)\b", re.I)
@@ -115,8 +116,14 @@ def asked(sentence: str, notebook: Notebook) -> str | None:
     if known is not None or not (_ASKS.match(plain) or sentence.rstrip().endswith("?")):
         return known
     fitting = _statement([note["content"] for note in notebook.about(plain)])
-    unknown = "You have not told me that." if _ABOUT_USER.search(plain) else None
+    unknown = _UNKNOWN if _ABOUT_USER.search(plain) else None
     return fitting or unknown
+
+
+def is_unknown(answer: str | None) -> bool:
+    """Whether an answer says that the user has not told what was asked for."""
+    otherwise = (each.otherwise for each in _QUESTIONS if isinstance(each, _Question))
+    return answer in (_UNKNOWN, *otherwise)
 
 
 def _statement(contents: list[str]) -> str:

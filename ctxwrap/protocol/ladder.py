@@ -21,8 +21,10 @@ MAX_DAMAGED = 64 * 1024
 
 INTERNAL = "internal error"
 
-_REQUESTS = re.compile(r'(?<=["\]}\s]),\s*"working_set"\s*:\s*(?=[\[{"])')
-"""Where a trailer goes on to what the model asks of the working set."""
+_BESIDE = re.compile(r'(?<=["\]}\s]),\s*"(working_set|missing)"\s*:\s*(?=[\[{"])')
+"""Where a trailer goes on to what memory does not depend on: requests to the working set, and open questions."""
+
+_TRIED = 4
 
 
 class Climb(NamedTuple):
@@ -66,15 +68,25 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
 
 
 def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:
-    """The object in `text`; should it be unreadable, then what stands before the requests to the working set."""
+    """The object in `text`; should it be unreadable, then what stands before requests and questions at its end."""
     try:
         return _found(text, previous)
+    except Unreadable as error:
+        places = [*_BESIDE.finditer(text)][: -_TRIED - 1 : -1] if len(text) <= MAX_DAMAGED else []
+        found = next((found for at in places if (found := _found_before(text, at, previous))), None)
+        if found is None:
+            raise error from None
+        return found
+
+
+def _found_before(text: str, at: re.Match[str], previous: Mapping[str, Any]) -> Found | None:
+    """What stands before a key, with its value as text; questions stay as they were."""
+    try:
+        found = _found(text[: at.start()] + "}", previous)
     except Unreadable:
-        at = next(reversed([*_REQUESTS.finditer(text)]), None)
-        if at is None or len(text) > MAX_DAMAGED:
-            raise
-    found = _found(text[: at.start()] + "}", previous)
-    return Found({**found.data, "working_set": text[at.end() :]}, ("working-set", *found.repairs), found.cut)
+        return None
+    value = {"working_set": text[at.end() :]} if at[1] == "working_set" else {}
+    return Found({**found.data, **value}, (at[1].replace("_", "-"), *found.repairs), found.cut)
 
 
 def _found(text: str, previous: Mapping[str, Any]) -> Found:

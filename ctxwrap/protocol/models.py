@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from ctxwrap.protocol.words import MAX_CONTENT, MAX_ITEMS, MAX_TAGS, MAX_WORD
+from ctxwrap.protocol.words import MAX_CONTENT, MAX_ITEMS, MAX_QUESTION, MAX_QUESTIONS, MAX_TAGS, MAX_WORD
+from ctxwrap.types import Severity
 
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 _OPEN = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
@@ -47,6 +48,16 @@ class Memory(TypedDict):
 
 
 @with_config(_STRICT)
+class Question(TypedDict):
+    """Something that the model needs to know and was not told."""
+
+    question: Annotated[str, Field(max_length=MAX_QUESTION, pattern=r"\S")]
+    severity: NotRequired[Severity]
+    needed_for: NotRequired[Annotated[str, Field(max_length=MAX_QUESTION)]]
+    asked: Annotated[NotRequired[Literal["user", "operator", "tool", ""]], Field(description="Whom the model asked.")]
+
+
+@with_config(_STRICT)
 class Snapshot(TypedDict):
     """The state behind a reply."""
 
@@ -57,6 +68,8 @@ class Snapshot(TypedDict):
     """Ids, where the memory names only what is new or has changed."""
     working_set: NotRequired[Annotated[list[Any], Field(max_length=MAX_ITEMS)]]
     """What the model asks of its working set."""
+    missing: NotRequired[Annotated[list[Question], Field(max_length=MAX_QUESTIONS)]]
+    """All questions that are open; without it they stay as they were."""
     capabilities: list[dict[str, Any] | str]
     active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.coercion import COERCIONS, as_text
+from ctxwrap.protocol.questions import question_in
 from ctxwrap.protocol.repair.bykeys import Draft
 from ctxwrap.protocol.repair.strict import Unreadable, is_wild
 from ctxwrap.protocol.text import VERSION
@@ -12,6 +13,7 @@ from ctxwrap.protocol.words import (
     ITEM_KEYS,
     MAX_CONTENT,
     MAX_ITEMS,
+    MAX_QUESTIONS,
     MAX_WORD,
     OPTIONAL_KEYS,
     ROOT_KEYS,
@@ -97,7 +99,7 @@ def _is_canonical(data: dict[str, Any]) -> bool:
     items = memory["core"] + memory["working"] + memory["ephemeral"]
     if len({item["id"] for item in items}) < len(items):
         return False
-    if is_wild(data["capabilities"]) or is_wild(data.get("working_set")):
+    if any(is_wild(data.get(name)) for name in ("capabilities", "working_set", "missing")):
         return False
     rich = [item for item in items if len(item) > len(ITEM_KEYS)]
     return not any(is_wild(key) or is_wild(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
@@ -144,6 +146,7 @@ class _Mender:
             "capabilities": self._capabilities(root),
             "active_task": self._active_task(root),
             **self._working_set(root),
+            **self._missing(root),
         }
 
     def _mend(self, name: str) -> None:
@@ -301,6 +304,22 @@ class _Mender:
             self.violations.append("what was asked of the working set cannot be kept")
             return {}
         return {"working_set": root["working_set"]}
+
+    def _missing(self, root: State) -> dict[str, Any]:
+        """The questions that are open; a list of which nothing can be read leaves them as they were."""
+        given = root.get("missing")
+        if given is None:
+            return {}
+        named = given if isinstance(given, list) else [given]
+        told = [each for each in named if not is_ellipsis(each)]
+        kept = [question for each in told if (question := question_in(each)) is not None]
+        if len(told) < len(named):
+            kept += [each for each in self._previous.get("missing") or () if each not in kept]
+        if len(kept) < len(told) or len(kept) > MAX_QUESTIONS:
+            self.violations.append("what is no question, or too many, was left out of missing")
+        if kept != given:
+            self._mend("missing")
+        return {"missing": kept[:MAX_QUESTIONS]} if kept or not named else {}
 
     def _capabilities(self, root: State) -> list[Any]:
         value = root.get("capabilities")

@@ -57,6 +57,8 @@ Rules for the state:
    {rule}
 6. "active_task" is one short sentence about what is being done now, or an empty string.
 7. When you call a tool instead of answering, write no state; it follows with the answer.
+8. Only if the state has "missing" or you lack what nobody told you, add "missing", all questions still open:
+   [{{"question":"…","severity":"low|medium|high|blocking","needed_for":"…","asked":"user if asked"}}].
 {_CLOSE_PROTOCOL}"""
 
 

@@ -4,7 +4,7 @@ import re
 
 TIERS = ("core", "working", "ephemeral")
 ROOT_KEYS = ("version", "runtime", "memory", "capabilities", "active_task")
-OPTIONAL_KEYS = ("dropped", "working_set")
+OPTIONAL_KEYS = ("dropped", "working_set", "missing")
 RUNTIME_KEYS = ("round", "datetime", "startup_at")
 ITEM_KEYS = ("id", "type", "decay", "round", "tags", "content")
 CAPABILITY_KEYS = ("name", "scope")
@@ -14,6 +14,8 @@ MAX_CONTENT = 16_384
 MAX_WORD = 200
 MAX_TAGS = 64
 MAX_DEPTH = 32
+MAX_QUESTIONS = 8
+MAX_QUESTION = 300
 
 KNOWN_KEYS = frozenset((*ROOT_KEYS, *OPTIONAL_KEYS, *RUNTIME_KEYS, *TIERS, *ITEM_KEYS, *CAPABILITY_KEYS))
 

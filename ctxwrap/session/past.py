@@ -11,19 +11,21 @@ from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.derived import Derived
+from ctxwrap.session.missing import from_json as missing_from_json
+from ctxwrap.session.missing import taken
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.unfinished import Turns
 from ctxwrap.settings import Settings
 from ctxwrap.stages import injection
 from ctxwrap.storage import STREAMS
-from ctxwrap.types import Kept, Operation, Prefix, Record, Runtime
+from ctxwrap.types import Kept, Missing, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 7
+_FORMAT = 8
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -56,6 +58,8 @@ class Past:
         """What the newest event tells that has a pack."""
         self.outputs: tuple[str, ...] = ()
         """The tool outputs that were files in it."""
+        self.missing: tuple[Missing, ...] = ()
+        """What is missing, and what somebody declined to give."""
         self.derived = Derived()
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
@@ -129,6 +133,7 @@ class Past:
             self.turns.take(event)
         if kind in ("start", "repack"):
             self._take_pack(event)
+        self.missing = taken(self.missing, event)
         self.derived.take_event(event, self.memory)
 
     def _take_pack(self, event: Record) -> None:
@@ -170,6 +175,7 @@ class Past:
             "prefix": self.prefix and injection.as_json(self.prefix),
             "pack": self.pack,
             "outputs": self.outputs,
+            "missing": self.missing,
             "derived": self.derived.as_json(),
         }
 
@@ -193,4 +199,5 @@ class Past:
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
         self.pack = known["pack"]
         self.outputs = tuple(known["outputs"])
+        self.missing = missing_from_json(known["missing"])
         self.derived = Derived.from_json(known["derived"])

@@ -10,6 +10,8 @@ from typing import Any
 from ctxwrap.records import message_in, message_range
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.missing import changed_by
+from ctxwrap.stages.missing import CLASSES, DETECTED, MODEL, REQUESTED
 from ctxwrap.types import Message, Record
 
 FORGOTTEN = "[forgotten]"
@@ -20,8 +22,12 @@ _STRUCTURE = frozenset(
     | {"role", "round", "run", "sha256"}
     | {"runtime", "status", "stream", "type", "usage", "wire", "id", "kind", "tier", "origin", "source"}
     | {"agent", "child", "parent", "session"}
+    | {"session_id", "turn_id", "task_id", "attempt_id", "subject"}
 )
 """Fields that say nothing in words."""
+
+_OF_A_QUESTION = ("question", "needed_for", "blocked_actions", "reason", "remedy", "resolution")
+"""What the events of something that is missing say in words."""
 
 _LONG = 12
 """From that length on a text is looked for within words as well, and in what other memories say."""
@@ -44,6 +50,8 @@ class Redaction:
     """Turns whose other choices go altogether."""
     blobs: frozenset[str] = frozenset()
     """Contents that are kept apart and go altogether."""
+    questions: frozenset[str] = frozenset()
+    """What models asked for, by id, in whatever words."""
     summaries: int = 0
     """The message from which on summaries go altogether, in whatever words; 0 is none of them."""
 
@@ -57,8 +65,22 @@ class Redaction:
         turn = turn_in(event)
         if event.get("type") == "choice" and turn in self.choices:
             return emptied(event)
+        if event.get("type") in CLASSES:
+            return self._without_question(event, turn)
         left = {name: self._field(name, value, turn) for name, value in event.items()}
         return self._without_blobs(left) if self.blobs else left
+
+    def _without_question(self, event: Record, turn: str) -> Record:
+        """What tells of something missing: of a question that is to be gone, not even its id."""
+        data = event.get("data")
+        if not isinstance(data, dict):
+            return event
+        is_asked = turn in self.choices and (data.get("source") == MODEL or event["type"] == REQUESTED)
+        if not is_asked and event.get("subject") not in self.questions:
+            words = {name: _in_strings(data[name], self._said) for name in _OF_A_QUESTION if name in data}
+            return {**event, "data": {**data, **words}}
+        left = {name: value for name, value in data.items() if name not in _OF_A_QUESTION}
+        return {name: value for name, value in event.items() if name != "subject"} | {"data": left}
 
     def _may_tell(self, last: int) -> bool:
         """Whether a summary that ends with this message may tell what is to be gone; in doubt, it may."""
@@ -177,7 +199,9 @@ def redaction(
     wanted = Redaction(ids=frozenset(ids), versions=frozenset(versions))
     touched = [(at, item) for at, item in items_in(events) if wanted.concerns(item)]
     sources = [message_range(str(item.get("source")))[0] for _, item in touched]
-    banned = {text.strip() for text in (*texts, *tasks, *(str(item.get("content")) for _, item in touched))}
+    asked = questions_in(events, turn) if turn else {}
+    said = (*texts, *tasks, *(str(item.get("content")) for _, item in touched), *asked.values())
+    banned = {text.strip() for text in said}
     return Redaction(
         ids=wanted.ids,
         versions=wanted.versions,
@@ -185,6 +209,7 @@ def redaction(
         tasks=frozenset(tasks),
         trailers=frozenset({at for at, _ in touched} | ({turn} if turn else set())),
         choices=frozenset({turn} if turn else ()),
+        questions=frozenset(asked),
         summaries=min([*sources, *([message] if message else [])], default=1),
     )
 
@@ -208,6 +233,13 @@ def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]
         for operation in event.get("operations") or ():
             if operation.get("item"):
                 yield turn_in(event), operation["item"]
+
+
+def questions_in(events: Iterable[Record], turn: str) -> dict[str, str]:
+    """What the model asked for in a turn, by id."""
+    told = (event for event in events if event.get("type") == DETECTED and turn_in(event) == turn)
+    asked = (each for event in told if (each := changed_by(event, None)) is not None and each.source == MODEL)
+    return {each.id: each.question for each in asked if each.id}
 
 
 def tombstone(record: Record, time: str) -> Record:

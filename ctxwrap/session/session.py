@@ -26,6 +26,7 @@ from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
+from ctxwrap.stages.missing import as_shown, asked_in
 from ctxwrap.stages.surface import Found
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
@@ -154,6 +155,8 @@ class Session:
         for operation in recalled:
             item = Item.from_json(operation.item or {})
             state["memory"][item.tier].append(item.shown(self.memory.faded(item, number)))
+        if asked := asked_in(past.missing, number):
+            state["missing"] = as_shown(asked)
         unsaid = len(past.branch) - (alignment.keep - alignment.covered)
         changed_system = self._changed_system(system)
         numbers = self._numbers(alignment, len(spoken), self.next_message + len(changed_system))
@@ -178,6 +181,7 @@ class Session:
             summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
             children=tuple(past.derived.children.results(self.log.files)),
             outputs=past.outputs,
+            missing=past.missing,
         )
 
     def _system_numbers(self, sent: int, changed: int) -> tuple[int, ...]:

@@ -9,7 +9,9 @@ import openai
 import ctxwrap
 from ctxwrap.practice import Provider
 from ctxwrap.session.blobs import stored
+from ctxwrap.stages.events import Ids
 from ctxwrap.stages.framing import boundary_of, framed, harmless
+from ctxwrap.stages.missing import packed
 from ctxwrap.storage import Store
 from ctxwrap.types import SessionKey
 from tests.support import Told
@@ -132,7 +134,7 @@ def begin(
     }
     event |= {"epoch": tiers(epoch)} if epoch is not None else {}
     event |= {"assembly_report": dict(report)} if report else {}
-    append(store, "events", event, turn=run)
+    append(store, "events", event, *packed((), (), report or {}, Ids("s", run, 1)), turn=run)
 
 
 def tiers(memory: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> dict[str, list[Any]]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ctxwrap.session.packs.view import Block, PackView
-from ctxwrap.types import PackItem
+from ctxwrap.types import Missing, PackItem
 
 _FENCE = re.compile("`{3,}")
 _BREAKING = re.compile(r"[\s|\\`<>\[\]*_]+")
@@ -28,6 +28,7 @@ def _lines(view: PackView) -> Iterator[str]:
     yield from (f"- note: {_cell(note)}" for note in view.notes)
     yield from _table("In", view.included)
     yield from _table("Left out", view.left_out)
+    yield from _missing(view.missing)
     yield from ("", "## Sent")
     yield from (_block(number, block) for number, block in enumerate(view.blocks, 1))
 
@@ -39,6 +40,15 @@ def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
         yield "Nothing."
         return
     yield from ("| kind | source | tokens | why | which |", "| --- | --- | ---: | --- | --- |")
+    for row in rows:
+        yield "| " + " | ".join(map(_cell, row)) + " |"
+
+
+def _missing(missing: Iterable[Missing]) -> Iterator[str]:
+    rows = [(each.severity, each.status, each.question, each.reason, each.id) for each in missing]
+    if rows:
+        yield from ("", "## Missing", "")
+        yield from ("| severity | status | question | why | id |", "| --- | --- | --- | --- | --- |")
     for row in rows:
         yield "| " + " | ".join(map(_cell, row)) + " |"
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ctxwrap.records import message_in, tokens_in
 from ctxwrap.session.abi import is_legal_name
@@ -9,8 +10,9 @@ from ctxwrap.session.packs.files import save_pack
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
 from ctxwrap.session.past import Past
+from ctxwrap.stages.missing import open_in
 from ctxwrap.storage import Change, Log
-from ctxwrap.types import Kept, Record, SessionKey
+from ctxwrap.types import Kept, Missing, Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -23,12 +25,13 @@ class Shelf:
         self._key, self._log, self._keep, self._whole = key, log, keep, whole
         self._texts: dict[str, tuple[str, Record]] = {}
         """What was kept last, by name."""
-        self._saved = ""
+        self._saved: tuple[str, tuple[Missing, ...]] = "", ()
+        """What is shown: the hash of a request, and what was missing."""
 
     def clear(self) -> None:
         """Believe nothing any more: the log was rewritten."""
         self._texts.clear()
-        self._saved = ""
+        self._saved = "", ()
 
     def keep(self, texts: Mapping[str, str]) -> dict[str, Record]:
         """Store texts once, by name; those that are the same as the last time are known to be there."""
@@ -42,17 +45,18 @@ class Shelf:
         if past.pack is None:
             return None
         try:
-            return recorded(self._key, past.pack, past.epoch, self.lookups(past))
+            view = recorded(self._key, past.pack, past.epoch, self.lookups(past))
         except (LookupError, TypeError, ValueError) as error:
             logger.debug("session %r: its pack makes no sense: %r", self._key.session, error)
             return None
+        return replace(view, missing=open_in(past.missing))
 
     def show(self, past: Past) -> None:
         """Show what the newest call sent in the session's files, once."""
         view = self.newest(past)
-        if view is not None and view.sha256 != self._saved:
+        if view is not None and (view.sha256, view.missing) != self._saved:
             save_pack(view, self._log.files)
-            self._saved = view.sha256
+            self._saved = view.sha256, view.missing
 
     def lookups(self, past: Past) -> Lookups:
         """Where messages and texts are found that a pack refers to."""

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ctxwrap.session.abi import source_issue
-from ctxwrap.types import Body, PackItem, Record
+from ctxwrap.types import Body, Missing, PackItem, Record
 
 
 class Block(NamedTuple):
@@ -41,6 +41,8 @@ class PackView:
     """The `assembly_report` of the working set."""
     notes: tuple[str, ...] = ()
     """What cannot be shown any more, and why."""
+    missing: tuple[Missing, ...] = ()
+    """What the model should have had, and what it asked for, as far as that is open at the turn's end."""
     body: Body = field(default_factory=dict)
     """The whole request, for a call that was not made."""
 
@@ -78,6 +80,7 @@ class PackView:
             "budget": self.budget,
             "items": [_listed(item) for item in self.included],
             "left_out": [_listed(item) for item in self.left_out],
+            **({"missing": [each._asdict() for each in self.missing]} if self.missing else {}),
             "blocks": list(self._outline()),
             **({"assembly_report": self.report} if self.report else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
