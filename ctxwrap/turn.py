@@ -13,6 +13,8 @@ The order of a turn:
  7. the state is compared with what was shown, which gives operations, and what it asks of the working set
     (`file_requests`) is decided (`file_decisions`);
  8. `closing_records` are written before the caller sees the end.
+
+Both records tell what is missing: the first of the pack, the last of the questions in the state.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -17,13 +17,18 @@ from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.evidence import Evidence, envelope_of, faults_in
 from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
+from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
 from ctxwrap.resolving import missing_in
 from ctxwrap.session import Session
+from ctxwrap.settings import Settings
 from ctxwrap.stages.missing import open_in
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import SessionKey
+from ctxwrap.tokens import TooLong
+from ctxwrap.turn import Turn
+from ctxwrap.types import Message, Opening, Runtime, SessionKey, Text
+from ctxwrap.wires import CHAT
 from tests.evidence.logs import working_set
 from tests.support import assert_clean, events, state_shown
 from tests.test_forgetting import files_with
@@ -167,6 +172,27 @@ def test_streams_and_async_flag_questions_as_well(provider: Provider, home: Path
 
     assert asyncio.run(main()) == [("B?", "requested")]
     assert told(home) == ["detected", "resolved", "detected", "requested"]
+
+
+def test_a_turn_settles_only_what_it_was_shown(chat: Chat, home: Path) -> None:
+    chat.say("one", [ask("A?"), ask("B?")])
+    stream = chat.say("two", [ask("A?")], stream=True)
+    chat.say("three", [ask("A?"), ask("B?"), ask("C?")])
+    list(stream)
+    assert [each.question for each in missing_in("s", store=home)] == ["A?", "C?"]
+
+
+def test_what_a_smaller_request_leaves_out_is_missing() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+    runtime = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
+    pinned = (Text("context/pinned/a.md", "word " * 400),)
+    opening = Opening(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", pinned=pinned)
+    turn = Turn("t", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
+    assert [event["type"] for event in turn.opening_records()[1] if "missing" in event["type"]] == []
+    assert turn.smaller(TooLong(limit=800, size=2000))
+    (event,) = [event for event in turn.repacked_records()[1] if "missing" in event["type"]]
+    assert (event["data"]["source"], event["attempt_id"]) == ("session:context/pinned/a.md", "t.2")
+    assert [each.severity for each in turn.record.report.missing] == ["high"]
 
 
 QUESTIONS = st.lists(st.sampled_from([f"Question {at}?" for at in range(6)]), max_size=10)

@@ -101,13 +101,13 @@ def packed(known: Known, items: Sequence[PackItem], report: Mapping[str, Any], i
     What stays missing is told once, and again only if it is worse or better than before.
     """
     lacks = {each.id: each for each in lacking(items, report)}
-    shown = {id_of(_source_of(item)) for item in items if item.kind in _KINDS and item.included} - lacks.keys()
-    there = [each for each in known if each.id in shown]
+    shown = {_source_of(item) for item in items if item.kind in _KINDS and item.included}
+    there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
-    left = [each for each in known if each not in there and each not in over]
-    room = _MOST - sum(each.source != MODEL for each in left)
-    new = [each for each in lacks.values() if each.id not in {other.id for other in left}][: max(0, room)]
-    changed = [lacks[each.id] for each in left if each.id in lacks and _differs(each, lacks[each.id].severity)]
+    left = {each.id: each for each in known if each not in there and each not in over}
+    room = _MOST - sum(each.source != MODEL for each in open_in(left.values()))
+    new = [each for each in lacks.values() if each.id not in left][: max(0, room)]
+    changed = [each for each in lacks.values() if each.id in left and _differs(left[each.id], each.severity)]
     return [
         *(_settled(each, ids, "resolved", "it is in the pack") for each in there),
         *(_settled(each, ids, "expired", "nobody came back to it") for each in over),
