@@ -17,7 +17,7 @@ The order of a turn:
 Both records tell what is missing: the first of the pack, the last of the questions in the state.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -28,17 +28,14 @@ from ctxwrap.packing import Asked, Pack, Sources, pack, reply_limit
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.reasking import USABLE, Reasking
-from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
 from ctxwrap.session.missing import taken
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import events, injection, missing
+from ctxwrap.stages import injection, missing
 from ctxwrap.stages.budget import limit_told
 from ctxwrap.tokens import TooLong
-from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import (
     Body,
-    Message,
     Opening,
     Operation,
     Reading,
@@ -56,6 +53,7 @@ from ctxwrap.visibility import Target
 from ctxwrap.wires.channel import PlainStream
 from ctxwrap.workingset.updates import Decision, requests_of
 from ctxwrap.workingset.updates import Request as FileRequest
+from ctxwrap.writing import Writing
 
 
 class Turn:
@@ -83,6 +81,7 @@ class Turn:
         self._request = Screen(settings.redaction).request(request)
         self._given = Asked(key, wire.name, screen.body(body), self._request, self.mode)
         self._opening = screen.opening(opening)
+        self._writing = Writing(id, key, wire.name, self.mode, self._request, self._opening, settings)
         self._sources = screen.sources(sources or Sources())
         self._pack: Pack | None = None
         self._repacked = False
@@ -106,6 +105,11 @@ class Turn:
     @property
     def round(self) -> int:
         return self._opening.runtime.round
+
+    @property
+    def _attempt(self) -> int:
+        """Which of the turn's requests is the one that counts."""
+        return 1 + self._repacked
 
     @property
     def observes(self) -> bool:
@@ -154,9 +158,9 @@ class Turn:
 
     def repacked_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """What was sent in the end, since what was to be sent was too long."""
-        event = {"type": "repack", "run": self.id, **self._pack_fields(kept or {}), "ctx": _blobs(kept)}
-        lacks = self._pack_lacks(self._sent_without)
-        return [], self._screened([event, *lacks, *self._evidence(self._packed)])
+        assert self._pack is not None, "only a pack is made smaller"
+        sent = self._writing.repack(self._pack, self.body, kept or {})
+        return [], self._writing.screened([*sent, *self._pack_lacks(self._sent_without)])
 
     def _body_with(self, made: Pack) -> Body:
         return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
@@ -191,8 +195,8 @@ class Turn:
         return self._screen.lines(messages[0].text) if messages else ""
 
     def delta_records(self, text: str) -> tuple[list[Record], list[Record]]:
-        """What the answer went on to say, for the case that nobody lives to write its end."""
-        return [], [{"type": "delta", "run": self.id, "text": text, "ctx": {}}]
+        """What the answer went on to say."""
+        return [], [self._writing.delta(text)]
 
     @property
     def asks_again(self) -> bool:
@@ -221,109 +225,10 @@ class Turn:
         return self._pack.texts if self._pack else {}
 
     def opening_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
-        """The caller's new messages, and the event that starts the turn; `kept` is where its texts lie."""
-        parents = iter([self._opening.parent])
-        messages = [
-            self._message_record(
-                message,
-                Screen(self._settings.redaction),
-                round=number,
-                parent="" if message.role == "system" else next(parents, ""),
-            )
-            for message, number in self._new
-        ]
-        start: Record = {
-            "type": "start",
-            "run": self.id,
-            "model": self._request.model,
-            "mode": self.mode,
-            "wire": self._wire.name,
-            "stream": self._request.stream,
-            "runtime": self._opening.runtime.as_json(),
-            **self._pack_fields(kept or {}),
-            **self._screen.evidence(),
-            "ctx": {"writer": self._opening.writer, **_blobs(kept)},
-        }
-        if self._opening.rules:
-            start["rules"] = self._opening.rules
-        outputs = self._pack.outputs if self._pack else ()
-        told = [start, *self._memory_events(), *self._file_events(outputs), *self._pack_lacks(self._opening.missing)]
-        return messages, self._screened([*told, *self._evidence(self._begun)])
-
-    def _evidence(self, told: Callable[[], list[Record]]) -> list[Record]:
-        """What the stages did, if that is to be told."""
-        return told() if self._settings.evidence else []
-
-    @property
-    def _ids(self) -> events.Ids:
-        return events.Ids(self.key.session, self.id, self.round, 1 + self._repacked)
-
-    def _packed(self) -> list[Record]:
-        return events.packed(self._ids, self._pack.items, self._pack.budget) if self._pack else []
-
-    def _begun(self) -> list[Record]:
-        ids, opening = self._ids, self._opening
-        outputs = self._pack.outputs if self._pack else ()
-        return [
-            *events.moved(ids, len(opening.moves)),
-            *events.changed(ids, opening.recalled),
-            *events.granted(ids, _granted(outputs)),
-            *events.redacted(ids, self._screen.evidence()),
-            *self._packed(),
-        ]
-
-    def _ended(self, reply: Reply, found: Record) -> list[Record]:
-        """A provider that called it an error before it said a word took nothing."""
-        took_it = bool(reply.response_id or reply.finish or reply.messages) and not self.observes
-        return [
-            *(events.injected(self._ids, reply) if took_it else []),
-            *events.changed(self._ids, self._operations),
-            *events.granted(self._ids, _granted(self.file_decisions)),
-            *events.redacted(self._ids, found),
-        ]
-
-    def _message_record(self, message: Message, screen: Screen, **control: Any) -> Record:
-        shown = screen.message(message)
-        return screen.record(message, shown, tokens=self._tokens(shown), **control)
-
-    def _screened(self, events: list[Record]) -> list[Record]:
-        """Events as they may be written: whatever an error, a path or a reason quotes."""
-        screened: list[Record] = Screen(self._settings.redaction).value(events)
-        return screened
-
-    def _tokens(self, message: Message) -> Mapping[str, int]:
-        """How many tokens a message has, which is stored with it."""
-        measure = Measure(self._request.model)
-        return {measure.name: measure.counted(message)}
-
-    def _pack_fields(self, kept: Mapping[str, Record]) -> Record:
-        """What an event tells about the pack."""
-        made = self._pack
-        if made is None:
-            return {"pack": []}
-        fields: Record = {
-            "pack": [item.as_json() for item in made.items],
-            "budget": made.budget,
-            "prefix": injection.as_json(made.prefix),
-            "sent": {**made.sent, "texts": {name: blob["id"] for name, blob in kept.items()}},
-            "stable": made.stable,
-            "sha256": injection.body_hash(self.body),
-        }
-        if made.epoch is not None:
-            fields["epoch"] = made.epoch
-        if made.report:
-            fields["assembly_report"] = made.report
-        if made.output_paths:
-            fields["outputs"] = list(made.output_paths)
-        return fields
-
-    def _memory_events(self) -> list[Record]:
-        """What happened to memory since the last turn, and what came back for this one."""
-        opening = self._opening
-        moves: Record = {"type": "evolution", "run": self.id, "moves": list(opening.moves), "ctx": {}}
-        recalled = [operation._asdict() for operation in opening.recalled]
-        recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
-        return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
+        """The caller's new messages, and the events that start the turn; `kept` is where its texts lie."""
+        start = self._writing.start(self._pack, self.body, kept or {}, self._screen)
+        lacks = self._pack_lacks(self._opening.missing)
+        return self._writing.asked(self._new), self._writing.screened([*start, *lacks])
 
     def resources(self, target: Target) -> tuple[Resource, ...]:
         """What of this turn's context is for somebody beside the model, or instead of it."""
@@ -333,26 +238,19 @@ class Turn:
         self, target: Target, kept: Mapping[str, Record], tool_call: str
     ) -> tuple[list[Record], list[Record]]:
         """That somebody was handed what is for them; `kept` is where the texts lie, by their sources."""
-        event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": self._ids.attempt}
-        event |= {"tool_call_id": tool_call} if tool_call else {}
-        event["texts"] = {source: blob["id"] for source, blob in kept.items()}
-        told = self._evidence(lambda: events.handed_out(self._ids, target, tool_call))
-        return [], self._screened([{**event, "ctx": _blobs(kept)}, *told])
+        return [], self._writing.screened(self._writing.handed_out(target, self._attempt, kept, tool_call))
 
     def file_requests(self, interrupted: str = "") -> tuple[FileRequest, ...]:
         """What the model asks of its working set, in a state that is applied and a turn that is complete."""
         snapshot = None if self._why_incomplete(interrupted) else self._applied_snapshot(self._reply)
         return requests_of(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
 
-    def _file_events(self, decisions: Sequence[Decision]) -> list[Record]:
-        head = {"type": "working_set", "run": self.id, "round": self.round}
-        return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
-
     def _pack_lacks(self, known: missing.Known) -> list[Record]:
         """What of the pack is missing that was not, and what is there again."""
         if self._pack is None:
             return []
-        events = self._screened(missing.packed(known, self._pack.items, self._pack.report, self._ids))
+        ids = self._writing.ids(self._attempt)
+        events = self._writing.screened(missing.packed(known, self._pack.items, self._pack.report, ids))
         self._sent_without = self._missing = reduce(taken, events, known)
         return events
 
@@ -361,8 +259,8 @@ class Turn:
         snapshot = self._applied_snapshot(reply) if self._status == "complete" else None
         if snapshot is None or "missing" not in snapshot:
             return []
-        ids, answer = self._ids, f"messages:{answer_at}"
-        events = self._screened(missing.flagged(self._sent_without, snapshot["missing"], ids, answer))
+        ids, answer = self._writing.ids(self._attempt), f"messages:{answer_at}"
+        events = self._writing.screened(missing.flagged(self._sent_without, snapshot["missing"], ids, answer))
         self._missing = reduce(taken, events, self._sent_without)
         return events
 
@@ -381,28 +279,19 @@ class Turn:
         reason = self._why_incomplete(interrupted)
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
         self._operations = () if reason else self._changes(reply, now, answer_at)
-        messages = [
-            self._message_record(
-                message,
-                screen,
-                round=self._opening.runtime.round,
-                parent="" if self._says_something_new() else self._opening.parent,
-                status=self._status,
-                reason=reason,
-            )
-            for message in reply.messages[:1]
-            if message.content or message.tool_calls or not reason
-        ]
-        read = [*self._reasking.events(self.id), *self._snapshot_events(reply), *self._file_events(self.file_decisions)]
-        read += self._questions(reply, answer_at)
+        writing, applied = self._writing, self._applied_snapshot(reply) if not reason else None
+        messages = writing.answer(reply, screen, self._status, reason)
         screen.reading(self._rewriter.reply.reading)  # for what it finds
-        end = [{**event, **screen.evidence()} for event in self._end_events(reply, reason)]
-        told = self._evidence(lambda: self._ended(reply, screen.evidence()))
-        return messages, self._screened([*read, *self._other_choices(reply), *told, *end])
-
-    def _says_something_new(self) -> bool:
-        """Whether a message of the caller's continues the conversation in the log; the answer follows it then."""
-        return any(message.role != "system" for message, _ in self._opening.new)
+        events = [
+            *self._reasking.events(self.id),
+            *writing.snapshot(reply.reading, applied, self._operations),
+            *writing.files(self.file_decisions),
+            *self._questions(reply, answer_at),
+            *writing.choices(reply),
+            *writing.end_told(self._attempt, reply, self._operations, self.file_decisions, screen),
+            writing.done(reply, reason, screen),
+        ]
+        return messages, writing.screened(events)
 
     @property
     def record(self) -> TurnRecord:
@@ -484,45 +373,6 @@ class Turn:
             return None
         return reading.snapshot
 
-    def _snapshot_events(self, reply: Reply) -> list[Record]:
-        reading = reply.reading
-        if reading is None or reading.status == "missing":
-            return []
-        event: Record = {
-            "type": "snapshot",
-            "run": self.id,
-            "round": self._opening.runtime.round,
-            "status": reading.status,
-            "repairs": list(reading.repairs),
-            "violations": list(reading.violations),
-            "trailer": reading.trailer,
-        }
-        snapshot = self._applied_snapshot(reply)
-        if snapshot is not None and self._status == "complete":
-            event["operations"] = [operation._asdict() for operation in self._operations]
-            event |= {name: snapshot[name] for name in ("capabilities", "active_task")}
-        return [{**event, "ctx": {}}]
-
-    def _other_choices(self, reply: Reply) -> list[Record]:
-        """Answers beside the first are no part of the conversation; the log keeps them all the same."""
-        return [
-            {"type": "choice", "run": self.id, "index": at, **as_record(message)}
-            for at, message in enumerate(reply.messages[1:], 1)
-        ]
-
-    def _end_events(self, reply: Reply, reason: str) -> list[Record]:
-        status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
-        done = {
-            "type": "done",
-            "run": self.id,
-            "status": status,
-            "reason": reason or reply.finish,
-            "response_id": reply.response_id,
-            "model": reply.model,
-            "usage": dict(reply.usage),
-        }
-        return [{**done, "ctx": {}}]
-
 
 def _shown_texts(request: Request, made: Pack | None) -> list[str]:
     """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
@@ -530,15 +380,6 @@ def _shown_texts(request: Request, made: Pack | None) -> list[str]:
     if made is not None:
         texts += filter(None, (made.injection.protocol, made.injection.background, made.injection.standing))
     return texts + [shown for text in texts if (shown := neutral(text)) is not text]
-
-
-def _blobs(kept: Mapping[str, Record] | None) -> Record:
-    """What an event's control data says of the contents that it refers to."""
-    return {"blobs": list(kept.values())} if kept else {}
-
-
-def _granted(decisions: Iterable[Decision]) -> Iterator[str]:
-    return (each.action for each in decisions if each.granted)
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

@@ -25,6 +25,7 @@ LAYERS = (
     ("reasking", "session", "workingset"),
     ("packing",),
     ("screening",),
+    ("writing",),
     ("turn", "summarising", "telemetry"),
     ("context",),
     ("calls",),

@@ -1,0 +1,221 @@
+"""What a turn writes down: its messages and events as records, before the log numbers and dates them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ctxwrap.packing import Pack
+from ctxwrap.records import as_record
+from ctxwrap.screening import Screen
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.stages import events, injection
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import Body, Message, Opening, Operation, Reading, Record, Reply, Request, SessionKey
+from ctxwrap.visibility import Target
+from ctxwrap.workingset.updates import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The records of one turn; the events of its stages are among them if settings want evidence."""
+
+    id: str
+    key: SessionKey
+    wire: str
+    mode: Mode
+    request: Request
+    opening: Opening
+    settings: Settings
+
+    def ids(self, attempt: int) -> events.Ids:
+        return events.Ids(self.key.session, self.id, self.opening.runtime.round, attempt)
+
+    def message(self, message: Message, screen: Screen, **control: Any) -> Record:
+        """A message with its count of tokens, which is stored with it."""
+        shown, measure = screen.message(message), Measure(self.request.model)
+        return screen.record(message, shown, tokens={measure.name: measure.counted(shown)}, **control)
+
+    def asked(self, new: Iterable[tuple[Message, int]]) -> list[Record]:
+        """What the caller said, each with its round; the first of it continues the conversation."""
+        parents = iter([self.opening.parent])
+        return [
+            self.message(
+                message,
+                Screen(self.settings.redaction),
+                round=number,
+                parent="" if message.role == "system" else next(parents, ""),
+            )
+            for message, number in new
+        ]
+
+    def answer(self, reply: Reply, screen: Screen, status: str, reason: str) -> list[Record]:
+        """The answer as far as it came; it follows what the caller said, if that is in the log."""
+        is_behind = any(message.role != "system" for message, _ in self.opening.new)
+        return [
+            self.message(
+                message,
+                screen,
+                round=self.opening.runtime.round,
+                parent="" if is_behind else self.opening.parent,
+                status=status,
+                reason=reason,
+            )
+            for message in reply.messages[:1]
+            if message.content or message.tool_calls or not reason
+        ]
+
+    def start(self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: Screen) -> list[Record]:
+        """That the turn begins, with its pack, and what happened to memory since the last one."""
+        opening = self.opening
+        start: Record = {
+            "type": "start",
+            "run": self.id,
+            "model": self.request.model,
+            "mode": self.mode,
+            "wire": self.wire,
+            "stream": self.request.stream,
+            "runtime": opening.runtime.as_json(),
+            **_pack_fields(made, body, kept),
+            **screen.evidence(),
+            "ctx": {"writer": opening.writer, **_blobs(kept)},
+        }
+        if opening.rules:
+            start["rules"] = opening.rules
+        outputs = made.outputs if made else ()
+        return [start, *self._memory(), *self.files(outputs), *self._start_told(made, outputs, screen)]
+
+    def _start_told(self, made: Pack | None, outputs: Iterable[Decision], screen: Screen) -> list[Record]:
+        ids = self.ids(1)
+        return self._evidence(
+            events.moved(ids, len(self.opening.moves)),
+            events.changed(ids, self.opening.recalled),
+            events.granted(ids, _granted(outputs)),
+            events.redacted(ids, screen.evidence()),
+            events.packed(ids, made.items, made.budget) if made else (),
+        )
+
+    def repack(self, made: Pack, body: Body, kept: Mapping[str, Record]) -> list[Record]:
+        """What was sent in the end, since what was to be sent was too long."""
+        event = {"type": "repack", "run": self.id, **_pack_fields(made, body, kept), "ctx": _blobs(kept)}
+        return [event, *self._evidence(events.packed(self.ids(2), made.items, made.budget))]
+
+    def _memory(self) -> list[Record]:
+        """What happened to memory since the last turn, and what came back for this one."""
+        opening = self.opening
+        moves: Record = {"type": "evolution", "run": self.id, "moves": list(opening.moves), "ctx": {}}
+        recalled = [operation._asdict() for operation in opening.recalled]
+        recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
+        return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
+
+    def files(self, decisions: Iterable[Decision]) -> list[Record]:
+        """What became of requests to the working set."""
+        head = {"type": "working_set", "run": self.id, "round": self.opening.runtime.round}
+        return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
+
+    def handed_out(self, target: Target, attempt: int, kept: Mapping[str, Record], tool_call: str) -> list[Record]:
+        """That somebody was given what is for them; `kept` is where the texts lie, by their sources."""
+        event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": attempt}
+        event |= {"tool_call_id": tool_call} if tool_call else {}
+        event["texts"] = {source: blob["id"] for source, blob in kept.items()}
+        told = events.handed_out(self.ids(attempt), target, tool_call)
+        return [{**event, "ctx": _blobs(kept)}, *self._evidence(told)]
+
+    def delta(self, text: str) -> Record:
+        """What the answer went on to say, for the case that nobody lives to write its end."""
+        return {"type": "delta", "run": self.id, "text": text, "ctx": {}}
+
+    def snapshot(
+        self, reading: Reading | None, applied: Mapping[str, Any] | None, operations: Iterable[Operation]
+    ) -> list[Record]:
+        """The trailer as it was read, and what it did to memory if it was `applied`."""
+        if reading is None or reading.status == "missing":
+            return []
+        event: Record = {
+            "type": "snapshot",
+            "run": self.id,
+            "round": self.opening.runtime.round,
+            "status": reading.status,
+            "repairs": list(reading.repairs),
+            "violations": list(reading.violations),
+            "trailer": reading.trailer,
+        }
+        if applied is not None:
+            event["operations"] = [operation._asdict() for operation in operations]
+            event |= {name: applied[name] for name in ("capabilities", "active_task")}
+        return [{**event, "ctx": {}}]
+
+    def choices(self, reply: Reply) -> list[Record]:
+        """Answers beside the first are no part of the conversation; the log keeps them all the same."""
+        return [
+            {"type": "choice", "run": self.id, "index": at, **as_record(message)}
+            for at, message in enumerate(reply.messages[1:], 1)
+        ]
+
+    def done(self, reply: Reply, reason: str, screen: Screen) -> Record:
+        status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
+        done = {
+            "type": "done",
+            "run": self.id,
+            "status": status,
+            "reason": reason or reply.finish,
+            "response_id": reply.response_id,
+            "model": reply.model,
+            "usage": dict(reply.usage),
+        }
+        return {**done, "ctx": {}, **screen.evidence()}
+
+    def end_told(
+        self,
+        attempt: int,
+        reply: Reply,
+        operations: Iterable[Operation],
+        decisions: Iterable[Decision],
+        screen: Screen,
+    ) -> list[Record]:
+        """A provider that called it an error before it said a word took nothing."""
+        took_it = bool(reply.response_id or reply.finish or reply.messages) and self.mode in ("enabled", "readonly")
+        ids = self.ids(attempt)
+        return self._evidence(
+            events.injected(ids, reply) if took_it else (),
+            events.changed(ids, operations),
+            events.granted(ids, _granted(decisions)),
+            events.redacted(ids, screen.evidence()),
+        )
+
+    def _evidence(self, *told: Iterable[Record]) -> list[Record]:
+        return [event for each in told for event in each] if self.settings.evidence else []
+
+    def screened(self, events: list[Record]) -> list[Record]:
+        """Events as they may be written: whatever an error, a path or a reason quotes."""
+        screened: list[Record] = Screen(self.settings.redaction).value(events)
+        return screened
+
+
+def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
+    """What an event tells about a pack."""
+    if made is None:
+        return {"pack": []}
+    fields: Record = {
+        "pack": [item.as_json() for item in made.items],
+        "budget": made.budget,
+        "prefix": injection.as_json(made.prefix),
+        "sent": {**made.sent, "texts": {name: blob["id"] for name, blob in kept.items()}},
+        "stable": made.stable,
+        "sha256": injection.body_hash(body),
+    }
+    if made.epoch is not None:
+        fields["epoch"] = made.epoch
+    if made.report:
+        fields["assembly_report"] = made.report
+    if made.output_paths:
+        fields["outputs"] = list(made.output_paths)
+    return fields
+
+
+def _blobs(kept: Mapping[str, Record]) -> Record:
+    """What an event's control data says of the contents that it refers to."""
+    return {"blobs": list(kept.values())} if kept else {}
+
+
+def _granted(decisions: Iterable[Decision]) -> Iterator[str]:
+    return (each.action for each in decisions if each.granted)
