@@ -1,6 +1,6 @@
 """The command `ctxwrap`."""
 
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -237,6 +237,49 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
     with in_one_sentence():
         run = run_import_envelope if is_envelope(file) else run_import
         run(file, session, place, max_bytes=max_bytes, as_json=as_json)
+
+
+@main.command()
+def key() -> None:
+    """Print a new key for CTXWRAP_KEY, under which sessions are encrypted."""
+    from ctxwrap.cli.encryption import show_new_key
+
+    show_new_key()
+
+
+@main.command()
+@click.argument("session", required=False)
+@click.option("--all", "everybody", is_flag=True, help="Every session of every tenant and agent.")
+@STORE
+@TENANT
+@AGENT
+def rekey(session: str | None, everybody: bool, **place: Any) -> None:
+    """Put SESSION under the first of the keys in CTXWRAP_KEY, which names its old key, too.
+
+    Only the session's own key is wrapped anew; nothing else is written.
+    """
+    from ctxwrap.cli.encryption import run_rekey
+
+    if (session is None) != everybody:
+        raise click.UsageError("name either a session or --all")
+    with in_one_sentence():
+        run_rekey(session, **place)
+
+
+@main.command()
+@of_a_session
+@click.argument("name")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--remove", "removes", is_flag=True, help="Take it away instead.")
+def put(session: str, name: str, file: IO[bytes], removes: bool, **place: Any) -> None:
+    """Put FILE, or what comes in, into SESSION's context/ as NAME: pinned/rules.md, budget or gc.policy.
+
+    In a session that is encrypted there is no other way: what somebody puts there in the clear is not read.
+    """
+    from ctxwrap.cli.encryption import run_put
+
+    with in_one_sentence():
+        run_put(session, name, None if removes else file, **place)
 
 
 @main.command()
