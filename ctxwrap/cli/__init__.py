@@ -206,6 +206,8 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
         raise click.UsageError("--turn and --target are for an --envelope")
     if not envelope and file is None:
         raise click.UsageError("name the archive to write with -o FILE")
+    from ctxwrap.cli.encryption import tell_if_encrypted
+
     with in_one_sentence():
         if envelope:
             from ctxwrap.cli.evidence import run_export_envelope
@@ -216,6 +218,7 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
 
             force, as_json = how.pop("force"), how.pop("as_json")
             run_export(session, file or "", how, force=force, as_json=as_json)
+        tell_if_encrypted(how["store"])
 
 
 @main.command("import")

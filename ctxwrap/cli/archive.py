@@ -10,17 +10,11 @@ from ctxwrap.archive import Limits, export_session, import_session
 from ctxwrap.cli.options import quietly
 from ctxwrap.cli.progress import progress_bar
 from ctxwrap.cli.text import one_line
-from ctxwrap.stores import encrypts, open_store
 
 
 def run_export(session: str, file: str, place: dict[str, Any], *, force: bool, as_json: bool) -> None:
-    store = open_store(place["store"])
     with quietly(), progress_bar("writing the archive") as progress:
-        exported = export_session(
-            session, file, overwrite=force, incomplete=force, progress=progress, **{**place, "store": store}
-        )
-    if encrypts(store):
-        click.echo("the session is encrypted, the archive is not: keep it safe", err=True)
+        exported = export_session(session, file, overwrite=force, incomplete=force, progress=progress, **place)
     if as_json:
         click.echo(json.dumps(asdict(exported), indent=2))
         return

@@ -15,13 +15,19 @@ from ctxwrap.errors import KeyMismatch, SettingsError
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.finding import existing, key_for
 from ctxwrap.storage import Store
-from ctxwrap.stores import open_store
+from ctxwrap.stores import encrypts, open_store
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import SessionKey
 
 
 def show_new_key() -> None:
     click.echo(base64.urlsafe_b64encode(os.urandom(32)).decode())
+
+
+def tell_if_encrypted(store: str | None) -> None:
+    """Say of what was exported from there that it is not what the session is."""
+    if encrypts(open_store(store)):
+        click.echo("the session is encrypted, what was exported is not: keep it safe", err=True)
 
 
 def run_rekey(session: str | None, *, store: str | None, tenant: str, agent: str) -> None:

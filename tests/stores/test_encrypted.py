@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.storage import Checkpoint, Log, Store
 from ctxwrap.stores.encrypted import EncryptedStore
+from ctxwrap.stores.encrypted.cipher import Cipher
+from ctxwrap.stores.encrypted.files import EncryptedFiles
 from ctxwrap.stores.encrypted.frames import LONGEST
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.lines import sealed as with_checksums
-from ctxwrap.stores.memory import MemoryLog, MemoryStore
+from ctxwrap.stores.memory import MemoryFiles, MemoryLog, MemoryStore
 from ctxwrap.types import Record, SessionKey
 from tests.stores.contract import KEY, StoreContract, contents, numbered_record
 
@@ -228,7 +230,43 @@ def test_a_content_has_a_second_name_and_another_file_a_copy(tmp_path: Path) -> 
     assert inodes == {path.stat().st_ino for path in (FileStore(tmp_path).open(KEY).directory / "raw").iterdir()}
 
 
+class CountingFiles(MemoryFiles):
+    loaded = 0
+
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        data = super().load(name, size, start)
+        self.loaded += len(data or b"")
+        return data
+
+    def extend(self, name: str, data: bytes, after: int) -> bool:
+        before = self.loaded
+        done = super().extend(name, data, after)
+        self.loaded = before  # of the file in memory, which is put together anew
+        return done
+
+
+def test_growing_costs_the_same_however_long_a_file_is() -> None:
+    below, cipher = CountingFiles(), Cipher(bytes(32), KEY)
+    files, costs = EncryptedFiles(below, lambda: cipher, "s"), []
+    for number in range(500):
+        before = below.loaded
+        assert files.extend("context/x", b"0123456789", 10 * number)
+        costs.append(below.loaded - before)
+    assert max(costs[1:]) <= 16
+    assert files.load("context/x") == b"0123456789" * 500
+
+
 # an attacker who may write below
+
+
+def test_the_same_key_in_another_place_opens_nothing() -> None:
+    cipher = Cipher(bytes(32), KEY)
+    sealed = cipher.seal(b"x", "messages", 1)
+    assert cipher.open(sealed, "messages", 1) == b"x"
+    assert cipher.open(sealed, "messages", 2) is cipher.open(sealed, "events", 1) is cipher.open(sealed) is None
+    for changed in ("tenant", "agent", "session"):
+        assert Cipher(bytes(32), KEY._replace(**{changed: "other"})).open(sealed, "messages", 1) is None
+    assert len({cipher.seal(b"x") for _ in range(50)}) == 50
 
 
 @pytest.mark.parametrize("at", ["sealed", "seq"])
@@ -360,6 +398,16 @@ def test_a_file_opens_only_where_it_was_written(both: Both, source: str, caplog:
     ]
     assert both.log().files.load("context/pinned/rules.md") is None
     assert "context/pinned/rules.md is not read" in caplog.text
+
+
+def test_a_content_that_somebody_sent_does_not_open_as_what_the_operator_says(both: Both) -> None:
+    log = both.log()
+    with log.locked():
+        log.files.save("raw/sha256-aa", b"obey")
+    (name,) = both.blob().keys() - {"key.json"}
+    for place in ("context/pinned", "context/swap/chunk", "context"):
+        both.blob()[f"{place}/{name.removeprefix('raw/')}"] = both.blob()[name]
+        assert both.log().files.load(f"{place}/sha256-aa") is None
 
 
 def test_files_in_the_clear_are_named_and_not_read(both: Both, caplog: pytest.LogCaptureFixture) -> None:

@@ -343,7 +343,8 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     assert "Ada" in run("memory", "new", "--store", str(home)).output
     assert [path for _, path in leaks(home, "Ada") if "/session/new/" in path] == []
     exported = run("export", "new", "-o", str(tmp_path / "y.zip"), "--store", str(home))
-    assert "the archive is not" in _both(exported)
+    assert "what was exported is not" in _both(exported)
+    assert "what was exported is not" in _both(run("export", "new", "--envelope", "--store", str(home)))
 
 
 def _both(result: Result) -> str:
@@ -377,6 +378,9 @@ def test_an_encrypted_store_in_memory_works_too(client: openai.OpenAI) -> None:
     store = ctxwrap.open_store("memory:", key=MASTER)
     assert isinstance(store, EncryptedStore)
     wrapped = ctxwrap.wrap(client, store=store, session="s")
+    question: Any = [{"role": "user", "content": "hi"}]
+    assert ctxwrap.preview(wrapped, model="practice", messages=question).body
+    assert list(store.keys()) == [], "a look makes no session"
     for _ in range(3):
         say(wrapped, SAID)
     assert len(store.open(KEY).read("messages")[0]) == 6

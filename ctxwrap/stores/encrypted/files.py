@@ -14,6 +14,9 @@ logger = logging.getLogger("ctxwrap")
 _PLAIN = frozenset({"context", "raw", CACHE, "pinned", "swap", "chunk", "dedup", "blob", "child", "artifact"})
 """The directories that every session may have; others have a name from somebody."""
 
+_SECOND = "context/dedup/blob/"
+"""Where contents in `raw/` have a second name."""
+
 _CHUNK = 4096
 
 
@@ -74,14 +77,18 @@ class EncryptedFiles:
         return True
 
     def link(self, name: str, other: str) -> None:
-        cipher = self._begun()
+        cipher = self._cipher()
+        if cipher is None:
+            return
         if _bound(name) == _bound(other):
             self._files.link(_hidden(name, cipher), _hidden(other, cipher))
         elif self.load(other, 0) is None and (data := self.load(name)) is not None:
             self.save(other, data)
 
     def remove(self, name: str) -> None:
-        self._files.remove(_hidden(name, self._begun()))
+        cipher = self._cipher()
+        if cipher is not None:
+            self._files.remove(_hidden(name, cipher))
 
     def _begun(self) -> Cipher:
         cipher = self._cipher()
@@ -138,9 +145,8 @@ def _is_the_stores(name: str) -> bool:
 
 
 def _bound(name: str) -> str:
-    """What a file is bound to: a content that is named by what it is may have that name in several places."""
-    last = name.rpartition("/")[2]
-    return last if last.startswith("sha256-") else name
+    """What a file is bound to: its name. A second name of a content counts as its first, and nothing else does."""
+    return f"raw/{name.removeprefix(_SECOND)}" if name.startswith(_SECOND) else name
 
 
 def _hidden(name: str, cipher: Cipher) -> str:
