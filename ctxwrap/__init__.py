@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ctxwrap.errors import InvalidArchive as InvalidArchive
     from ctxwrap.errors import InvalidId as InvalidId
     from ctxwrap.errors import InvalidManifest as InvalidManifest
+    from ctxwrap.errors import KeyMismatch as KeyMismatch
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
     from ctxwrap.errors import NotFound as NotFound
     from ctxwrap.errors import SessionBusy as SessionBusy
@@ -48,6 +49,7 @@ _HOMES = {
     "InvalidArchive": "errors",
     "InvalidId": "errors",
     "InvalidManifest": "errors",
+    "KeyMismatch": "errors",
     "MemoryRules": "settings",
     "NoSessionWarning": "errors",
     "NotFound": "errors",

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
-from ctxwrap.errors import SessionBusy
+from ctxwrap.errors import KeyMismatch, SessionBusy
 from ctxwrap.packing import Sources
 from ctxwrap.records import timestamp
 from ctxwrap.screening import Screen
@@ -176,10 +176,14 @@ class OpenCall:
             self._place.leave()
 
     def refused(self, error: Exception) -> BareCall:
-        """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call."""
+        """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call.
+
+        A session that is busy, and one that the keys do not open, are always an error: the next call can be right, and
+        without it every one would go on unheard.
+        """
         self.save("not opened")
         self._leave()
-        if self._context.settings.strict or isinstance(error, SessionBusy):
+        if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch)):
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"

@@ -11,7 +11,8 @@ CtxwrapError
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
-    └── StoreCorrupt                 the medium answered with something that is not ours
+    ├── StoreCorrupt                 the medium answered with something that is not ours
+    └── KeyMismatch                  the session is encrypted and no given key opens it, or it is not and one is given
 
 Provider exceptions are never wrapped: they reach the caller as the SDK raised them.
 """
@@ -66,6 +67,10 @@ class StoreUnavailable(StoreError):
 
 class StoreCorrupt(StoreError):
     """The medium answered with something that is not ours."""
+
+
+class KeyMismatch(StoreError):
+    """The session is encrypted and no given key opens it, or it is not encrypted and a key is given."""
 
 
 class NoSessionWarning(UserWarning):

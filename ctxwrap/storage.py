@@ -46,8 +46,8 @@ class Files(Protocol):
         Those in a hidden directory are hidden, unless it is the one that is asked for.
         """
 
-    def load(self, name: str, size: int | None = None) -> bytes | None:
-        """What a file holds, or its first `size` bytes, or None if there is none."""
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        """What a file holds from position `start` on, or `size` bytes of that, or None if there is no such file."""
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         """Put `data` in the place of what a file held, inside `locked`.

@@ -30,5 +30,6 @@ def provider() -> Iterator[Provider]:
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CTXWRAP_MODE", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("CTXWRAP_KEY", raising=False)
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)  # litellm sets it once it counts
     monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path / "default-home"))

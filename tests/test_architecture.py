@@ -95,7 +95,7 @@ def test_every_module_says_what_it_owns(path: Path) -> None:
 
 def test_importing_is_light() -> None:
     heavy = {"pydantic", "asyncio", "httpx", "httpx2", "litellm", "openai", "anthropic", "tiktoken", "jsonschema"}
-    heavy |= {"tenacity", "rich"}
+    heavy |= {"tenacity", "rich", "cryptography"}
     code = f"import sys, ctxwrap; print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -103,7 +103,7 @@ def test_importing_is_light() -> None:
 def test_wrapping_imports_no_sdk_but_the_clients_own() -> None:
     code = (
         "import sys, openai, ctxwrap; ctxwrap.wrap(openai.OpenAI(api_key='x'), session='s', store='memory:');"
-        "print(sorted({'litellm', 'anthropic', 'tiktoken', 'jsonschema'} & set(sys.modules)))"
+        "print(sorted({'litellm', 'anthropic', 'tiktoken', 'jsonschema', 'cryptography'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -115,6 +115,7 @@ def test_the_public_names_are_what_they_are() -> None:
         "InvalidArchive",
         "InvalidId",
         "InvalidManifest",
+        "KeyMismatch",
         "MemoryRules",
         "NoSessionWarning",
         "NotFound",

@@ -230,5 +230,5 @@ class ArchiveFiles(MemoryFiles):
         self._archive = archive
         self._names = frozenset(archive.contents)
 
-    def load(self, name: str, size: int | None = None) -> bytes | None:
-        return self._archive.load(name)[:size] if name in self._names else None
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        return self._archive.load(name)[start:][:size] if name in self._names else None

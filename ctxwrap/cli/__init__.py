@@ -1,6 +1,6 @@
 """The command `ctxwrap`."""
 
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -206,6 +206,8 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
         raise click.UsageError("--turn and --target are for an --envelope")
     if not envelope and file is None:
         raise click.UsageError("name the archive to write with -o FILE")
+    from ctxwrap.cli.encryption import tell_if_encrypted
+
     with in_one_sentence():
         if envelope:
             from ctxwrap.cli.evidence import run_export_envelope
@@ -216,6 +218,7 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
 
             force, as_json = how.pop("force"), how.pop("as_json")
             run_export(session, file or "", how, force=force, as_json=as_json)
+        tell_if_encrypted(how["store"])
 
 
 @main.command("import")
@@ -237,6 +240,49 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
     with in_one_sentence():
         run = run_import_envelope if is_envelope(file) else run_import
         run(file, session, place, max_bytes=max_bytes, as_json=as_json)
+
+
+@main.command()
+def key() -> None:
+    """Print a new key for CTXWRAP_KEY, under which sessions are encrypted."""
+    from ctxwrap.cli.encryption import show_new_key
+
+    show_new_key()
+
+
+@main.command()
+@click.argument("session", required=False)
+@click.option("--all", "everybody", is_flag=True, help="Every session of every tenant and agent.")
+@STORE
+@TENANT
+@AGENT
+def rekey(session: str | None, everybody: bool, **place: Any) -> None:
+    """Put SESSION under the first of the keys in CTXWRAP_KEY, which names its old key, too.
+
+    Only the session's own key is wrapped anew; nothing else is written.
+    """
+    from ctxwrap.cli.encryption import run_rekey
+
+    if (session is None) != everybody:
+        raise click.UsageError("name either a session or --all")
+    with in_one_sentence():
+        run_rekey(session, **place)
+
+
+@main.command()
+@of_a_session
+@click.argument("name")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--remove", "removes", is_flag=True, help="Take it away instead.")
+def put(session: str, name: str, file: IO[bytes], removes: bool, **place: Any) -> None:
+    """Put FILE, or what comes in, into SESSION's context/ as NAME: pinned/rules.md, budget or gc.policy.
+
+    In a session that is encrypted there is no other way: what somebody puts there in the clear is not read.
+    """
+    from ctxwrap.cli.encryption import run_put
+
+    with in_one_sentence():
+        run_put(session, name, None if removes else file, **place)
 
 
 @main.command()

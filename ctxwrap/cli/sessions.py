@@ -39,7 +39,7 @@ def list_sessions(
         _show(listing, everybody=everybody)
     else:
         others = "" if everybody else ", --all lists everybody's"
-        click.echo(f"no sessions{whose} in {as_name(str(getattr(place, 'root', 'memory')))}")
+        click.echo(f"no sessions{whose} in {as_name(str(getattr(place, 'root', None) or 'memory'))}")
         click.echo(f"`ctxwrap chat` begins one, --store looks elsewhere{others}")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from ctxwrap.errors import KeyMismatch
 from ctxwrap.inspection.memory import counts_of
 from ctxwrap.inspection.reading import (
     Stream,
@@ -34,7 +35,10 @@ class SessionInfo:
 
     key: SessionKey
     state: str
-    """active, idle, done, error or cancelled; empty, like the times, if nobody wrote it down."""
+    """active, idle, done, error or cancelled; empty, like the times, if nobody wrote it down.
+
+    Or unreadable, with nothing else told, if the store does not open it: it is encrypted, say, and no key was given.
+    """
     rounds: int | None
     messages: int | None
     """None if that takes reading the log, as it does while a turn is under way."""
@@ -135,8 +139,24 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
 
 
 def _newest(store: Store, keys: Iterable[SessionKey], limit: int | None) -> Listing:
-    dated = sorted(((_value(store.open(key).files, "updated_at"), key) for key in keys), reverse=True)
-    return Listing(tuple(_info(store, key) for _, key in dated[:limit]), len(dated))
+    dated = sorted(((_updated_at(store, key), key) for key in keys), reverse=True)
+    return Listing(tuple(_told(store, key) for _, key in dated[:limit]), len(dated))
+
+
+def _updated_at(store: Store, key: SessionKey) -> str:
+    try:
+        return _value(store.open(key).files, "updated_at")
+    except KeyMismatch:
+        return ""
+
+
+def _told(store: Store, key: SessionKey) -> SessionInfo:
+    try:
+        return _info(store, key)
+    except KeyMismatch:
+        return SessionInfo(
+            key=key, state="unreadable", rounds=None, messages=None, created_at="", updated_at="", size=None
+        )
 
 
 def _info(store: Store, key: SessionKey) -> SessionInfo:

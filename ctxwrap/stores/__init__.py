@@ -1,17 +1,43 @@
-"""Where sessions live: a directory, or this process's memory."""
+"""Where sessions live: a directory, or this process's memory; in the clear or encrypted."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ctxwrap.errors import SettingsError
 from ctxwrap.storage import Store
+from ctxwrap.stores.clear import ClearStore
 
 
-def open_store(url: str | os.PathLike[str] | None = None) -> Store:
+def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
     """The store at `url`: a directory or `file://` URL, or `memory:` for one that ends with the process.
 
-    Without a `url` it is the directory in `CTXWRAP_HOME`, else the platform's directory for user data.
+    Without a `url` it is the directory in `CTXWRAP_HOME`, else the platform's directory for user data. With a `key`, or
+    one in `CTXWRAP_KEY`, everything in it is encrypted; of several keys the first is for new sessions.
     """
+    store = _store_at(url)
+    given = os.environ.get("CTXWRAP_KEY") if key is None else key
+    return ClearStore(store) if given is None else _encrypted(store, given)
+
+
+def encrypts(store: Store) -> bool:
+    """Whether what is written to the store is encrypted."""
+    encrypted = sys.modules.get("ctxwrap.stores.encrypted")
+    return encrypted is not None and isinstance(store, encrypted.EncryptedStore)
+
+
+def _encrypted(store: Store, key: str | Sequence[str]) -> Store:
+    try:
+        from ctxwrap.stores.encrypted import EncryptedStore
+    except ImportError as error:
+        raise SettingsError(
+            f"a key is given, and encryption needs more: pip install 'ctxwrap[encryption]' ({error})"
+        ) from error
+    return EncryptedStore(store, key)
+
+
+def _store_at(url: str | os.PathLike[str] | None) -> Store:
     if url is None:
         return _files(os.environ.get("CTXWRAP_HOME") or _data_directory())
     text = os.fspath(url)

@@ -41,8 +41,8 @@ class MemoryFiles:
             if name.startswith(prefix) and "/." not in f"/{name.removeprefix(prefix)}"
         ]
 
-    def load(self, name: str, size: int | None = None) -> bytes | None:
-        return self._files[name][0][:size] if name in self._files else None
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        return self._files[name][0][start:][:size] if name in self._files else None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         self._files[name] = bytes(data), time.time()

@@ -33,12 +33,12 @@ class FileTree:
             found = [entry for place in ("context", "raw", CACHE) for entry in self._walk([place])]
         return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
-    def load(self, name: str, size: int | None = None) -> bytes | None:
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
         with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
             if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
                 return None
             with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
-                return disk.read_all(handle, end=size)
+                return disk.read_all(handle, start, None if size is None else start + size)
         return None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:

@@ -1,0 +1,165 @@
+"""One session's streams, every record of them sealed; the store below sees numbers and sizes."""
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ctxwrap.records import numbered
+from ctxwrap.storage import Change, Checkpoint, Line, Log
+from ctxwrap.stores.encrypted.door import Door
+from ctxwrap.stores.encrypted.files import EncryptedFiles
+from ctxwrap.stores.encrypted.sealing import Opening, number_of, opened_json, sealed, sealed_all, sealed_json
+from ctxwrap.types import Record
+
+logger = logging.getLogger("ctxwrap")
+
+_REMEMBERED = 64
+
+
+class EncryptedLog:
+    def __init__(self, log: Log, door: Door) -> None:
+        self._log = log
+        self._door = door
+        self.files = EncryptedFiles(log.files, lambda: door.cipher, door.session.session)
+        self._numbers: dict[str, dict[int, int]] = defaultdict(dict)
+        """By stream and position the last number before it, as far as it was given out."""
+        self._reported: set[tuple[str, int | None, str]] = set()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._log.locked():
+            self._door.begin()
+            yield
+
+    def edition(self) -> int:
+        return self._log.edition()
+
+    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
+        cipher = self._door.cipher
+        if cipher is None:
+            return [], 0
+        records, position = self._log.read(stream, after)
+        opening = Opening(cipher, stream, self._numbers[stream].get(after, 0))
+        found = [opened for record in records if (opened := self._opened(opening, record)) is not None]
+        self._remember(stream, position, opening.number)
+        return found, position
+
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        cipher = self._door.cipher
+        if cipher is None:
+            return []
+        records = self._log.between(stream, first, last)
+        if [number_of(record) for record in records] == list(range(first, last + 1)):
+            opening = Opening(cipher, stream, first - 1)
+            found = [self._opened(opening, record) for record in records]
+            if None not in found:
+                return [record for record in found if record is not None]
+        return [record for number, record in numbered(self.read(stream)[0]) if first <= number <= last]
+
+    def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
+        cipher = self._door.cipher
+        if cipher is None:
+            return {}
+        found = self._log.pick(stream, numbers).items()
+        opened = {number: self._opened(Opening(cipher, stream, number - 1), record) for number, record in found}
+        return {number: record for number, record in opened.items() if record is not None}
+
+    def lines(self, stream: str) -> Iterator[Line]:
+        cipher = self._door.cipher
+        if cipher is None:
+            return
+        opening = Opening(cipher, stream)
+        for line in self._log.lines(stream):
+            if line.record is None:
+                yield line
+            else:
+                record, fault = opening.open(line.record)
+                yield line._replace(record=record, fault=fault or line.fault, checked=True)
+
+    def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> Mapping[str, int]:
+        cipher = self._door.begun
+        batch = {stream: sealed_all(cipher, stream, records) for stream, records in batches.items()}
+        positions = self._log.append(batch, lasting=lasting)
+        for stream, position in positions.items():
+            self._remember(stream, position, max(number_of(record) or 0 for record in batch[stream]))
+        return positions
+
+    def unsynced(self) -> Callable[[], None]:
+        return self._log.unsynced()
+
+    def lease(self) -> Callable[[], None] | None:
+        return self._log.lease()
+
+    @property
+    def writer(self) -> str:
+        return self._log.writer
+
+    def is_alive(self, writer: str) -> bool:
+        return self._log.is_alive(writer)
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        cipher = self._door.begun
+
+        def changed(record: Record) -> Record:
+            known, _ = Opening(cipher, stream, (number_of(record) or 1) - 1).open(record)
+            if known is None:
+                return _emptied(record) if _holds(record, banned) else record
+            after = change(known)
+            return record if after == known else sealed(cipher, stream, after, number_of(record))
+
+        self._log.rewrite(stream, changed, sealed_all(cipher, stream, new), banned)
+        self._numbers.clear()
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        cipher, found = self._door.cipher, self._log.load_checkpoint()
+        if cipher is None or found is None:
+            return None
+        known = opened_json(cipher, found.known.get("sealed"), "checkpoint", _spelled(found.positions))
+        if not isinstance(known, dict):
+            logger.debug("session %r: its checkpoint does not open", self._door.session.session)
+            return None
+        for stream, number in known["numbers"].items():
+            self._remember(stream, found.positions[stream], number)
+        return Checkpoint(found.positions, known["known"])
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        positions = checkpoint.positions
+        numbers = {stream: self._numbers[stream].get(at, 0) for stream, at in positions.items()}
+        known = {"known": checkpoint.known, "numbers": numbers}
+        text = sealed_json(self._door.begun, known, "checkpoint", _spelled(positions))
+        self._log.save_checkpoint(Checkpoint(positions, {"sealed": text}))
+
+    def _opened(self, opening: Opening, record: Record) -> Record | None:
+        opened, fault = opening.open(record)
+        if fault:
+            self._report(opening.stream, number_of(record), fault)
+        return opened
+
+    def _report(self, stream: str, number: int | None, fault: str) -> None:
+        if (stream, number, fault) not in self._reported:
+            self._reported.add((stream, number, fault))
+            named = "a record" if number is None else f"record {number}"
+            logger.error("session %r: %s of %s is passed over: %s", self._door.session.session, named, stream, fault)
+
+    def _remember(self, stream: str, position: int, number: int) -> None:
+        known = self._numbers[stream]
+        known.pop(position, None)
+        known[position] = number
+        if len(known) > _REMEMBERED:
+            known.pop(next(iter(known)))
+
+
+def _spelled(positions: Mapping[str, int]) -> str:
+    return json.dumps(sorted(positions.items()))
+
+
+def _holds(record: Record, banned: Sequence[str]) -> bool:
+    """Whether a record that somebody wrote in the clear says what must not stay."""
+    text = json.dumps(record, default=str)
+    return any(json.dumps(each)[1:-1] in text for each in banned)
+
+
+def _emptied(record: Record) -> Record:
+    return {"ctx": {"seq": number_of(record)}}

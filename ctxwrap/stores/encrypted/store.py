@@ -1,0 +1,39 @@
+"""Any store with all of its sessions encrypted."""
+
+from collections.abc import Iterable, Sequence
+
+from ctxwrap.errors import NotFound
+from ctxwrap.storage import Store
+from ctxwrap.stores.clear import KEY_FILE
+from ctxwrap.stores.encrypted.door import Door
+from ctxwrap.stores.encrypted.keys import MasterKeys
+from ctxwrap.stores.encrypted.log import EncryptedLog
+from ctxwrap.types import SessionKey
+
+
+class EncryptedStore:
+    """The first of the keys is that of new sessions; every one of them opens those that it wrapped."""
+
+    def __init__(self, store: Store, keys: str | Sequence[str]) -> None:
+        self._store = store
+        self._keys = MasterKeys(keys)
+        self.root = getattr(store, "root", None)
+
+    def open(self, key: SessionKey) -> EncryptedLog:
+        log = self._store.open(key)
+        return EncryptedLog(log, Door(key, log, self._keys))
+
+    def sessions(self, tenant: str, agent: str) -> Iterable[str]:
+        return self._store.sessions(tenant, agent)
+
+    def keys(self) -> Iterable[SessionKey]:
+        return self._store.keys()
+
+    def rekey(self, key: SessionKey) -> bool:
+        """Let the first key wrap the session's own, which stays; whether another one did so far."""
+        log = self._store.open(key)
+        door = Door(key, log, self._keys)
+        if log.files.load(KEY_FILE) is None:
+            raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
+        with log.locked():
+            return door.rewrap()
