@@ -46,19 +46,18 @@ def grown(document: str, entries: Sequence[Raw]) -> str:
     What stands in it is kept as it is, but for a line that a message confirms or changes, and tasks that are done.
     """
     entries = [must_be_raw(entry) for entry in entries]
-    growth = _Growth("" if is_placeholder(document) else document)
+    document = EMPTY if is_placeholder(document) else trimmed(document)
+    growth = _Growth(document)
     for entry in entries:
         growth.take(entry)
-    if not growth.changed:
-        return trimmed(EMPTY if is_placeholder(document) else document)
-    return trimmed(settled(text_of(growth.sections)))
+    return trimmed(settled(text_of(growth.sections))) if growth.changed else document
 
 
 class _Growth:
     """A document while messages are merged into it."""
 
     def __init__(self, document: str) -> None:
-        self.sections = sections_of(trimmed(document))
+        self.sections = sections_of(document)
         self._blank = document.strip() in ("", EMPTY.strip())
         self.changed = False
         self._names = names_in(document)
@@ -120,21 +119,26 @@ class _Growth:
     def _merge(self, learnt: Learnt, line: str) -> bool:
         """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section."""
         new = gist_of(line)
-        for at, section in enumerate(self.sections):
-            for place, unit in enumerate(section.units):
-                if unit.lstrip().startswith(_MARKS) and "\n" not in unit:
-                    if bare(unit) == bare(line):
-                        return False
-                    said = verdict(gist_of(unit), new) if _comparable(section.name, learnt.section) else "other"
-                    if said == "same":
-                        return False
-                    if said == "confirmed":
-                        self._replace(at, place, as_confirmed(unit))
-                        return False
-                    if said == "changed" and self._change(at, place, learnt, line):
-                        return True
+        for at, place, unit in self._lines_beside(learnt.section):
+            said = verdict(gist_of(unit), new)
+            if said == "confirmed":
+                self._replace(at, place, as_confirmed(unit))
+            if said in ("same", "confirmed"):
+                return False
+            if said == "changed" and self._change(at, place, learnt, line):
+                return True
         self._set(with_line(self.sections, learnt.section, line))
         return True
+
+    def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
+        """The lines that may speak of the same thing as one of that section, each with its place."""
+        return [
+            (at, place, unit)
+            for at, each in enumerate(self.sections)
+            if _comparable(each.name, section)
+            for place, unit in enumerate(each.units)
+            if unit.lstrip().startswith(_MARKS) and "\n" not in unit
+        ]
 
     def _change(self, at: int, place: int, learnt: Learnt, line: str) -> bool:
         """Put what is new in the place of what was; whether that is possible without losing anything else."""

@@ -24,6 +24,7 @@ _NUMBERED = frozenset(NUMBERED.split())
 _ENGLISH = frozenset(ENGLISH.split())
 _FOREIGN = frozenset(NOT_ENGLISH.split())
 
+_ONESELF = frozenset({*_ONE, *_TIED, "ich", "mein", "meine", "mir", "mich", "je", "mon", "ma", "yo", "mi"})
 _WE_UNSPACED = re.compile("我们|我們|私たち|私達")
 
 _PRESENT = dict(pair.split(":") for pair in PRESENT.split())
@@ -131,6 +132,9 @@ def _third(verb: str) -> str:
 
 def speaks_of_oneself(sentence: str) -> bool:
     words = {word.lower().replace("’", "'") for word in _TOKEN.findall(sentence[:600])}
-    return not words.isdisjoint(
-        {*_ONE, *_TIED, "ich", "mein", "meine", "mir", "je", "j'ai", "mon", "ma", "yo", "mi"}
-    ) or any(map(_WE_UNSPACED.sub("", sentence).__contains__, "我私僕俺"))
+    unspaced = _WE_UNSPACED.sub("", sentence[:600])
+    return (
+        not words.isdisjoint(_ONESELF)
+        or any(word.startswith("j'") for word in words)
+        or any(map(unspaced.__contains__, "我私僕俺"))
+    )

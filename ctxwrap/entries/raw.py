@@ -28,7 +28,7 @@ class Raw(NamedTuple):
 
 
 def must_be_raw(entry: object) -> Raw:
-    """The entry itself; `TypeError` if it is, or is made of, a summary: what grows from those drifts from what was said."""
+    """The entry itself; `TypeError` if it is, or is made of, a summary: nothing may grow from those."""
     if isinstance(entry, Summary) or (isinstance(entry, Raw) and isinstance(entry.text, Summary)):
         raise TypeError("a summary stands where a raw message is wanted: documents grow from raw messages only")
     if not isinstance(entry, Raw):

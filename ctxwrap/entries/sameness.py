@@ -15,7 +15,7 @@ _MARK = re.compile(r"^\s{0,20}[-*•+]\s(?:\[[ xX]\]\s)?")
 _SAID = re.compile(r"\s?\((?:[^()]{1,60}, )?\d{4}-\d{2}-\d{2}\)$")
 _TOKEN = re.compile(r"\d[\d.,:]*\d|\d|[^\W\d][\w'’\-]*|[=:→]")
 _NAME = re.compile(r"(?<=[\w,;–] )[A-Z][\w\-]{1,30}|\b[A-Z]{2,20}\b")
-_NOISE = frozenset(terms_of(f"{CHANGED} {TENTATIVE} {CONFIRMED} {DECIDED} user assistant"))
+_NOISE = frozenset(terms_of(f"{CHANGED} {TENTATIVE} {CONFIRMED} {DECIDED} user assistant likes"))
 _TENTATIVE, _COPULAS = frozenset(TENTATIVE.split()), frozenset(COPULAS.split())
 _NEGATIONS = frozenset(NEGATIONS.split())
 _TENTATIVE_WORD = re.compile(rf"\b(?:{'|'.join(sorted(_TENTATIVE, key=len, reverse=True))})\b", re.I)
@@ -26,6 +26,7 @@ _FEWEST = 0.6
 class Gist(NamedTuple):
     """What a line speaks of, and what it says of it."""
 
+    text: str
     terms: frozenset[str]
     names: frozenset[str]
     days: frozenset[str]
@@ -41,13 +42,14 @@ def bare(line: str) -> str:
 
 @lru_cache(maxsize=4096)
 def gist_of(line: str) -> Gist:
-    text = bare(line)
+    text = whole = bare(line)
     days = days_in(text)
     for day in reversed(days):
         text = f"{text[: day.start]} to {text[day.end :]}"
     about, numbers = _parted(text)
     words = set(words_of(text))
     return Gist(
+        whole,
         frozenset(terms_of(about)) - _NOISE,
         frozenset(terms_of(" ".join(_NAME.findall(about)))) - _NOISE,
         frozenset(day.name for day in days),
@@ -70,6 +72,8 @@ def _parted(text: str) -> tuple[str, list[str]]:
 
 def verdict(old: Gist, new: Gist) -> Verdict:
     """How what is new stands to what is known; rather `other` than wrong."""
+    if old.text == new.text:
+        return "same"
     share = _share(old, new)
     if not share:
         return "other"
@@ -80,7 +84,9 @@ def verdict(old: Gist, new: Gist) -> Verdict:
         return "same" if share >= _NEARER or (values and share >= _NEAR) else "other"
     if (new.days and old.days and new.days != old.days) or (new.numbers and old.numbers and new.numbers != old.numbers):
         return "changed"
-    return "changed" if share >= _NEARER and (new.negated != old.negated or known < values) else "other"
+    if new.negated != old.negated:
+        return "changed"
+    return "changed" if share >= _NEARER and known < values else "other"
 
 
 def _share(old: Gist, new: Gist) -> float:

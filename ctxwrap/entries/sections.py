@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 HEADINGS = ("Description", "Facts", "Preferences", "Decisions", "Tasks", "Entities", "Notes", "Timeline")
@@ -42,6 +43,7 @@ class Section(NamedTuple):
         return name_of(self.heading)
 
 
+@lru_cache(maxsize=256)
 def name_of(heading: str) -> str:
     found = _NAME.search(heading[:80])
     word = found[0].lower() if found else ""

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from itertools import takewhile
 
 from ctxwrap.entries.vocabulary import ABBREVIATIONS
 from ctxwrap.language.dates import days_in
@@ -67,9 +68,9 @@ def _in_line(line: str) -> list[str]:
     start = 0
     for gap in _GAP.finditer(line):
         if gap.start() > start and _is_end(line, gap.start(), gap.end()):
-            pieces.append(line[start : gap.start()])
+            pieces.append(line[start : gap.start()].strip())
             start = gap.end()
-    return [*pieces, line[start:]] if line[start:].strip() else pieces
+    return [*pieces, rest] if (rest := line[start:].strip()) else pieces
 
 
 def _is_end(line: str, end: int, following: int) -> bool:
@@ -101,7 +102,7 @@ def cut(text: str, limit: int) -> str:
 
 def whole(text: str, at: int) -> int:
     """The next place at or before `at` that does not part a character from what is joined to it."""
-    for place in range(at, max(0, at - _STEPS), -1):
+    for place in range(at, max(-1, at - _STEPS), -1):
         if not _is_joined(text, place):
             return place
     return at
@@ -116,5 +117,14 @@ def _is_joined(text: str, at: int) -> bool:
         or next_one in _JOINERS
         or last == "\u200d"
         or "\U0001f3fb" <= next_one <= "\U0001f3ff"
-        or ("\U0001f1e6" <= next_one <= "\U0001f1ff" and "\U0001f1e6" <= last <= "\U0001f1ff")
+        or (_is_half_a_flag(next_one) and _halves_before(text, at) % 2 == 1)
     )
+
+
+def _is_half_a_flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _halves_before(text: str, at: int) -> int:
+    """How many halves of flags stand in a row before a place."""
+    return sum(1 for _ in takewhile(_is_half_a_flag, reversed(text[max(0, at - 2 * _STEPS) : at])))

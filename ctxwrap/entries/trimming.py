@@ -15,7 +15,7 @@ TRIMMED = 4800
 CORE = 3800
 """While a document grows, participants, tasks and decisions take no more than that as long as decisions can go."""
 
-_READ_HEAD, _READ_TAIL = 40_000, 80_000
+_READ_HEAD, _READ_TAIL = 15_000, 25_000
 """So much of a text is looked at; what lies between goes unread."""
 
 _CORE = frozenset({"Description", "Decisions", "Tasks", "Entities"})

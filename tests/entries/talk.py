@@ -27,9 +27,10 @@ _ROLES = {
     "Zoe Clark": "Zoe Clark is our landlord.",
 }
 _THINGS = """
-    apron barn cabin dome engine ferry garage hangar island jetty kiosk ladder mast nozzle orchard pier quarry ramp silo tower
-    umbrella valve winch xylophone yard zipper anchor bridge canopy dynamo easel funnel gasket hammock icebox jigsaw kettle
-    lantern mirror notebook oven pulley quilt rudder sled trolley urn vise wagon yoke awning bellows crane ditch
+    apron barn cabin dome engine ferry garage hangar island jetty kiosk ladder mast nozzle orchard pier quarry ramp silo
+    tower umbrella valve winch xylophone yard zipper anchor bridge canopy dynamo easel funnel gasket hammock icebox
+    jigsaw kettle lantern mirror notebook oven pulley quilt rudder sled trolley urn vise wagon
+    yoke awning bellows crane ditch
 """.split()  # noqa: SIM905
 _KINDS = """
     amber bronze cobalt denim ebony fuchsia golden hazel indigo jade khaki lilac maroon navy olive pearl quartz russet
