@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from ctxwrap.entries.persons import told_of
 from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.requests import greeted, task_in, without_opener
+from ctxwrap.entries.requests import asked_elsewhere, greeted, task_in, without_opener
 from ctxwrap.entries.sentences import cut, sentences_in
-from ctxwrap.entries.telling import assigns, decides, is_filler, is_question, words_of, worth
-from ctxwrap.entries.vocabulary import ANSWERED, LIKES, LIKES_UNSPACED, NO_NAMES
+from ctxwrap.entries.telling import assigns, decides, facts_in, is_filler, is_question, words_of, worth
+from ctxwrap.entries.vocabulary import ANSWERED, LIKES, LIKES_UNSPACED, NO_NAMES, UNSURE_LIKES
 from ctxwrap.language.dates import days_in
 from ctxwrap.language.vocabulary import STANDING, STANDING_PHRASES
 
@@ -23,14 +23,11 @@ _WIDEST = 220
 
 _WORTH_A_NOTE = 4.0
 _WORTH_A_FACT = 2.5
+_CHATTY = 12
+"""Who needs so many words and names nothing has nothing to tell that lasts."""
 
 _ANSWERED = frozenset(ANSWERED.split())
 
-_ASKED_ELSEWHERE = re.compile(
-    r"(?:bitte|merci de|por favor|(?:kannst|könntest|können|könnten) (?:du|sie)|(?:peux-tu|pouvez-vous|pourriez-vous)"
-    r"|(?:puedes|podrías|puede))\b[ ,]{1,2}(?P<what>\S.*)",
-    re.I | re.S,
-)
 _CALLED = re.compile(
     r"\b(?i:my name is|i am called|call me|ich heiße|mein name ist|je m'appelle|me llamo|mi nombre es) "
     r"(?P<name>[A-ZÀ-ÖØ-Þ][\w'\-]{1,30}(?: [A-ZÀ-ÖØ-Þ][\w'\-]{1,30}){0,2})"
@@ -40,14 +37,19 @@ _IS = re.compile(
     r"(?P<name>[A-ZÀ-ÖØ-Þ][\w'\-]{1,30}(?: [A-ZÀ-ÖØ-Þ][\w'\-]{1,30}){0,2}) "
     r"(?:is|ist|est|es) (?P<what>(?:our|my|the|unser|unsere|mein|meine|notre|mon|ma|nuestro|nuestra|mi) [^\d:;]{3,80})"
 )
-_UP_TO_DAY = re.compile(r"(?:(?<!not)\s(?:is|will be|ist|est|es|sera|será))?\s(?:on|to|for|am|zum|le|au|el|al)\s$")
+_UP_TO_DAY = re.compile(
+    r"(?<!\bnot)(?<!\bhasta)(?<!\bdesde)(?<!\bhasta)(?<!\bpara)(?<!\bdepuis)(?<!\bavant)(?<!\bback)(?<!\bup)"
+    r"(?:\s(?:is|will be|ist|est|es|sera|será))?\s(?:on|to|for|am|zum|le|au|el|al)\s$"
+)
 _NO_NAMES = frozenset(NO_NAMES.split())
 _LIKES = re.compile(
     r"\b(?:i|we)(?: really| also| still| don't| do not)? (?:like|love|hate|enjoy|dislike|prefer)\b", re.I
 )
-_PREFERRED = (frozenset(LIKES.split()) | frozenset(STANDING.split())) - {
-    "like", "love", "hate", "dislike", "enjoy", "remember", "liebe", "mai", "never", "nie"
-}  # fmt: skip
+_PREFERRED = frozenset(f"{LIKES} {STANDING}".split()) - frozenset(UNSURE_LIKES.split())
+_ALWAYS = re.compile(
+    r"(?:^|\b(?:i|we|you|please|should|must|to|ich|wir|du|bitte|je|tu|vous|yo|tú) )"
+    r"(?:always|never|whenever|immer|nie|niemals|toujours|jamais|siempre|nunca)\b"
+)
 
 
 class Learnt(NamedTuple):
@@ -94,8 +96,8 @@ def _dated(told: str) -> str:
     days = [day for day in days_in(told) if not day.name.startswith("-")]
     if not days:
         return told
-    before = told[: days[-1].start]
-    lead = _UP_TO_DAY.search(before) if not told[days[-1].end :].strip(" .!") else None
+    before, at_end = told[: days[-1].start], len(days) == 1 and not told[days[-1].end :].strip(" .!")
+    lead = _UP_TO_DAY.search(before) if at_end else None
     rest = before[: lead.start()] if lead and len(before[: lead.start()].split()) > 1 else told
     return f"{days[-1].name} – {rest}"
 
@@ -108,7 +110,7 @@ def _section(sentence: str, raw: Raw) -> str:
         ("Entities", told and bool(_entity(sentence, "", raw.role))),
         ("Preferences", told and _prefers(sentence)),
         ("Timeline", bool(days)),
-        ("Facts", told and value >= _WORTH_A_FACT),
+        ("Facts", told and value >= _WORTH_A_FACT and (bool(facts_in(sentence)) or len(words_of(sentence)) < _CHATTY)),
         ("Notes", value >= _WORTH_A_NOTE),
     )
     return next((section for section, holds in tests if holds), "")
@@ -123,9 +125,8 @@ def _task(sentence: str, raw: Raw, who: str) -> str:
         return requested if raw.role != "assistant" and waits and not _prefers(sentence) else ""
     if is_question(sentence) or raw.role == "assistant":
         return ""
-    asked = _ASKED_ELSEWHERE.match(sentence)
-    if asked and not _prefers(sentence):
-        return asked["what"][:1].upper() + asked["what"][1:]
+    if (asked := asked_elsewhere(sentence)) and not _prefers(sentence):
+        return asked[:1].upper() + asked[1:]
     return told_of(sentence, who) if assigns(sentence) and not decides(sentence) else ""
 
 
@@ -134,6 +135,7 @@ def _prefers(sentence: str) -> bool:
     return (
         not _PREFERRED.isdisjoint(words_of(sentence))
         or _LIKES.search(small) is not None
+        or _ALWAYS.search(small) is not None
         or any(map(small.__contains__, (*_STANDING, *LIKES_UNSPACED)))
     )
 
@@ -155,4 +157,6 @@ def _entity(sentence: str, who: str, role: str) -> str:
 
 
 def _short(text: str) -> str:
+    first = text.partition(" ")[0]
+    text = text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
     return cut(text.rstrip(" .!。"), _WIDEST)

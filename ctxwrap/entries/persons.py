@@ -24,6 +24,7 @@ _NUMBERED = frozenset(NUMBERED.split())
 _ENGLISH = frozenset(ENGLISH.split())
 _FOREIGN = frozenset(NOT_ENGLISH.split())
 
+_LEAD = re.compile(r"(?:[A-Z][a-z]{1,12},? )(?:[a-z]{1,12},? ){0,2}(?=(?:I|my)\b)")
 _ONESELF = frozenset({*_ONE, *_TIED, "ich", "mein", "meine", "mir", "mich", "je", "mon", "ma", "yo", "mi"})
 _WE_UNSPACED = re.compile("我们|我們|私たち|私達")
 
@@ -106,9 +107,17 @@ def told_of(sentence: str, name: str, addressee: str = "") -> str:
 
 
 def _third_person(sentence: str, name: str) -> str:
-    their = reported(sentence)
-    if their is None or _another_verb(sentence):
+    """The sentence about `name`, who is its subject; nothing if that cannot be told."""
+    if reported(sentence) is None or _another_verb(sentence):
         return ""
+    start = _LEAD.match(sentence)
+    before = start[0] if start and not speaks_of_oneself(start[0]) else ""
+    told = _with_subject(sentence[len(before) :], name)
+    return told and before + told
+
+
+def _with_subject(sentence: str, name: str) -> str:
+    their = reported(sentence) or ""
     first, _, rest = sentence.partition(" ")
     small = first.lower().replace("’", "'")
     told = their.partition(" ")[2]

@@ -21,6 +21,11 @@ _CAN_YOU = re.compile(
 )
 _MINE = re.compile(r"\b(?:me|my)\b")
 _NEGATION = re.compile(r"(?i:don't |do not |never |not )")
+_ASKED_ELSEWHERE = re.compile(
+    r"(?:bitte|merci de|por favor|(?:kannst|könntest|können|könnten) (?:du|sie)|(?:peux-tu|pouvez-vous|pourriez-vous)"
+    r"|(?:puedes|podrías|puede))\b[ ,]{1,2}(?P<what>\S.*)",
+    re.I | re.S,
+)
 _NO_VERBS = frozenset(NO_VERBS.split())
 _NAMED = re.compile(r"^[-*•] (?P<name>[^\s–][^–\n]{0,60}?) – (?P<role>user|assistant)\b", re.M)
 
@@ -46,6 +51,12 @@ def asked_to(sentence: str) -> str:
     what = _requested(sentence)
     wanted = f"not to {what[4:]}" if what.startswith("not ") else f"to {what}"
     return (what and is_english(wanted) and reported(wanted)) or ""
+
+
+def asked_elsewhere(sentence: str) -> str:
+    """What is asked for in German, French or Spanish, or nothing."""
+    found = _ASKED_ELSEWHERE.match(sentence)
+    return found["what"] if found else ""
 
 
 def task_in(sentence: str, who: str) -> str:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from ctxwrap.entries.persons import reported
 from ctxwrap.entries.raw import Raw, Summary, must_be_raw
-from ctxwrap.entries.requests import asked_to, greeted, names_in, without_opener
+from ctxwrap.entries.requests import asked_elsewhere, asked_to, greeted, names_in, without_opener
 from ctxwrap.entries.sentences import ELLIPSIS, HEAD, TAIL, cut, readable, sentences_in
-from ctxwrap.entries.telling import facts_in, is_filler, is_question, worth
+from ctxwrap.entries.telling import facts_in, is_filler, is_question, tells, worth
 from ctxwrap.entries.vocabulary import FINITE, STARTS
+from ctxwrap.language.vocabulary import STOP
 
 LONGEST = 512
 
@@ -17,6 +18,8 @@ _VERBS = {"user": "stated", "assistant": "answered", "tool": "returned"}
 _OTHER = {"user": "the assistant", "assistant": "the user"}
 _STARTS = frozenset(STARTS.split())
 _FINITE = frozenset(FINITE.split())
+_SUBJECTS = frozenset({"they", "he", "she"})
+_STOP = frozenset(STOP.split()) | {"nobody", "everybody", "somebody", "yesterday", "today", "tomorrow", "next"}
 _WORD = re.compile(r"[\w'’]+")
 
 
@@ -35,7 +38,7 @@ def summary_of(raw: Raw, document: str = "") -> Summary:
     """
     raw = must_be_raw(raw)
     addressee, text = greeted(raw.text)
-    sentences = [without_opener(sentence) for sentence in sentences_in(text)]
+    sentences = list(dict.fromkeys(without_opener(sentence) for sentence in sentences_in(text)))
     telling = [sentence for sentence in sentences if not is_filler(sentence)]
     if not sentences:
         return Summary(f"{_who(raw, document)} sent a message without words.")
@@ -89,7 +92,7 @@ def _who(raw: Raw, document: str) -> str:
 def _piece(sentence: str, role: str) -> Piece:
     if role in _OTHER and (request := asked_to(sentence)):
         return Piece(request, "wanted")
-    return Piece(sentence, "asked" if is_question(sentence) else "told")
+    return Piece(sentence, "asked" if is_question(sentence) or asked_elsewhere(sentence) else "told")
 
 
 def _fitting(pieces: list[Piece], raw: Raw, addressee: str, who: str, unread: bool) -> Summary:
@@ -97,7 +100,7 @@ def _fitting(pieces: list[Piece], raw: Raw, addressee: str, who: str, unread: bo
     whole = _rendered(pieces, raw, addressee, who)
     if len(whole) <= LONGEST and not unread:
         return Summary(whole)
-    texts = [piece.text for piece in pieces]
+    texts = [piece.text for piece in pieces if tells(piece.text)] or [piece.text for piece in pieces]
     room = LONGEST - len(who) - len(addressee) - 30
     while room > 0:
         kept = most_telling(texts, room)
@@ -155,6 +158,8 @@ def _can_follow_that(text: str) -> bool:
     words = [word.lower().replace("’", "'") for word in _WORD.findall(text[:200].partition(": ")[0])]
     if len(words) < 3:
         return False
+    if words[0] in _SUBJECTS:
+        return True
     if words[0] in _STARTS:
         return any(word in _FINITE or (word.endswith("ed") and len(word) > 4) for word in words[:12])
     return not _FINITE.isdisjoint(words[1:4]) and words[0] not in _FINITE
@@ -162,7 +167,8 @@ def _can_follow_that(text: str) -> bool:
 
 def _small(text: str) -> str:
     first = _WORD.match(text)
-    return text[0].lower() + text[1:] if first and first[0].lower().replace("’", "'") in _STARTS else text
+    word = first[0].lower().replace("’", "'") if first else ""
+    return text[0].lower() + text[1:] if word in _STARTS or word in _STOP else text
 
 
 def _sentence(text: str) -> str:

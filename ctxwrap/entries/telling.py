@@ -8,7 +8,9 @@ from ctxwrap.entries.vocabulary import (
     DECIDED_PHRASES,
     FILLER,
     FILLER_UNSPACED,
+    FINITE,
     MEANINGFUL,
+    NO_NAMES,
     TASK,
     TASK_PHRASES,
     UNDECIDED,
@@ -29,6 +31,7 @@ _BARE = re.compile(r"[\w'’\-]+")
 
 _FILLER, _MEANINGFUL, _STOP = frozenset(FILLER.split()), frozenset(MEANINGFUL.split()), frozenset(STOP.split())
 _DECIDED, _TASK, _TIME = frozenset(DECIDED.split()), frozenset(TASK.split()), frozenset(TIME.split())
+_FINITE, _NO_NAMES = frozenset(FINITE.split()), frozenset(f"{NO_NAMES} {STOP}".split())
 _PERSONAL = frozenset(FIRST_PERSON.split()) | frozenset(STANDING.split())
 _LONGEST_FILLER = 80
 _POLITE = re.compile(
@@ -66,18 +69,16 @@ def facts_in(sentence: str) -> frozenset[str]:
     found |= {address.rstrip(".,;:)") for address in _ADDRESS.findall(sentence)}
     found |= set(_QUOTED.findall(sentence))
     found |= set(_FOREIGN.findall(sentence)) if _UNSPACED.search(sentence) else set()
-    for at, word in enumerate(_WORD.finditer(sentence)):
-        text = word[0].rstrip(".'’-/")
-        if any(map(str.isdigit, text)) or _is_name(text, at):
-            found.add(text)
+    words = [word.rstrip(".'’-/") for word in _WORD.findall(sentence)]
+    found |= {word for word in words if any(map(str.isdigit, word)) or any(map(str.isupper, word[1:]))}
+    found |= {word for word in words[1:] if _may_be_name(word)}
+    if len(words) > 1 and _may_be_name(words[0]) and words[1] in _FINITE:
+        found.add(words[0])  # what begins a sentence has a capital anyway
     return frozenset(found)
 
 
-def _is_name(word: str, at: int) -> bool:
-    """Whether its capitals make it one; what begins a sentence has one anyway."""
-    if not word[:1].isupper() or plain(word) in _STOP or word.lower() in _STOP:
-        return False
-    return at > 0 or any(map(str.isupper, word[1:]))
+def _may_be_name(word: str) -> bool:
+    return word[:1].isupper() and plain(word) not in _STOP and word.lower() not in _NO_NAMES
 
 
 @lru_cache(maxsize=2048)
@@ -89,6 +90,11 @@ def worth(sentence: str) -> float:
     total = 2.0 * len(facts_in(sentence)) + 4.0 * decides(sentence) + 3.0 * assigns(sentence)
     total += (not _TIME.isdisjoint(words)) + (not _PERSONAL.isdisjoint(words))
     return total + 0.5 + 0.05 * min(len(words - _STOP), 20)
+
+
+def tells(sentence: str) -> bool:
+    """Whether it names something, or says what was decided or is to be done."""
+    return bool(facts_in(sentence)) or decides(sentence) or assigns(sentence)
 
 
 def decides(sentence: str) -> bool:

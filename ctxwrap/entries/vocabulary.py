@@ -49,8 +49,9 @@ MEANINGFUL = "yes no oui non ja nein sí si not never nicht pas"
 """Short answers that are answers."""
 
 OPENERS = """
-    well|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|fyi|also|so|hmm|sure|of course|thanks|thank you
-    |good news|quick update|quick note|just a quick note|one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
+    well|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
+    |of course|thanks|thank you|good news|quick update|quick note|just a quick note
+    |one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
     |bueno|pues|por cierto
 """
 """What a sentence may begin with before its comma, or colon, and say the same without."""
@@ -142,6 +143,12 @@ LIKES = """
     mag liebe hasse lieber lieblings adore déteste préfère préféré préférée gusta gustan encanta odio prefiere
     favorito favorita prefers allergisch allergique alérgica alérgico
 """
+UNSURE_LIKES = """
+    like love hate dislike enjoy remember liebe mai always never whenever immer nie niemals toujours jamais
+    siempre nunca sempre
+"""
+"""They may mean something else, and count only behind who likes, or what is always done."""
+
 LIKES_UNSPACED = ("喜欢", "喜歡", "讨厌", "好きです", "嫌いです", "过敏", "アレルギー")
 
 ABBREVIATIONS = """
@@ -224,7 +231,7 @@ ANSWERED = """
 
 NO_NAMES = """
     the this that it he she there here what who my our your today yesterday everything das der die es le la ce
-    el ella her his their one everyone nobody
+    el ella her his their one everyone everybody nobody somebody something nothing anyone
 """
 """No names, however they are written."""
 
