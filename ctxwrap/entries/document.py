@@ -4,12 +4,14 @@ import json
 from collections.abc import Sequence
 
 from ctxwrap.entries.finishing import finished_by, is_ticked, says_only_done
-from ctxwrap.entries.learning import SILENT, Learnt, learnt_from, sentences_said
+from ctxwrap.entries.learning import SILENT, Learnt, learnt_from, sentences_said, short
+from ctxwrap.entries.persons import told_of
 from ctxwrap.entries.raw import Raw, must_be_raw
 from ctxwrap.entries.requests import names_in
 from ctxwrap.entries.sameness import as_confirmed, bare, gist_of, verdict, with_day
 from ctxwrap.entries.sections import Section, sections_of, text_of, with_line
 from ctxwrap.entries.sentences import cut, readable
+from ctxwrap.entries.telling import facts_in
 from ctxwrap.entries.trimming import LONGEST, TRIMMED, settled, trimmed
 
 __all__ = ["EMPTY", "LONGEST", "PLACEHOLDER", "TRIMMED", "grown", "is_placeholder", "trimmed"]
@@ -26,6 +28,7 @@ EMPTY = "# Description\n"
 """The document of a memory that knows nothing yet."""
 
 _TASK, _LINE = "- [ ] ", "- "
+_ALONE = frozenset({"Tasks", "Entities", "Notes"})
 _MARKS = ("- ", "* ", "• ", "+ ")
 
 
@@ -103,7 +106,8 @@ class _Growth:
             return False
         section, unit, line = tasks[at]
         self._replace(section, unit, None)
-        done = Learnt("Notes", f"Done: {bare(line)}", 0.0)
+        more = facts_in(sentence) - facts_in(bare(line))
+        done = Learnt("Notes", f"Done: {short(told_of(sentence, self._who(raw))) if more else bare(line)}", 0.0)
         self._merge(done, _line(done, raw))
         return True
 
@@ -119,6 +123,8 @@ class _Growth:
     def _merge(self, learnt: Learnt, line: str) -> bool:
         """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section."""
         new = gist_of(line)
+        if self._has(new.text):
+            return False
         for at, place, unit in self._lines_beside(learnt.section):
             said = verdict(gist_of(unit), new)
             if said == "confirmed":
@@ -129,6 +135,10 @@ class _Growth:
                 return True
         self._set(with_line(self.sections, learnt.section, line))
         return True
+
+    def _has(self, text: str) -> bool:
+        units = (unit for section in self.sections for unit in section.units)
+        return any(text in unit and gist_of(unit).text == text for unit in units)
 
     def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
         """The lines that may speak of the same thing as one of that section, each with its place."""
@@ -168,8 +178,8 @@ def _is_ours(section: Section, unit: str) -> bool:
 
 
 def _comparable(known: str, new: str) -> bool:
-    """Whether lines of two sections may speak of the same thing; a task is no fact, a name is only itself."""
-    return known == new if "Tasks" in (known, new) or "Entities" in (known, new) else known != "Notes" or new == "Notes"
+    """Whether lines of two sections may speak of the same thing: tasks, names and notes only among themselves."""
+    return known == new or _ALONE.isdisjoint({known, new})
 
 
 def _line(learnt: Learnt, raw: Raw) -> str:

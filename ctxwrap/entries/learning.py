@@ -41,6 +41,8 @@ _UP_TO_DAY = re.compile(
     r"(?<!\bnot)(?<!\bhasta)(?<!\bdesde)(?<!\bhasta)(?<!\bpara)(?<!\bdepuis)(?<!\bavant)(?<!\bback)(?<!\bup)"
     r"(?:\s(?:is|will be|ist|est|es|sera|será))?\s(?:on|to|for|am|zum|le|au|el|al)\s$"
 )
+_OF_ONCE = ("my name is", "call me", "don't forget", "vergiss nicht", "make sure")
+_TODO = re.compile(r"(?:to-?do|task|action item|aufgabe|tâche|tarea):\s{1,3}(?=\S)", re.I)
 _NO_NAMES = frozenset(NO_NAMES.split())
 _LIKES = re.compile(
     r"\b(?:i|we)(?: really| also| still| don't| do not)? (?:like|love|hate|enjoy|dislike|prefer)\b", re.I
@@ -48,7 +50,7 @@ _LIKES = re.compile(
 _PREFERRED = frozenset(f"{LIKES} {STANDING}".split()) - frozenset(UNSURE_LIKES.split())
 _ALWAYS = re.compile(
     r"(?:^|\b(?:i|we|you|please|should|must|to|ich|wir|du|bitte|je|tu|vous|yo|tú) )"
-    r"(?:always|never|whenever|immer|nie|niemals|toujours|jamais|siempre|nunca)\b"
+    r"(?:always|never|whenever|immer|nie|niemals|toujours|jamais|siempre|nunca)\b|^(?:don't|do not) "
 )
 
 
@@ -77,17 +79,17 @@ def learnt_from(sentences: list[str], raw: Raw, who: str) -> list[Learnt]:
 
 def _learnt(sentence: str, raw: Raw, who: str) -> Learnt | None:
     if task := _task(sentence, raw, who):
-        return Learnt("Tasks", _short(task), 12.0)
+        return Learnt("Tasks", short(task), 12.0)
     if is_question(sentence):
         return None
     section = _section(sentence, raw)
     if section == "Entities":
-        return Learnt(section, _short(_entity(sentence, who, raw.role)), 11.0)
+        return Learnt(section, short(_entity(sentence, who, raw.role)), 11.0)
     told = told_of(sentence, who, "User" if raw.role == "assistant" else "")
     if section == "Timeline":
         told = _dated(told)
     return (
-        Learnt(section, _short(told), worth(sentence) + (10.0 if section == "Decisions" else 0.0)) if section else None
+        Learnt(section, short(told), worth(sentence) + (10.0 if section == "Decisions" else 0.0)) if section else None
     )
 
 
@@ -127,7 +129,8 @@ def _task(sentence: str, raw: Raw, who: str) -> str:
         return ""
     if (asked := asked_elsewhere(sentence)) and not _prefers(sentence):
         return asked[:1].upper() + asked[1:]
-    return told_of(sentence, who) if assigns(sentence) and not decides(sentence) else ""
+    sentence = _TODO.sub("", sentence, count=1) if (marked := _TODO.match(sentence)) else sentence
+    return told_of(sentence, who) if marked or (assigns(sentence) and not decides(sentence)) else ""
 
 
 def _prefers(sentence: str) -> bool:
@@ -140,7 +143,7 @@ def _prefers(sentence: str) -> bool:
     )
 
 
-_STANDING = tuple(set(STANDING_PHRASES) - {"my name is", "call me", "don't forget", "vergiss nicht", "make sure"})
+_STANDING = tuple(phrase for phrase in STANDING_PHRASES if phrase not in _OF_ONCE and not phrase.endswith("you to"))
 
 
 def _entity(sentence: str, who: str, role: str) -> str:
@@ -156,7 +159,8 @@ def _entity(sentence: str, who: str, role: str) -> str:
     return f"{found['name']} – {re.sub(r'^my ', f'{who}’s ', what)}"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """The text as a line has it."""
     first = text.partition(" ")[0]
     text = text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
     return cut(text.rstrip(" .!。"), _WIDEST)

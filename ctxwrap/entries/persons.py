@@ -6,8 +6,8 @@ from itertools import pairwise
 from ctxwrap.entries.vocabulary import ADVERBS, ENGLISH, NOT_ENGLISH, NUMBERED, OBJECT_NEXT, PRESENT, UNCHANGED
 
 _TOKEN = re.compile(r"[\w'’]+")
-_QUOTES = re.compile(r"[\"“”„«»]")
-_THEY = frozenset({"they", "them", "their", "theirs", "they're", "they've", "they'll", "they'd"})
+_UNCERTAIN = re.compile(r"[\"“”„«»]|\b(?:and|or) I\b|\bI (?:and|or)\b")
+_THEY = frozenset({"im", "ive", "they", "them", "their", "theirs", "they're", "they've", "they'll", "they'd"})
 _YOU = frozenset({"you", "your", "you're", "you've", "you'll", "you'd", "yours", "yourself", "yourselves"})
 _TIED_YOU = {"your": "{}'s", "yours": "{}'s", "you're": "{} is", "you've": "{} has", "you'll": "{} will"}
 _OBJECT = frozenset(OBJECT_NEXT.split()) | {""}
@@ -35,7 +35,7 @@ _UNCHANGED = frozenset(UNCHANGED.split())
 def is_english(sentence: str) -> bool:
     words = [word.lower().replace("’", "'") for word in _TOKEN.findall(sentence[:600])]
     english, foreign = (sum(word in known for word in words) for known in (_ENGLISH, _FOREIGN))
-    return english > foreign and english * 8 >= len(words)
+    return (english > foreign and english * 8 >= len(words)) or (not foreign and sentence.isascii())
 
 
 def reported(sentence: str, addressee: str = "") -> str | None:
@@ -57,7 +57,7 @@ def reported(sentence: str, addressee: str = "") -> str | None:
 
 def _is_uncertain(sentence: str, said: set[str]) -> bool:
     """Whether `they` may be somebody else, and `I` somebody who is quoted."""
-    return not said.isdisjoint(_THEY) or _QUOTES.search(sentence) is not None or _may_be_a_number(sentence)
+    return not said.isdisjoint(_THEY) or _UNCERTAIN.search(sentence) is not None or _may_be_a_number(sentence)
 
 
 def _may_be_a_number(sentence: str) -> bool:
@@ -131,7 +131,7 @@ def _with_subject(sentence: str, name: str) -> str:
 
 def _another_verb(sentence: str) -> bool:
     """Whether a second verb may hang on the same subject, and would have to change with it."""
-    words = [word.lower() for word in _TOKEN.findall(sentence)]
+    words = [word.lower() for word in _TOKEN.findall(sentence) if word.lower() not in _ADVERBS]
     return any(word in ("and", "but", "or") and after in _PRESENT for word, after in pairwise(words))
 
 

@@ -13,14 +13,21 @@ _GREETED = re.compile(
 )
 _OPENERS = "|".join(each.strip() for each in OPENERS.split("|"))
 _OPENER = re.compile(rf"(?i:{_OPENERS})\s?[,:–!.]\s{{1,3}}(?=\S)")
-_PLEASE = re.compile(r"(?i:please|pls|plz),? (?P<what>(?i:don't |do not |never )?[a-z]{2,20}\b.*)", re.S)
+_HEY = re.compile(
+    r"(?i:hi|hey|hello),? (?=(?:can|could|would|will|i|i'm|im|we|what|how|where|when|who|is|are|do|please)\b)"
+)
+_PLAIN_OPENER = re.compile(
+    r"(?i:actually,?|(?:please )?(?:remember|note|keep in mind|be aware)(?: that|,)|just so you know,?) (?=\w)"
+)
+_PLEASE = re.compile(r"(?i:please|pls|plz),? (?P<what>(?i:don['’]t |do not |never )?[a-z]{2,20}\b.*)", re.S)
+_DO_NOT = re.compile(r"(?P<what>(?i:don['’]t |do not )[a-z]{2,20}\b.*)", re.S)
 _CAN_YOU = re.compile(
     r"(?i:(?:can|could|would|will) you (?:please |kindly )?|(?:i|we)(?: need| want| would like|['’]d like) you to )"
     r"(?P<what>(?i:not )?[a-z]{2,20}\b.*)",
     re.S,
 )
 _MINE = re.compile(r"\b(?:me|my)\b")
-_NEGATION = re.compile(r"(?i:don't |do not |never |not )")
+_NEGATION = re.compile(r"(?i:don['’]t |do not |never |not )")
 _ASKED_ELSEWHERE = re.compile(
     r"(?:bitte|merci de|por favor|(?:kannst|könntest|können|könnten) (?:du|sie)|(?:peux-tu|pouvez-vous|pourriez-vous)"
     r"|(?:puedes|podrías|puede))\b[ ,]{1,2}(?P<what>\S.*)",
@@ -41,7 +48,7 @@ def greeted(text: str) -> tuple[str, str]:
 
 def without_opener(sentence: str) -> str:
     """The sentence without a first word that only leads to it."""
-    found = _OPENER.match(sentence[:60])
+    found = _OPENER.match(sentence[:60]) or _PLAIN_OPENER.match(sentence[:60]) or _HEY.match(sentence[:60])
     rest = sentence[found.end() :] if found else ""
     return rest[:1].upper() + rest[1:] if len(rest.split()) > 2 or len(rest) > 20 else sentence
 
@@ -68,7 +75,7 @@ def task_in(sentence: str, who: str) -> str:
 
 def _requested(sentence: str) -> str:
     """What is to be done, as the one who is asked would be told: `update the tracker`."""
-    found = _PLEASE.match(sentence) or _CAN_YOU.match(sentence)
+    found = _PLEASE.match(sentence) or _CAN_YOU.match(sentence) or _DO_NOT.match(sentence)
     if not found:
         return ""
     what = found["what"].rstrip(" .!?。")

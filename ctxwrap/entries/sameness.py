@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from ctxwrap.entries.telling import words_of
+from ctxwrap.entries.telling import ADDRESS, addresses_in, words_of
 from ctxwrap.entries.vocabulary import CHANGED, CONFIRMED, COPULAS, DECIDED, NEGATIONS, TENTATIVE
 from ctxwrap.language.dates import days_in
 from ctxwrap.language.words import terms_of
@@ -42,7 +42,9 @@ def bare(line: str) -> str:
 
 @lru_cache(maxsize=4096)
 def gist_of(line: str) -> Gist:
-    text = whole = bare(line)
+    whole = bare(line)
+    addresses = addresses_in(whole)
+    text = ADDRESS.sub(" ", whole)
     days = days_in(text)
     for day in reversed(days):
         text = f"{text[: day.start]} to {text[day.end :]}"
@@ -50,8 +52,8 @@ def gist_of(line: str) -> Gist:
     words = set(words_of(text))
     return Gist(
         whole,
-        frozenset(terms_of(about)) - _NOISE,
-        frozenset(terms_of(" ".join(_NAME.findall(about)))) - _NOISE,
+        frozenset(terms_of(about)) - _NOISE | addresses,
+        frozenset(terms_of(" ".join(_NAME.findall(about)))) - _NOISE | addresses,
         frozenset(day.name for day in days),
         frozenset(numbers),
         not _NEGATIONS.isdisjoint(words),
@@ -72,8 +74,6 @@ def _parted(text: str) -> tuple[str, list[str]]:
 
 def verdict(old: Gist, new: Gist) -> Verdict:
     """How what is new stands to what is known; rather `other` than wrong."""
-    if old.text == new.text:
-        return "same"
     share = _share(old, new)
     if not share:
         return "other"

@@ -9,7 +9,7 @@ from ctxwrap.entries.raw import Raw, Summary, must_be_raw
 from ctxwrap.entries.requests import asked_elsewhere, asked_to, greeted, names_in, without_opener
 from ctxwrap.entries.sentences import ELLIPSIS, HEAD, TAIL, cut, readable, sentences_in
 from ctxwrap.entries.telling import facts_in, is_filler, is_question, tells, worth
-from ctxwrap.entries.vocabulary import FINITE, STARTS
+from ctxwrap.entries.vocabulary import FINITE, NO_NAMES, STARTS
 from ctxwrap.language.vocabulary import STOP
 
 LONGEST = 512
@@ -18,6 +18,7 @@ _VERBS = {"user": "stated", "assistant": "answered", "tool": "returned"}
 _OTHER = {"user": "the assistant", "assistant": "the user"}
 _STARTS = frozenset(STARTS.split())
 _FINITE = frozenset(FINITE.split())
+_NO_NAMES = frozenset(NO_NAMES.split())
 _SUBJECTS = frozenset({"they", "he", "she"})
 _STOP = frozenset(STOP.split()) | {"nobody", "everybody", "somebody", "yesterday", "today", "tomorrow", "next"}
 _WORD = re.compile(r"[\w'’]+")
@@ -139,7 +140,12 @@ def _rendered(pieces: list[Piece], raw: Raw, addressee: str, who: str) -> str:
         else:
             _ask(parts, piece, who, addressee or (_OTHER[raw.role] if not raw.speaker else ""), last)
         last = piece.kind
-    return " ".join(parts)
+    return " ".join(map(_closed, parts))
+
+
+def _closed(text: str) -> str:
+    """With a full stop, if it ends in a letter or the like of a script that has one."""
+    return f"{text}." if (text[-1:].isalnum() and text[-1] < "\u2e80") or text.endswith((")", "]", "%", "€")) else text
 
 
 def _in_third_person(sentence: str, raw: Raw) -> str | None:
@@ -156,13 +162,14 @@ def _stated(text: str, role: str, who: str, addressee: str, indirect: bool) -> s
 def _can_follow_that(text: str) -> bool:
     """Whether it is a whole sentence, as far as a few words tell."""
     words = [word.lower().replace("’", "'") for word in _WORD.findall(text[:200].partition(": ")[0])]
-    if len(words) < 3:
+    if len(words) < 3 or text.partition(" ")[0].endswith(","):
         return False
     if words[0] in _SUBJECTS:
         return True
     if words[0] in _STARTS:
         return any(word in _FINITE or (word.endswith("ed") and len(word) > 4) for word in words[:12])
-    return not _FINITE.isdisjoint(words[1:4]) and words[0] not in _FINITE
+    named = words[0] not in _FINITE and words[0] not in _NO_NAMES and words[1] not in _STARTS
+    return named and not _FINITE.isdisjoint(words[1:3])
 
 
 def _small(text: str) -> str:
@@ -179,6 +186,7 @@ def _ask(parts: list[str], piece: Piece, who: str, addressee: str, last: str) ->
     """Add a question or a request, in the sentence before it if that names who speaks."""
     verb = f"asked: {piece.text}" if piece.kind == "asked" else f"asked {addressee} {piece.text}.".replace("  ", " ")
     if parts and parts[-1].startswith(f"{who} ") and ":" not in parts[-1] and last != "asked":
-        parts[-1] = f"{parts[-1].rstrip('.!。 ')} and {verb}"
+        again = piece.kind == last == "wanted"
+        parts[-1] = f"{parts[-1].rstrip('.!。 ')} and {f'{piece.text}.' if again else verb}"
     else:
         parts.append(f"{who} {verb}")

@@ -23,7 +23,7 @@ _READ = 600
 """So many characters of a sentence are looked at; no more of it is ever kept."""
 
 _WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
-_ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
+ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -61,12 +61,16 @@ def is_filler(sentence: str) -> bool:
     return _FILLER.issuperset(words) or "".join(words) in FILLER_UNSPACED
 
 
+def addresses_in(sentence: str) -> frozenset[str]:
+    return frozenset(address.rstrip(".,;:)") for address in ADDRESS.findall(sentence))
+
+
 @lru_cache(maxsize=2048)
 def facts_in(sentence: str) -> frozenset[str]:
     """What it names: people and things by a capital, days, numbers, ids, addresses, titles between quotes."""
     sentence = sentence[:_READ]
     found = {day.name for day in days_in(sentence)}
-    found |= {address.rstrip(".,;:)") for address in _ADDRESS.findall(sentence)}
+    found |= addresses_in(sentence)
     found |= set(_QUOTED.findall(sentence))
     found |= set(_FOREIGN.findall(sentence)) if _UNSPACED.search(sentence) else set()
     words = [word.rstrip(".'’-/") for word in _WORD.findall(sentence)]

@@ -186,7 +186,9 @@ ENGLISH = """
 
 NOT_ENGLISH = """
     der die das und ist sind nicht ein eine ich wir mein unser le la les des est sont et je nous mon notre un
-    une el los las es son y yo nosotros mi nuestro una del de en que den dem zu auf mit für
+    une el los las es son y yo nosotros mi nuestro una del de en que den dem zu auf mit für du bitte haben habe
+    hat mag nach bei wie tengo vivo soy estoy quiero j'ai suis avons pas dans avec pour por con para llamo sich
+    vous
 """
 """Words that others have."""
 
@@ -245,6 +247,6 @@ UNDECIDED = """
 """With one of these nothing is decided yet."""
 
 NO_VERBS = """
-    note see find be let the a an this that it my our you i we mind
+    note see find be let the a an this that it my our you i we mind like want prefer have know need
 """
 """What may follow `please` and is nothing to do."""

@@ -1,6 +1,8 @@
 """The document: within its cap, true to what was said last, and kept where somebody else wrote in it."""
 
 import json
+import sys
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -130,6 +132,7 @@ def test_what_changed_does_not_stand_beside_what_was(first: str, then: str, gone
     [
         ("Room 12 is booked for Maria.", "Room 14 is booked for Maria."),
         ("Tom paid 40 EUR for the venue.", "Ana paid 55 EUR for the venue."),
+        ("See https://example.org/door/12 for it.", "See https://example.org/door/14 for it."),
         ("Our marketing budget is 40 EUR.", "Our travel budget is 55 EUR."),
     ],
 )
@@ -273,3 +276,21 @@ def test_ten_thousand_messages_leave_who_what_was_decided_and_what_is_to_do(seed
             assert document.count("- [ ] ") == len(known.tasks), "tasks that are done are gone"
             assert "# Facts" in document
             assert "# Preferences" in document
+
+
+def _calls(entries: list[Raw]) -> int:
+    """How many functions are called while a document grows from the entries."""
+    counted, document = Counter[str](), EMPTY
+    sys.setprofile(lambda frame, event, arg: counted.update([event]))
+    try:
+        for at in range(0, len(entries), 6):
+            document = grown(document, entries[at : at + 6])
+    finally:
+        sys.setprofile(None)
+    return counted["call"]
+
+
+def test_a_long_conversation_costs_no_more_per_message_than_a_short_one() -> None:
+    entries = [known.entry for known in talk(2000)]
+    early, late = _calls(entries[:500]), _calls(entries)
+    assert late < 4 * early * 1.5

@@ -1,6 +1,5 @@
 """Sentences of many scripts, how much they tell, and cuts that tear nothing apart."""
 
-import time
 import unicodedata
 
 import pytest
@@ -132,13 +131,11 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_megabyte_of_anything_is_read_within_its_caps(text: str) -> None:
-    started = time.process_time()
     raw = Raw(1, "user", text)
     assert len(summary_of(raw)) <= 512
     assert len(fitted(text)) <= 512
     assert len(trimmed(text)) <= 5000
     assert len(grown(text, [raw])) <= 5000
-    assert time.process_time() - started < 20, "these take about a second; what is not linear takes minutes"
 
 
 def test_the_samples_are_hostile_enough() -> None:
