@@ -10,7 +10,7 @@ from ctxwrap.entries.raw import Raw, must_be_raw
 from ctxwrap.entries.requests import names_in
 from ctxwrap.entries.sameness import as_confirmed, bare, gist_of, verdict, with_day
 from ctxwrap.entries.sections import Section, sections_of, text_of, with_line
-from ctxwrap.entries.sentences import cut, readable
+from ctxwrap.entries.sentences import in_one_line
 from ctxwrap.entries.telling import facts_in
 from ctxwrap.entries.trimming import LONGEST, TRIMMED, settled, trimmed
 
@@ -34,7 +34,7 @@ _MARKS = ("- ", "* ", "• ", "+ ")
 
 def is_placeholder(text: str) -> bool:
     """Whether a document is only what a memory begins with."""
-    text = text[:1000].strip()
+    text = text.strip() if len(text) < 1000 else ""
     if text.startswith("{"):
         try:
             text = json.loads(text)["activeContext"]
@@ -68,7 +68,8 @@ class _Growth:
         """The tasks that the last message brought."""
 
     def take(self, raw: Raw) -> None:
-        if raw.role in SILENT:
+        raw = in_one_line(raw)
+        if raw.role.lower() in SILENT:
             return
         self._describe(raw)
         who = self._who(raw)
@@ -82,10 +83,9 @@ class _Growth:
 
     def _who(self, raw: Raw) -> str:
         """How a speaker is called; one with a name is a participant."""
-        name = cut(" ".join(readable(raw.speaker).split()), 60)
-        if name:
-            self._merge(learnt := Learnt("Entities", f"{name} – {raw.role}", 0.0), _LINE + learnt.text)
-        return name or self._names.get(raw.role) or raw.role.capitalize() or "Somebody"
+        if raw.speaker:
+            self._merge(learnt := Learnt("Entities", f"{raw.speaker} – {raw.role}", 0.0), _LINE + learnt.text)
+        return raw.speaker or self._names.get(raw.role) or raw.role.capitalize() or "Somebody"
 
     def _describe(self, raw: Raw) -> None:
         if self._blank:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ctxwrap.entries.persons import told_of
 from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.requests import asked_elsewhere, greeted, task_in, without_opener
+from ctxwrap.entries.requests import NOT_FORGET, asked_elsewhere, greeted, task_in, without_opener
 from ctxwrap.entries.sentences import cut, sentences_in
 from ctxwrap.entries.telling import assigns, decides, facts_in, is_filler, is_question, words_of, worth
 from ctxwrap.entries.vocabulary import ANSWERED, LIKES, LIKES_UNSPACED, NO_NAMES, UNSURE_LIKES
@@ -134,7 +134,7 @@ def _task(sentence: str, raw: Raw, who: str) -> str:
 
 
 def _prefers(sentence: str) -> bool:
-    small = sentence[:600].lower().replace("’", "'")
+    small = NOT_FORGET.sub("", sentence[:600].lower().replace("’", "'"))
     return (
         not _PREFERRED.isdisjoint(words_of(sentence))
         or _LIKES.search(small) is not None
@@ -156,7 +156,7 @@ def _entity(sentence: str, who: str, role: str) -> str:
     if not found or found["name"].split(" ")[0].lower() in _NO_NAMES or len(sentence) > 120:
         return ""
     what = found["what"].rstrip(" .!")
-    return f"{found['name']} – {re.sub(r'^my ', f'{who}’s ', what)}"
+    return f"{found['name']} – {f'{who}’s {what[3:]}' if what.startswith('my ') else what}"
 
 
 def short(text: str) -> str:

@@ -93,7 +93,7 @@ def _addressed(word: str, following: str, addressee: str) -> str:
     """What stands in the place of `you`, with the verb behind it if it is a subject; nothing if that cannot be told."""
     if word != "you":
         return _TIED_YOU.get(word, "").format(addressee)
-    if verb := _third({"are": "am", "were": "was", "aren't": "am not"}.get(following, following)):
+    if verb := _third({"are": "am", "were": "was"}.get(following, following)):
         return f"{addressee} {verb}"
     return addressee if following in _OBJECT else ""
 

@@ -27,6 +27,7 @@ _CAN_YOU = re.compile(
     re.S,
 )
 _MINE = re.compile(r"\b(?:me|my)\b")
+NOT_FORGET = re.compile(r"(?i:(?:don['’]t|do not) forget to )")
 _NEGATION = re.compile(r"(?i:don['’]t |do not |never |not )")
 _ASKED_ELSEWHERE = re.compile(
     r"(?:bitte|merci de|por favor|(?:kannst|könntest|können|könnten) (?:du|sie)|(?:peux-tu|pouvez-vous|pourriez-vous)"
@@ -78,7 +79,7 @@ def _requested(sentence: str) -> str:
     found = _PLEASE.match(sentence) or _CAN_YOU.match(sentence) or _DO_NOT.match(sentence)
     if not found:
         return ""
-    what = found["what"].rstrip(" .!?。")
+    what = NOT_FORGET.sub("", found["what"].rstrip(" .!?。"), count=1)
     negated = _NEGATION.match(what)
     verb = (what[negated.end() :] if negated else what).split(" ")[0].lower()
     if verb in _NO_VERBS:

@@ -98,7 +98,7 @@ def with_line(sections: Sequence[Section], name: str, line: str) -> list[Section
     at = _place(sections, name)
     following = ("",) if at < len(sections) else ()
     before = list(sections[:at])
-    if any(text_of(before).strip() for _ in before[:1]):
+    if text_of(before).strip():
         before[-1] = Section(before[-1].heading, _with_blank_end(before[-1].units))
     return [*before, Section(f"# {name}", (line, *following)), *sections[at:]]
 

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from itertools import takewhile
 
+from ctxwrap.entries.raw import Raw
 from ctxwrap.entries.vocabulary import ABBREVIATIONS
 from ctxwrap.language.dates import days_in
 
@@ -87,6 +88,15 @@ def _is_abbreviated(before: str, after: str) -> bool:
     if word.isdecimal() and len(word) <= 2:
         return after[:1].islower() or bool(days_in(f"{word}. {after}"))
     return word in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word != "i" and word.isascii())
+
+
+def one_line(text: str, limit: int) -> str:
+    return cut(" ".join(readable(text).split()), limit)
+
+
+def in_one_line(raw: Raw) -> Raw:
+    """The message with a role and a speaker that can stand in a line."""
+    return raw._replace(role=one_line(raw.role, 30), speaker=one_line(raw.speaker, 60))
 
 
 def cut(text: str, limit: int) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ctxwrap.entries.persons import reported
 from ctxwrap.entries.raw import Raw, Summary, must_be_raw
 from ctxwrap.entries.requests import asked_elsewhere, asked_to, greeted, names_in, without_opener
-from ctxwrap.entries.sentences import ELLIPSIS, HEAD, TAIL, cut, readable, sentences_in
+from ctxwrap.entries.sentences import ELLIPSIS, HEAD, TAIL, cut, in_one_line, one_line, sentences_in
 from ctxwrap.entries.telling import facts_in, is_filler, is_question, tells, worth
 from ctxwrap.entries.vocabulary import FINITE, NO_NAMES, STARTS
 from ctxwrap.language.vocabulary import STOP
@@ -53,7 +53,7 @@ def fitted(text: str) -> Summary:
         return Summary(text)
     if len(line := " ".join(text.split())) <= LONGEST:
         return Summary(line)
-    sentences = sentences_in(text) or [" ".join(readable(text).split())]
+    sentences = sentences_in(text) or [one_line(text, LONGEST * 2)]
     kept = most_telling(sentences, LONGEST - len(ELLIPSIS))
     return Summary(_ended(" ".join(kept), LONGEST))
 
@@ -85,9 +85,8 @@ def _ended(text: str, limit: int) -> str:
 
 
 def _who(raw: Raw, document: str) -> str:
-    name = raw.speaker.strip() or names_in(document).get(raw.role, "")
-    role = raw.role.strip().capitalize() or "Somebody"
-    return cut(" ".join(readable(name).split()), 60) or cut(" ".join(readable(role).split()), 30)
+    raw = in_one_line(raw)
+    return raw.speaker or one_line(names_in(document).get(raw.role, ""), 60) or raw.role.capitalize() or "Somebody"
 
 
 def _piece(sentence: str, role: str) -> Piece:
@@ -138,7 +137,7 @@ def _rendered(pieces: list[Piece], raw: Raw, addressee: str, who: str) -> str:
             text = next(statements)
             parts.append(_sentence(text) if last == "told" else _stated(text, raw.role, who, addressee, indirect))
         else:
-            _ask(parts, piece, who, addressee or (_OTHER[raw.role] if not raw.speaker else ""), last)
+            _ask(parts, piece, who, addressee or (_OTHER.get(raw.role, "") if not raw.speaker else ""), last)
         last = piece.kind
     return " ".join(map(_closed, parts))
 

@@ -38,7 +38,7 @@ _POLITE = re.compile(
     r"(?:please )?(?:let me know if|feel free to|don't hesitate|(?:i )?hope (?:this|that) helps|hope (?:you're|you are)"
     r"|is there anything else|i'm happy to help|happy to help|glad to help|i'd be happy to|looking forward to"
     r"|that's (?:great|good|awesome|a great)|great question|good question|what a great|sag bescheid"
-    r"|melde dich, wenn"
+    r"|melde dich, wenn|don't worry|no worries|never mind"
     r"|n'hésite[sz]? pas|no dudes en|si necesitas algo)\b"
 )
 
@@ -65,10 +65,13 @@ def addresses_in(sentence: str) -> frozenset[str]:
     return frozenset(address.rstrip(".,;:)") for address in ADDRESS.findall(sentence))
 
 
-@lru_cache(maxsize=2048)
 def facts_in(sentence: str) -> frozenset[str]:
     """What it names: people and things by a capital, days, numbers, ids, addresses, titles between quotes."""
-    sentence = sentence[:_READ]
+    return _facts_in(sentence[:_READ])
+
+
+@lru_cache(maxsize=1024)
+def _facts_in(sentence: str) -> frozenset[str]:
     found = {day.name for day in days_in(sentence)}
     found |= addresses_in(sentence)
     found |= set(_QUOTED.findall(sentence))
@@ -85,9 +88,13 @@ def _may_be_name(word: str) -> bool:
     return word[:1].isupper() and plain(word) not in _STOP and word.lower() not in _NO_NAMES
 
 
-@lru_cache(maxsize=2048)
 def worth(sentence: str) -> float:
     """From 0 for filler up; what counts are the facts, and what was decided or is to be done."""
+    return _worth(sentence[:_READ])
+
+
+@lru_cache(maxsize=1024)
+def _worth(sentence: str) -> float:
     if is_filler(sentence):
         return 0.0
     words = set(words_of(sentence))

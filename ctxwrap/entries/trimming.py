@@ -15,12 +15,18 @@ TRIMMED = 4800
 CORE = 3800
 """While a document grows, participants, tasks and decisions take no more than that as long as decisions can go."""
 
+_ALWAYS_KEPT = 20
+"""Fewer decisions than that are never too many."""
+
 _READ_HEAD, _READ_TAIL = 15_000, 25_000
 """So much of a text is looked at; what lies between goes unread."""
 
 _CORE = frozenset({"Description", "Decisions", "Tasks", "Entities"})
 _WEIGHTS = {"Notes": 3.0, "Timeline": 1.5, "Facts": 1.0, "Preferences": 0.5}
 _OPEN_TASK = re.compile(r"\s{0,20}[-*•+]\s\[ \]\s")
+_PARTICIPANT = re.compile(
+    r"\s{0,20}[-*•+]\s\**[^\W\d_][\w .'’\-]{1,60}\** (?:–|—|-|\() ?\w|.{0,40}\bparticipants?\b", re.I
+)
 _LAST = 1_000_000
 """The age of what goes after everything else."""
 
@@ -39,7 +45,7 @@ def trimmed(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     if len(text) > _READ_HEAD + _READ_TAIL:
-        text = f"{text[:_READ_HEAD]}\n{text[whole(text, len(text) - _READ_TAIL) :]}"
+        text = f"{text[: whole(text, _READ_HEAD)]}\n{text[whole(text, len(text) - _READ_TAIL) :]}"
     sections = sections_of(text)
     gone: set[Place] = set()
     left = [sum(1 for unit in section.units if unit.strip()) for section in sections]
@@ -63,12 +69,21 @@ def settled(text: str) -> str:
     sections = sections_of(text)
     core = sum(len(unit) + 1 for section in sections if section.name in _CORE for unit in section.units)
     gone: set[Place] = set()
-    for at, section in enumerate(sections):
-        for place, unit in enumerate(section.units):
-            if section.name == "Decisions" and unit.strip() and core > CORE:
-                gone.add(Place(at, place))
-                core -= len(unit) + 1
+    for place, unit in _decisions(sections)[:-_ALWAYS_KEPT]:
+        if core > CORE:
+            gone.add(place)
+            core -= len(unit) + 1
     return _without(sections, gone)
+
+
+def _decisions(sections: Sequence[Section]) -> list[tuple[Place, str]]:
+    return [
+        (Place(at, place), unit)
+        for at, section in enumerate(sections)
+        if section.name == "Decisions"
+        for place, unit in enumerate(section.units)
+        if unit.strip()
+    ]
 
 
 def _without(sections: Sequence[Section], gone: set[Place]) -> str:
@@ -122,4 +137,6 @@ def _is_core(name: str, unit: str) -> bool:
     if name:
         return name in _CORE
     line = unit[:600]
-    return _OPEN_TASK.match(line) is not None or decides(line) or (assigns(line) and bool(facts_in(line)))
+    if _OPEN_TASK.match(line) or _PARTICIPANT.match(line):
+        return True
+    return decides(line) or (assigns(line) and bool(facts_in(line)))

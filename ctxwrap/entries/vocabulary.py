@@ -220,7 +220,7 @@ FINITE = """
     isn't aren't wasn't won't can't they're they've they'll they'd it's there's that's went got took made met
     saw left sold paid bought sent wrote told found chose began built broke lost won gave came became ran needs
     costs likes lives works starts ends wants prefers leaves arrives opens closes meets live work like need want
-    prefer love hate use moves owns takes
+    prefer love hate use moves owns takes cost comes keeps gives says shows includes uses
 """
 """Verbs that make a sentence whole."""
 

@@ -109,6 +109,8 @@ def test_who_speaks_is_named() -> None:
         said("Your flight leaves at 9:40.", "assistant") == "Assistant answered that the user's flight leaves at 9:40."
     )
     assert said("You should go at 8.", "assistant") == "Assistant answered that the user should go at 8."
+    assert said("Is that you?", "tool") == "Tool asked: Is that you?"
+    assert said("Could you send it?", "x", speaker="Eve\n") == "Eve asked: Could you send it?"
     assert said('{"ok": true}', "tool") == 'Tool returned: {"ok": true}'
 
 
