@@ -1150,7 +1150,8 @@ for event in stream:
 def test_a_fork_that_ends_does_not_end_the_turns_of_its_parent(provider: Provider, home: Path) -> None:
     run_alone(FORKS_WITH_AN_OPEN_STREAM, home, provider.openai_url)
     assert said(home, "s") == [("user", SAID), ("assistant", "Hello, world.")]
-    assert [event["type"] for event in events(home, "s")] == ["start", "snapshot", "done"]
+    kinds = [event["type"] for event in events(home, "s")]
+    assert [kind for kind in kinds if kind != "delta"] == ["start", "snapshot", "done"]  # slow machines write deltas
 
 
 # --- a stream that is collected at a bad moment ---------------------------------------------------------
@@ -1395,5 +1396,5 @@ def test_two_processes_share_a_session(provider: Provider, home: Path) -> None:
     provider.answer = Meeting(len(names))
     command = [sys.executable, "-c", TALKS, str(home), provider.openai_url]
     talking = [subprocess.Popen([*command, name, str(calls)]) for name in names]
-    assert [process.wait(2 * PATIENCE) for process in talking] == [0, 0]
+    assert [process.wait(6 * PATIENCE) for process in talking] == [0, 0]
     assert_all_there(home, "s", [f"{name} {number}" for name in names for number in range(calls)])
