@@ -142,6 +142,7 @@ def test_what_was_handed_to_a_tool_is_an_injection_of_its_own(provider: Provider
     (tool,) = (each for each in evidence.injections if each.target == "tool")
     assert (tool.injection_point, tool.native_id) == ("tool_visible_resource", "call-1")
     assert all(not {*tool.item_refs} & {*each.item_refs} for each in evidence.injections if each.target == "model")
+    assert [each.tool_call_id for each in evidence.events if each.data.get("target") == "tool"] == ["call-1"]
     (assembly,) = (each for each in evidence.assemblies if each.assembly_id == tool.assembly_id)
     assert [evidence.contents[block.content_ref or ""] for block in assembly.ordered_blocks] == [SECRET]
     assert SECRET not in envelope_of("s", turn=1, target="reviewer", store=store).as_bytes().decode()

@@ -111,7 +111,9 @@ class Events:
         self._ids = ids
         self.all: list[Event] = []
 
-    def add(self, kind: EventType, time: str, subject: str = "", *, attempt: str = "", **data: Any) -> None:
+    def add(
+        self, kind: EventType, time: str, subject: str = "", *, attempt: str = "", tool_call: str = "", **data: Any
+    ) -> None:
         policies = (FORGETTING,) if kind == "context.redaction.applied" and "request" in data else ()
         self.all.append(
             Event(
@@ -123,6 +125,7 @@ class Events:
                 time=time,
                 context_id=self._ids.context,
                 **self._ids.fields(attempt),
+                tool_call_id=tool_call,
                 data=data,
                 policy_refs=policies,
             )
@@ -134,7 +137,8 @@ class Events:
             kind, named = text_in(event, "type"), text_in(event, "subject")
             if kind in TOLD:
                 about = named if named in subjects else subject
-                self.add(kind, time_of(event), about, attempt=text_in(event, "attempt_id"), **_data(event))
+                ids = {"attempt": text_in(event, "attempt_id"), "tool_call": text_in(event, "tool_call_id")}
+                self.add(kind, time_of(event), about, **ids, **_data(event))
 
     def add_missing(self, event: Record, subject: str) -> None:
         """What the log says happened to something that is missing; of words nothing is told."""
