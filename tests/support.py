@@ -71,12 +71,12 @@ def assert_clean(*views: Any) -> None:
 def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
     """A session's messages as they stand on disk, with the contents that are kept apart."""
     files = FileStore(home).open(SessionKey(tenant, "default", session)).files
-    return [put_back(line, files) for line in _lines(home, session, tenant, "messages")]
+    return [put_back(line, files) for line in lines(home, session, "messages", tenant=tenant)]
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
     """What happened in a session, without what the stages of its calls tell of themselves."""
-    return apart_from_stages(_lines(home, session, tenant, "events"))
+    return apart_from_stages(lines(home, session, "events", tenant=tenant))
 
 
 STAGES = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing.")}
@@ -87,7 +87,8 @@ def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event for event in events if event["type"] not in STAGES]
 
 
-def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:
+def lines(home: Path, session: str, stream: str, *, tenant: str = "default") -> list[dict[str, Any]]:
+    """A stream as it stands on disk."""
     path = _directory(home, session, tenant) / f"{stream}.jsonl"
     return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
 

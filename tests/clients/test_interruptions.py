@@ -37,7 +37,7 @@ from ctxwrap.protocol.text import asks_for_trailer, without_injected
 from ctxwrap.storage import Log
 from ctxwrap.types import Record, SessionKey
 from tests.clients.running import PATIENCE, at_its_desk, at_once, got, on, opened, run_and_close
-from tests.support import PassingLog, Told, assert_clean, events, item, messages, said, trailer
+from tests.support import PassingLog, Told, assert_clean, events, item, lines, messages, said, trailer
 
 """Seconds until something that must happen counts as never happening."""
 
@@ -1333,7 +1333,7 @@ def assert_all_there(home: Path, session: str, said: Sequence[str]) -> None:
 
 def assert_in_order(home: Path, session: str) -> None:
     """Every line is a record, and every record has the next number."""
-    for records in (messages(home, session), events(home, session)):
+    for records in (lines(home, session, "messages"), lines(home, session, "events")):
         assert [record["ctx"]["seq"] for record in records] == [*range(1, len(records) + 1)]
         assert len({record["ctx"]["id"] for record in records}) == len(records)
 
