@@ -9,7 +9,7 @@ from typing import NamedTuple
 from chats import MODEL, Attentive, Chat, Forgetful, Planted, Said, Taken, Talk, planted, request, small_talk, texts_in
 from recall import table
 
-from ctxwrap.retrieval.words import terms_of
+from ctxwrap.language.words import terms_of
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.messages import PER_MESSAGE
 from ctxwrap.types import Body

@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+from ctxwrap.language.vocabulary import STOP, TOPICS  # noqa: E402
+from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
 from ctxwrap.retrieval.packing import pack  # noqa: E402
 from ctxwrap.retrieval.ranking import Hit, Ranking  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
-from ctxwrap.retrieval.vocabulary import STOP, TOPICS  # noqa: E402
-from ctxwrap.retrieval.words import terms_of  # noqa: E402
 
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open", 5: "adversarial"}
 _ID = re.compile(r"D\d+:\d+")

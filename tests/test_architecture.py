@@ -15,11 +15,11 @@ ROOT = Path(ctxwrap.__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("redacting", "visibility"),
+    ("redacting", "visibility", "language"),
     ("settings",),
     ("types",),
     ("storage",),
-    ("scope", "threads", "records", "protocol", "memory", "tokens"),
+    ("scope", "threads", "records", "protocol", "memory", "entries", "tokens"),
     ("wires",),
     ("stages", "stores", "retrieval"),
     ("reasking", "session", "workingset"),

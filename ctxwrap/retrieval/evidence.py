@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxwrap.retrieval.dates import dates_in
+from ctxwrap.language.dates import dates_in
+from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import STANDING, Index
 from ctxwrap.retrieval.looking import REACH, Column, Looking, Term, rarity, weighed
 from ctxwrap.retrieval.signs import Sign
 from ctxwrap.retrieval.topics import TOPICS_OF
-from ctxwrap.retrieval.words import terms_of
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Vectors

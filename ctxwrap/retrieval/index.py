@@ -4,11 +4,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import PARTS, passages
 from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
 from ctxwrap.retrieval.signs import Sign, signs_of
 from ctxwrap.retrieval.topics import topics_of
-from ctxwrap.retrieval.words import terms_of
 
 __all__ = ["Damaged", "Index"]
 

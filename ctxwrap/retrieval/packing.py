@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import Hit, Ranking
 from ctxwrap.retrieval.signs import Sign
-from ctxwrap.retrieval.words import terms_of
 
 TextOf = Callable[[int, int], str | None]
 """The text of a message's passage by its number and part, None if it is gone."""

@@ -3,7 +3,7 @@
 import re
 from enum import IntFlag
 
-from ctxwrap.retrieval.vocabulary import FIGURE, FIRST_PERSON, STANDING, STANDING_PHRASES, TIME
+from ctxwrap.language.vocabulary import FIGURE, FIRST_PERSON, STANDING, STANDING_PHRASES, TIME
 
 _READ = 4000
 """So many characters of a text are looked at."""

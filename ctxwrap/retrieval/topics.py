@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ctxwrap.retrieval.vocabulary import TOPICS
-from ctxwrap.retrieval.words import term_of
+from ctxwrap.language.vocabulary import TOPICS
+from ctxwrap.language.words import term_of
 
 
 def _by_term() -> dict[str, int]:

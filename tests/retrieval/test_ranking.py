@@ -2,7 +2,7 @@
 
 import time
 
-from ctxwrap.retrieval.dates import dates_in
+from ctxwrap.language.dates import dates_in
 from ctxwrap.retrieval.evidence import Evidence
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk

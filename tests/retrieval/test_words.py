@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import LIMIT, passages
 from ctxwrap.retrieval.signs import Sign, signs_of
-from ctxwrap.retrieval.words import terms_of
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from ctxwrap.retrieval.vocabulary import FORMS, STOP
+from ctxwrap.language.vocabulary import FORMS, STOP
 
 READ = 20_000
 """So many characters of a text are read; longer ones come in passages."""

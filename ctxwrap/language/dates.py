@@ -1,7 +1,7 @@
-"""Dates: the days and months that a question names."""
+"""Dates: the days and months that a text names."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 _NAMES = (
@@ -26,6 +26,17 @@ _WORD = re.compile(r"[^\W\d_]{3,12}|\d{1,4}")
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
 _CJK_MONTH = re.compile(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
 _DAY = 86_400
+
+_DAYS = re.compile(
+    r"(?<!\d)(?:"
+    r"(?P<iso>\d{4}-\d{2}-\d{2})(?!\d)"
+    r"|(?P<dotted>\d{1,2}\.\d{1,2}\.\d{4})(?!\d)"
+    r"|(?P<cjk>(?:\d{4}\s?年\s?)?\d{1,2}\s?月\s?\d{1,2}\s?[日号])"
+    r"|(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.|º)?\s(?:(?:of|de)\s)?(?P<month>[^\W\d_]{3,12})\b\.?(?:,?\s(?:de\s)?(?P<year>\d{4})(?!\d))?"
+    r")"
+    r"|\b(?P<month_first>[A-Z][a-z]{2,9})\.?\s(?P<day_after>\d{1,2})(?:st|nd|rd|th)?(?!\d)(?:,?\s(?P<year_after>\d{4})(?!\d))?"
+)
+_DIGITS = re.compile(r"\d+")
 
 
 class Dates(NamedTuple):
@@ -54,6 +65,42 @@ def _near(moment: datetime, month: int, day: int) -> float:
             continue
         best = max(best, 2.0 ** (-apart / 4)) if apart <= 30 else best
     return best
+
+
+class Day(NamedTuple):
+    """A day that a text names, and where."""
+
+    start: int
+    end: int
+    name: str
+    """As YYYY-MM-DD, or --MM-DD if no year is said."""
+
+
+def days_in(text: str) -> list[Day]:
+    """The days that are named beyond doubt, in their order; 3/4/2025 may be two of them and is none."""
+    return [Day(found.start(), found.end(), name) for found in _DAYS.finditer(text) if (name := _named(found))]
+
+
+def _named(found: re.Match[str]) -> str:
+    numbers = [int(number) for number in _DIGITS.findall(found[0])]
+    if found["iso"]:
+        return _as_day(*numbers)
+    if found["dotted"]:
+        return _as_day(*reversed(numbers))
+    if found["cjk"]:
+        return _as_day(*([0, *numbers][-3:]))
+    year = int(found["year"] or found["year_after"] or 0)
+    word = found["month"] or found["month_first"]
+    month = _MONTHS.get(word.lower(), 0) if year else _month(word)  # with a year beside it, no word means anything else
+    return _as_day(year, month, int(found["day"] or found["day_after"])) if month else ""
+
+
+def _as_day(year: int, month: int, day: int) -> str:
+    try:
+        date(year or 2000, month, day)
+    except ValueError:
+        return ""
+    return f"{year:04}-{month:02}-{day:02}" if year else f"--{month:02}-{day:02}"
 
 
 def dates_in(text: str) -> Dates:

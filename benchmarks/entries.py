@@ -1,0 +1,63 @@
+"""What summaries and the context document cost: per message, over long conversations, and for a megabyte of anything.
+
+    python benchmarks/entries.py [--messages 10000]
+
+growing: CPU milliseconds per message, merged in groups of six, for a tenth of the messages and for all of them.
+hostile: CPU seconds to sum up, fit, trim and merge a megabyte; the slowest of the samples of the tests.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ctxwrap.entries.document import EMPTY, grown, trimmed
+from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.summary import fitted, summary_of
+from tests.entries.talk import talk
+from tests.entries.test_sentences import HOSTILE
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def grow(entries: list[Raw]) -> str:
+    document = EMPTY
+    for at in range(0, len(entries), 6):
+        document = grown(document, entries[at : at + 6])
+    return document
+
+
+def growing(messages: int) -> None:
+    entries = [known.entry for known in talk(messages)]
+    for count in (messages // 10, messages):
+        spent = seconds(partial(grow, entries[:count]))
+        print(f"growing  {count:>7} messages  {1000 * spent / count:.2f} ms each")
+    spent = seconds(lambda: [summary_of(entry) for entry in entries])
+    print(f"summing up {messages:>5} messages  {1000 * spent / messages:.2f} ms each")
+
+
+def hostile() -> None:
+    steps: dict[str, Callable[[str], object]] = {
+        "summary_of": lambda text: summary_of(Raw(1, "user", text)),
+        "fitted": fitted,
+        "trimmed": trimmed,
+        "grown": lambda text: grown(EMPTY, [Raw(1, "user", text)]),
+    }
+    for name, step in steps.items():
+        slowest = max((seconds(partial(step, text)), kind) for kind, text in HOSTILE.items())
+        print(f"hostile  {name:<10} {slowest[0]:.2f} s ({slowest[1]})")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=10_000)
+    growing(parser.parse_args().messages)
+    hostile()

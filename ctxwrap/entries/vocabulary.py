@@ -1,0 +1,252 @@
+"""Vocabulary: words of some languages that tell greetings, decisions, tasks and changes."""
+
+GREETING = """
+    hi hello hey dear howdy greetings hallo moin servus liebe lieber guten salut bonjour bonsoir coucou cher
+    chère hola buenos buenas querido querida ciao olá
+"""
+"""What a message may begin with, before the name of whom it is for."""
+
+FILLER = """
+    hi hello hey howdy greetings good morning afternoon evening night day there everyone all team thanks thank
+    you very much so a lot again ok okay k sure great perfect awesome cool nice fine alright right yeah yep yup
+    hmm hm um uh oh ah wow lol haha well got it understood noted bye goodbye see later soon cheers regards best
+    kind sincerely take care have nice weekend one how are is going it's i'm doing today hope this finds that
+    for your the help of course no problem welcome you're glad to happy can i anything else let me know if
+    sounds absolutely certainly definitely exactly and too interesting just please appreciate really big many
+    hallo moin guten tag morgen abend danke dank schön vielen dir ihnen bitte gerne gern okay klar super prima
+    toll alles gut ja na ach tschüss bis bald dann grüße liebe viele beste freundliche mit freundlichen grüßen
+    wie geht's geht es salut bonjour bonsoir merci beaucoup bien sûr d'accord parfait super génial oui à bientôt
+    plus tard au revoir cordialement ça va de rien je vous en prie s'il plaît te et hola buenos buenas días
+    tardes noches gracias muchas mil vale claro perfecto genial sí hasta luego pronto adiós saludos de nada qué
+    tal cómo estás está por favor muy amable
+"""
+"""A sentence of nothing but these tells nothing."""
+
+FILLER_UNSPACED = (
+    "你好",
+    "您好",
+    "谢谢",
+    "谢谢你",
+    "多谢",
+    "好的",
+    "再见",
+    "没问题",
+    "こんにちは",
+    "ありがとう",
+    "ありがとうございます",
+    "はい",
+    "了解です",
+    "了解しました",
+    "よろしくお願いします",
+    "おはよう",
+    "おはようございます",
+    "안녕하세요",
+    "감사합니다",
+    "네",
+)
+
+MEANINGFUL = "yes no oui non ja nein sí si not never nicht pas"
+"""Short answers that are answers."""
+
+OPENERS = """
+    well|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
+    |of course|thanks|thank you|good news|quick update|quick note|just a quick note
+    |one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
+    |bueno|pues|por cierto
+"""
+"""What a sentence may begin with before its comma, or colon, and say the same without."""
+
+DECIDED = """
+    decide decided decides decision decisions agreed approve approved approves chose chosen settled finalized
+    finalised signed-off resolved ratified beschlossen beschließen beschluss entschieden entscheidung vereinbart
+    festgelegt genehmigt geeinigt décidé décidons décision convenu approuvé choisi validé decidido decidimos
+    decisión acordado acordamos aprobado elegido elegimos decidí deciso decisione decidido decisão besloten
+"""
+DECIDED_PHRASES = (
+    "we'll go with",
+    "we will go with",
+    "going with",
+    "let's go with",
+    "go ahead with",
+    "we are using",
+    "final answer",
+    "wir nehmen",
+    "on prend",
+    "vamos con",
+    "nos quedamos con",
+    "on a retenu",
+    "决定",
+    "決定",
+    "同意",
+    "決めました",
+    "결정",
+)
+
+TASK = """
+    todo to-do task tasks deadline due assign assigned reminder remind aufgabe erledigen frist muss müssen soll
+    sollen sollte tâche échéance dois doit devons devez faut rappelle tarea pendiente plazo debo debe debemos
+    deben recuérdame
+"""
+TASK_PHRASES = (
+    "need to",
+    "needs to",
+    "action item",
+    "remember to",
+    "don't forget to",
+    "is responsible for",
+    "will take care of",
+    "follow up",
+    "nicht vergessen",
+    "ne pas oublier",
+    "hay que",
+    "tiene que",
+    "tengo que",
+    "tenemos que",
+    "a faire",
+    "à faire",
+    "需要",
+    "必须",
+    "请",
+    "しなければ",
+    "してください",
+    "해야",
+)
+
+DONE = """
+    done finished completed complete completes shipped closed fixed delivered submitted solved cancelled
+    canceled erledigt fertig abgeschlossen gemacht fertiggestellt terminé terminée fini finie livré réglé faite
+    hecho hecha terminado terminada completado completada entregado listo lista
+"""
+DONE_UNSPACED = ("完成", "做完", "終わりました", "済み", "끝났")
+NOT_YET = """
+    not n't never isn't haven't hasn't wasn't don't didn't aren't without nicht noch kein pas jamais no nunca
+    todavía aún if when once until before wenn sobald bevor quand avant si cuando antes
+"""
+
+TENTATIVE = """
+    tentative tentatively provisional provisionally planned proposed draft expected maybe possibly perhaps
+    probably tbc tbd vorläufig geplant voraussichtlich vielleicht provisoire prévu prévue peut-être
+    provisionalmente previsto quizás tentativo tentativa
+"""
+CONFIRMED = "confirmed confirm confirms bestätigt confirmé confirmée confirmado confirmada"
+
+CHANGED = """
+    moved move moves changed change changes rescheduled postponed shifted now new instead updated update
+    correction actually increased raised lowered reduced delayed brought forward earlier later longer confirmed
+    date day verschoben geändert jetzt nun neu neue neuer neues statt déplacé reporté maintenant nouveau
+    nouvelle désormais movido cambiado ahora nuevo nueva aplazado pasa cambia cambió
+"""
+"""They say that something changes, not what."""
+
+LIKES = """
+    like likes love loves hate hates dislike dislikes enjoy enjoys favorite favourite allergic vegan vegetarian
+    mag liebe hasse lieber lieblings adore déteste préfère préféré préférée gusta gustan encanta odio prefiere
+    favorito favorita prefers allergisch allergique alérgica alérgico
+"""
+UNSURE_LIKES = """
+    like love hate dislike enjoy remember liebe mai always never whenever immer nie niemals toujours jamais
+    siempre nunca sempre
+"""
+"""They may mean something else, and count only behind who likes, or what is always done."""
+
+LIKES_UNSPACED = ("喜欢", "喜歡", "讨厌", "好きです", "嫌いです", "过敏", "アレルギー")
+
+ABBREVIATIONS = """
+    mr mrs ms dr prof st sr jr vs etc e.g i.e eg ie no nr vol fig approx inc ltd co corp dept est jan feb mar
+    apr jun jul aug sep sept oct nov dec z.b d.h u.a bzw ca usw evtl inkl str tel hr fr abs art m mme mlle p.ex
+    c.-à-d av env sra srta dra ud uds pág núm a.m p.m u.s u.k
+"""
+
+COPULAS = """
+    is are was were be been am has have had costs cost equals to at for by of will = : → moved reaches became
+    becomes ist sind war waren hat haben kostet beträgt auf um wird liegt est sont était a ont coûte passe à au
+    sera es son era fue cuesta tiene tienen pasa será al
+"""
+"""Behind one of these a number is what is said; before it, it is part of what it is said of."""
+
+OBJECT_NEXT = """
+    a an the to at in on with by for from about of and or some that this next today tomorrow
+"""
+"""What may follow `you` where it is no subject."""
+
+ADVERBS = """
+    never also always still just really already usually often currently actually only not
+"""
+
+NUMBERED = """
+    part type phase chapter volume act war class grade level stage tier appendix section
+"""
+"""Behind one of these an I is a number."""
+
+ENGLISH = """
+    i i'm i've i'll i'd my me we our us you your the is are was were has have had will would can could should
+    must this that it of and to for with from on at by be been do does did not an please let's
+"""
+"""Words that English sentences have and others seldom."""
+
+NOT_ENGLISH = """
+    der die das und ist sind nicht ein eine ich wir mein unser le la les des est sont et je nous mon notre un
+    une el los las es son y yo nosotros mi nuestro una del de en que den dem zu auf mit für du bitte haben habe
+    hat mag nach bei wie tengo vivo soy estoy quiero j'ai suis avons pas dans avec pour por con para llamo sich
+    vous
+"""
+"""Words that others have."""
+
+UNCHANGED = """
+    was will would can could should must may might can't won't couldn't wouldn't shouldn't didn't had did went
+    bought made got took met saw left sold paid sent wrote told said found thought chose began built broke lost
+    won gave came became ran spoke taught read cannot
+"""
+"""Verbs that are the same for I and for she."""
+
+PRESENT = """
+    am:is have:has do:does go:goes don't:doesn't haven't:hasn't live:lives work:works like:likes love:loves
+    hate:hates prefer:prefers need:needs want:wants use:uses play:plays drive:drives own:owns speak:speaks
+    study:studies run:runs think:thinks know:knows hope:hopes plan:plans eat:eats drink:drinks read:reads
+    write:writes teach:teaches enjoy:enjoys dislike:dislikes manage:manages lead:leads sleep:sleeps
+    travel:travels wear:wears feel:feels keep:keeps believe:believes expect:expects suggest:suggests
+    recommend:recommends start:starts take:takes get:gets
+"""
+"""Verbs as I and as she has them."""
+
+STARTS = """
+    the this that these those there it its he she his her our my your we i they their a an some all both each
+    every no they're they've they'll they'd it's there's that's
+"""
+"""What a whole sentence may begin with."""
+
+FINITE = """
+    is are was were has have had will would can could should must may might does do did don't doesn't didn't
+    isn't aren't wasn't won't can't they're they've they'll they'd it's there's that's went got took made met
+    saw left sold paid bought sent wrote told found chose began built broke lost won gave came became ran needs
+    costs likes lives works starts ends wants prefers leaves arrives opens closes meets live work like need want
+    prefer love hate use moves owns takes
+"""
+"""Verbs that make a sentence whole."""
+
+ANSWERED = """
+    explain tell show list describe give help answer compare rewrite summarize summarise translate suggest
+    recommend elaborate clarify define calculate check think consider share provide repeat continue go make
+    write
+"""
+"""What the next answer itself does, so that nothing stays open."""
+
+NO_NAMES = """
+    the this that it he she there here what who my our your today yesterday everything das der die es le la ce
+    el ella her his their one everyone everybody nobody somebody something nothing anyone
+"""
+"""No names, however they are written."""
+
+NEGATIONS = """
+    not never no don't doesn't isn't aren't won't can't nicht kein keine pas jamais nunca
+"""
+
+UNDECIDED = """
+    not haven't hasn't didn't if whether yet undecided nicht noch ob pas encore aún todavía
+"""
+"""With one of these nothing is decided yet."""
+
+NO_VERBS = """
+    note see find be let the a an this that it my our you i we mind like want prefer have know need
+"""
+"""What may follow `please` and is nothing to do."""

@@ -1,0 +1,1 @@
+"""Language: words, dates and the vocabulary that all rules about texts share."""
