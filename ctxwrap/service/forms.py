@@ -31,6 +31,7 @@ class MemoryInfo(Form):
 class Vault(Form):
     vaultId: str
     title: str
+    description: str = ""
     memories: int = 0
 
 
@@ -75,7 +76,11 @@ class Stored(Form):
 
     status: str = "stored"
     id: str
+    """Of the entry, or of the memory whose context it is."""
     version: int = 0
+    """Of the context, if it is one."""
+    note: str = ""
+    """What else is to be known, such as that a text was trimmed."""
 
 
 class Hit(Form):

@@ -11,6 +11,7 @@ from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.derived import Derived
+from ctxwrap.session.documents import Documents
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.unfinished import Turns
 from ctxwrap.settings import Settings
@@ -23,7 +24,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 7
+_FORMAT = 8
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -57,6 +58,11 @@ class Past:
         self.outputs: tuple[str, ...] = ()
         """The tool outputs that were files in it."""
         self.derived = Derived()
+
+    @property
+    def documents(self) -> Documents:
+        """The context document and its versions."""
+        return self.derived.documents
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
         """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere.
@@ -129,7 +135,7 @@ class Past:
             self.turns.take(event)
         if kind in ("start", "repack"):
             self._take_pack(event)
-        self.derived.take_event(event, self.memory)
+        self.derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_pack(self, event: Record) -> None:
         """How a request began, and the memory that stands there from now on."""
