@@ -10,20 +10,26 @@ if TYPE_CHECKING:
     from ctxwrap.archive import import_session as import_session
     from ctxwrap.clients.results import resources_for as resources_for
     from ctxwrap.clients.results import turn_of as turn_of
+    from ctxwrap.documenting import flush as flush
+    from ctxwrap.errors import Conflict as Conflict
+    from ctxwrap.errors import ContextConflict as ContextConflict
     from ctxwrap.errors import ContextMissing as ContextMissing
     from ctxwrap.errors import CtxwrapError as CtxwrapError
     from ctxwrap.errors import InvalidArchive as InvalidArchive
     from ctxwrap.errors import InvalidId as InvalidId
+    from ctxwrap.errors import InvalidInput as InvalidInput
     from ctxwrap.errors import InvalidManifest as InvalidManifest
     from ctxwrap.errors import KeyMismatch as KeyMismatch
     from ctxwrap.errors import NoSessionWarning as NoSessionWarning
     from ctxwrap.errors import NotFound as NotFound
+    from ctxwrap.errors import QuotaExceeded as QuotaExceeded
     from ctxwrap.errors import SessionBusy as SessionBusy
     from ctxwrap.errors import SettingsError as SettingsError
     from ctxwrap.errors import StoreCorrupt as StoreCorrupt
     from ctxwrap.errors import StoreError as StoreError
     from ctxwrap.errors import StoreUnavailable as StoreUnavailable
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
+    from ctxwrap.errors import WritesLost as WritesLost
     from ctxwrap.forgetting import forget as forget
     from ctxwrap.forgetting import purge as purge
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
     from ctxwrap.redacting import Redaction as Redaction
     from ctxwrap.resolving import resolve_missing as resolve_missing
     from ctxwrap.scope import using as using
+    from ctxwrap.service.memories import Memories as Memories
+    from ctxwrap.service.quotas import Quotas as Quotas
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
@@ -44,16 +52,22 @@ if TYPE_CHECKING:
     from ctxwrap.wrapping import wrap as wrap
 
 _HOMES = {
+    "Conflict": "errors",
+    "ContextConflict": "errors",
     "ContextMissing": "errors",
     "CtxwrapError": "errors",
     "InvalidArchive": "errors",
     "InvalidId": "errors",
+    "InvalidInput": "errors",
     "InvalidManifest": "errors",
     "KeyMismatch": "errors",
+    "Memories": "service.memories",
     "MemoryRules": "settings",
     "NoSessionWarning": "errors",
     "NotFound": "errors",
     "PerTier": "settings",
+    "QuotaExceeded": "errors",
+    "Quotas": "service.quotas",
     "Redaction": "redacting",
     "SessionBusy": "errors",
     "Settings": "settings",
@@ -64,10 +78,12 @@ _HOMES = {
     "StoreUnavailable": "errors",
     "Summariser": "summarising",
     "UnsupportedClient": "errors",
+    "WritesLost": "errors",
     "acompletion": "wrapping",
     "collect_garbage": "housekeeping",
     "completion": "wrapping",
     "export_session": "archive",
+    "flush": "documenting",
     "forget": "forgetting",
     "import_session": "archive",
     "open_store": "stores",

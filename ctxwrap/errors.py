@@ -9,8 +9,13 @@ CtxwrapError
 ├── InvalidManifest (ValueError)     a working set's manifest, or a hint, that is not read
 ├── ContextMissing                   vital files of the working set are not in the context, and settings are strict
 ├── NotFound (LookupError)           a session, round, memory or message that is not there
+├── InvalidInput (ValueError)        what the memory service was given cannot be taken
+├── Conflict                         what is asked for clashes with what is there
+│   └── ContextConflict              the context document has another version than the writer knows
+├── QuotaExceeded                    a tenant or a memory would hold more than it may
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
+    ├── WritesLost                   writes to a memory that failed since somebody last asked
     ├── StoreCorrupt                 the medium answered with something that is not ours
     └── KeyMismatch                  the session is encrypted and no given key opens it, or it is not and one is given
 
@@ -45,6 +50,26 @@ class NotFound(CtxwrapError, LookupError):
     """A session, a round of one, a memory item or a message that was asked for and is not there."""
 
 
+class InvalidInput(CtxwrapError, ValueError):
+    """What the memory service was given cannot be taken, and why."""
+
+
+class Conflict(CtxwrapError):
+    """What is asked for clashes with what is there (HTTP 409)."""
+
+
+class ContextConflict(Conflict):
+    """The context document is of another version than its writer knows: read `version` and merge."""
+
+    def __init__(self, message: str, version: int) -> None:
+        super().__init__(message)
+        self.version = version
+
+
+class QuotaExceeded(CtxwrapError):
+    """A tenant or a memory would hold more than it may; nothing was written."""
+
+
 class SessionBusy(CtxwrapError):
     """Another turn has the session, and `on_busy` says not to go on beside it: try again later (HTTP 409)."""
 
@@ -63,6 +88,14 @@ class StoreError(CtxwrapError):
 
 class StoreUnavailable(StoreError):
     """The medium refused: not writable, full, gone."""
+
+
+class WritesLost(StoreError):
+    """Writes to a memory failed since somebody last asked; `lost` tells what."""
+
+    def __init__(self, message: str, lost: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 class StoreCorrupt(StoreError):

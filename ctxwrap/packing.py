@@ -189,7 +189,7 @@ class _Packing:
         self.chosen.pinned = self._claimed("pinned", candidates)
 
     def _add_summary(self) -> None:
-        offered = [self.opening.summary] if self.opening.summary else []
+        offered = [text for text in (self.opening.document, self.opening.summary) if text]
         self._offer("summary", offered)
         candidates = texts("summary", offered, self.boundary, self.measure, self.ledger.room("summary"))
         self.chosen.background += self._claimed("summary", candidates)

@@ -98,6 +98,7 @@ class Screen:
             epoch=self.value(opening.epoch),
             pinned=tuple(map(self._text, opening.pinned)),
             summary=self._text(opening.summary) if opening.summary else None,
+            document=self._text(opening.document) if opening.document else None,
             children=tuple(map(self._text, opening.children)),
             missing=tuple(map(self._missing, opening.missing)),
         )

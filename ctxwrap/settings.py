@@ -39,6 +39,11 @@ def _check_number(name: str, value: object) -> None:
         raise SettingsError(f"{name} must be a number, not {value!r}")
 
 
+def _check_path(name: str, value: object, what: str) -> None:
+    if value is not None and not (isinstance(value, str) and value):
+        raise SettingsError(f"{name} must be the path of {what}, not {value!r}")
+
+
 def _check_per_tier(name: str, value: object) -> None:
     if not isinstance(value, PerTier):
         raise SettingsError(f"{name} must be PerTier(core=..., working=..., ephemeral=...), not {value!r}")
@@ -235,6 +240,12 @@ class Settings:
     summariser: SummaryWriter | None = None
     """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
 
+    context_document: bool = True
+    """Whether a context document grows along with a session, every six messages and once at the end, by rules."""
+
+    prompts_dir: str | None = None
+    """A directory of prompts for agents that come before the package's own; None is what CTXWRAP_PROMPTS says."""
+
     visibility: Rules = field(default_factory=dict)
     """Who beside the model, or instead of it, may see what: targets, by the kind of an item or by its source."""
 
@@ -256,6 +267,7 @@ class Settings:
             "embeddings",
             "cache_marks",
             "working_set_updates",
+            "context_document",
         ):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
@@ -270,8 +282,8 @@ class Settings:
             raise SettingsError(f"windows must be a mapping from models to numbers, not {self.windows!r}")
         for model, tokens in self.windows.items():
             _check_count(f"windows[{model!r}]", tokens)
-        if self.working_set is not None and not (isinstance(self.working_set, str) and self.working_set):
-            raise SettingsError(f"working_set must be the path of a working-set.yml, not {self.working_set!r}")
+        _check_path("working_set", self.working_set, "a working-set.yml")
+        _check_path("prompts_dir", self.prompts_dir, "a directory")
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
         check_rules(self.visibility)

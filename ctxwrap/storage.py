@@ -133,6 +133,9 @@ class Log(Protocol):
         A StoreUnavailable if the medium does not take them: then nobody knows what it has.
         """
 
+    def settled(self) -> Callable[[], None]:
+        """The same for everything that was written to the session so far, by whomever and however lasting."""
+
     def lease(self) -> Callable[[], None] | None:
         """The right to be the session's only turn, as what gives it back; None while another has it.
 
@@ -167,6 +170,9 @@ class Store(Protocol):
 
     def sessions(self, tenant: str, agent: str) -> Iterable[str]:
         """The ids of the sessions that one agent has for one tenant."""
+
+    def agents(self, tenant: str) -> Iterable[str]:
+        """The agents that have a session for one tenant."""
 
     def keys(self) -> Iterable[SessionKey]:
         """Every session of everybody; for the operator only."""

@@ -160,6 +160,8 @@ class Opening:
     """What lies in `context/pinned/`."""
     summary: "Text | None" = None
     """The newest summary that a model wrote."""
+    document: "Text | None" = None
+    """The context document, if somebody wrote it."""
     children: tuple["Text", ...] = ()
     """What child contexts gave back, the newest first."""
     outputs: tuple[str, ...] = ()

@@ -75,7 +75,7 @@ def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
-    """What happened in a session, without what the stages of its calls tell of themselves."""
+    """What happened in a session, without what the stages of its calls tell and the document that grows behind them."""
     return apart_from_stages(lines(home, session, "events", tenant=tenant))
 
 
@@ -84,7 +84,12 @@ STAGES = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing
 
 
 def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for event in events if event["type"] not in STAGES]
+    return [event for event in events if event["type"] not in STAGES and event["type"] != "document"]
+
+
+def documents(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
+    """The versions of a session's context document."""
+    return [event for event in lines(home, session, "events", tenant=tenant) if event["type"] == "document"]
 
 
 def lines(home: Path, session: str, stream: str, *, tenant: str = "default") -> list[dict[str, Any]]:

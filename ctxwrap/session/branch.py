@@ -40,6 +40,11 @@ class Ranges:
         at = bisect_right(self._starts, number) - 1
         return at >= 0 and number <= self._ends[at]
 
+    def range_of(self, number: int) -> tuple[int, int] | None:
+        """The range that a number is in."""
+        at = bisect_right(self._starts, number) - 1
+        return (self._starts[at], self._ends[at]) if number in self else None
+
     def add(self, first: int, last: int) -> None:
         if first > last:
             return

@@ -10,8 +10,10 @@ from typing import Any
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import Children
+from ctxwrap.session.collected import Collected
 from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
+from ctxwrap.session.documents import DOCUMENT, Documents
 from ctxwrap.session.summaries import Summaries
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
@@ -24,6 +26,9 @@ _OUTPUTS = 50
 _SHOWN = 300
 """So many characters of what was said last are shown."""
 
+COUNTING = ("done", "entry")
+"""The events that say how many messages there are."""
+
 
 class Derived:
     def __init__(self) -> None:
@@ -31,6 +36,8 @@ class Derived:
         self.dedup = DedupIndex()
         self.children = Children()
         self.summaries = Summaries()
+        self.documents = Documents()
+        self.collected = Collected()
         self._outputs: deque[Record] = deque(maxlen=_OUTPUTS)
         self._said: dict[str, str] = {}
         self._messages = 0
@@ -46,6 +53,7 @@ class Derived:
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
         self.swap.take_message(number, message, said, record)
         self.dedup.take(f"messages:{number}", record, estimate_message(message))
+        self.collected.take_message(number, message, record)
         self._note_time(record)
         if message.role == "tool":
             self._outputs += [_output(blob, message) for blob in blobs_in(record)]
@@ -54,16 +62,20 @@ class Derived:
         if message.role == "assistant":
             self._latest = message.text
 
-    def take_event(self, event: Record, memory: Memory) -> None:
+    def take_event(self, event: Record, memory: Memory, number: int) -> None:
         kind, control = event.get("type"), event.get("ctx")
         self._note_time(event)
         if kind == "start":
             self.created_at = self.created_at or str(event["runtime"]["startup_at"])
             self._round = max(self._round, int(event["runtime"]["round"]))
-        elif kind == "done" and isinstance(control, dict):
+        elif kind in COUNTING and isinstance(control, dict):
             self._messages = int(control.get("messages") or self._messages)
             self.swap.let_go(self._messages)
+        if kind in ("memory", "entry") and isinstance(control, dict):
+            self.created_at = self.created_at or str(control.get("time") or "")
         self.summaries.take(event)
+        self.documents.take(event, number)
+        self.collected.take_event(event)
         self.children.take(event)
         for item in memory.departed:
             self.swap.take_item(item)
@@ -88,6 +100,8 @@ class Derived:
             return files
         if self._latest is not None:
             files["latest.md"] = self._latest.encode("utf-8", "backslashreplace") + b"\n"
+        if self.documents.text:
+            files[DOCUMENT] = self.documents.text.encode("utf-8", "backslashreplace")
         return files | self._compression.files(memory, self._told)
 
     @property
@@ -116,6 +130,8 @@ class Derived:
             "messages": self._messages,
             "round": self._round,
             "summaries": self.summaries.as_json(),
+            "documents": self.documents.as_json(),
+            "collected": self.collected.as_json(),
             "created_at": self.created_at,
             "updated_at": self.updated_at,
         }
@@ -129,6 +145,8 @@ class Derived:
         derived._outputs.extend(value["outputs"])
         derived._said, derived._messages, derived._round = value["said"], value["messages"], value["round"]
         derived.summaries = Summaries(**value["summaries"])
+        derived.documents = Documents(**value["documents"])
+        derived.collected = Collected.from_json(value["collected"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
         return derived
 

@@ -11,6 +11,7 @@ from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.derived import Derived
+from ctxwrap.session.documents import Documents
 from ctxwrap.session.missing import from_json as missing_from_json
 from ctxwrap.session.missing import taken
 from ctxwrap.session.redaction import placeholder
@@ -25,7 +26,7 @@ logger = logging.getLogger("ctxwrap")
 OPERATING = ("snapshot", "recall", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 8
+_FORMAT = 9
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -61,6 +62,11 @@ class Past:
         self.missing: tuple[Missing, ...] = ()
         """What is missing, and what somebody declined to give."""
         self.derived = Derived()
+
+    @property
+    def documents(self) -> Documents:
+        """The context document and its versions."""
+        return self.derived.documents
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
         """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere.
@@ -134,7 +140,7 @@ class Past:
         if kind in ("start", "repack"):
             self._take_pack(event)
         self.missing = taken(self.missing, event)
-        self.derived.take_event(event, self.memory)
+        self.derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_pack(self, event: Record) -> None:
         """How a request began, and the memory that stands there from now on."""

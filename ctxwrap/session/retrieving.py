@@ -79,6 +79,27 @@ class Retriever:
 
         return Found(tuple(map(passage, packed.chosen)), tuple(map(passage, packed.missed)))
 
+    def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
+        """The messages that say the most, all before `below` being known; each once, with the best of its passages."""
+        index, end = self._fed(below)
+        while end < below:
+            index, end = self._fed(below)
+        if not len(index):
+            return []
+        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
+        best: dict[int, Hit] = {}
+        for hit in ranking.relevant(0.0):
+            if hit.number < below and hit.number not in left:
+                best.setdefault(hit.number, hit)
+        hits = list(best.values())[:limit]
+        self._texts.expect(hits)
+        return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
+
+    def _told(self, index: Index, hit: Hit, reasons: tuple[str, ...]) -> Passage:
+        text = (self._texts.passage(hit.number, hit.part) or "").strip()
+        heading, speaker = _heading(index, hit.place), index.speaker(hit.place)
+        return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
+
     def _fed(self, below: int) -> tuple[Index, int]:
         """The index, and the first message that is not in it yet."""
         if self._index is None:

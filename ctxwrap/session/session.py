@@ -16,6 +16,8 @@ from ctxwrap.session import blobs, indexed
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
+from ctxwrap.session.derived import COUNTING
+from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
 from ctxwrap.session.meanings import Embedding, embedding_for
@@ -27,7 +29,7 @@ from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
 from ctxwrap.stages.missing import as_shown, asked_in
-from ctxwrap.stages.surface import Found
+from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
 
@@ -66,7 +68,7 @@ class Session:
         self._keeps_all = keeps_all
         self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
-        self.shelf = Shelf(key, log, self.keep, self._with_content)
+        self.shelf = Shelf(key, log, self.keep, self.whole)
         self._edition = 0
         self._opened = False
         self._unsaved = 0
@@ -148,7 +150,7 @@ class Session:
         alignment = self._align(spoken)
         new = spoken[alignment.new :]
         branches = alignment.keep < len(past.branch)
-        rounds = self._rounds(new)
+        rounds = self.rounds(new)
         number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
         state, moves = self.memory.at(number)
         recalled = self._recalled(new, number)
@@ -160,7 +162,7 @@ class Session:
         unsaid = len(past.branch) - (alignment.keep - alignment.covered)
         changed_system = self._changed_system(system)
         numbers = self._numbers(alignment, len(spoken), self.next_message + len(changed_system))
-        summary = past.derived.summaries
+        summary, document = past.derived.summaries, past.documents
         return Opening(
             runtime=past.next_runtime(number, now),
             state=state,
@@ -179,6 +181,7 @@ class Session:
             limit=self._inputs.limit,
             pinned=self._inputs.pinned,
             summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
+            document=Text(DOCUMENT, document.text, document.origin) if document.authored else None,
             children=tuple(past.derived.children.results(self.log.files)),
             outputs=past.outputs,
             missing=past.missing,
@@ -257,11 +260,11 @@ class Session:
 
     def records(self, stream: str) -> list[Record]:
         """All that a stream holds, with all contents."""
-        return [self._with_content(record) for record in self.log.read(stream)[0]]
+        return [self.whole(record) for record in self.log.read(stream)[0]]
 
     def messages(self, first: int, last: int) -> list[Record]:
         """The messages of these numbers, both included, with their contents."""
-        return [self._with_content(record) for record in self.log.between("messages", first, last)]
+        return [self.whole(record) for record in self.log.between("messages", first, last)]
 
     def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Found:
         """What the messages before number `below` say about a query; nothing, should anything go wrong."""
@@ -271,6 +274,14 @@ class Session:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
             self._retriever = Retriever(self.log, self._embedding)
             return Found()
+
+    def search(self, query: str, limit: int) -> list[Passage]:
+        """The messages that say the most about a query, the best first, each with the passage that does."""
+        try:
+            return self._retriever.search(query, self.next_message, limit, self.past.branch.left)
+        except BaseException:
+            self._retriever = Retriever(self.log, self._embedding)
+            raise
 
     def rewrite_events(
         self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
@@ -378,7 +389,7 @@ class Session:
         branch = self.past.branch
         return align(branch.digests, given, has_answers=has_answers, cut=branch.is_cut)
 
-    def _rounds(self, new: Sequence[Message]) -> list[int]:
+    def rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
         current, rounds, before = self.past.round, [], ""
         for message in new:
@@ -393,10 +404,10 @@ class Session:
 
     def _take(self, stream: str, records: Sequence[Record], position: int, whole: Change | None = None) -> None:
         for record in records:
-            self.past.take(stream, record, whole or self._with_content)
+            self.past.take(stream, record, whole or self.whole)
         self._positions[stream] = position
 
-    def _with_content(self, record: Record) -> Record:
+    def whole(self, record: Record) -> Record:
         try:
             return blobs.put_back(record, self.log.files)
         except LookupError as error:
@@ -468,8 +479,11 @@ def _working_directory() -> bytes:
 
 
 def _counted(event: Record, messages: int) -> Record:
-    """The event that ends a turn says how many messages there are, so that what follows from it is always the same."""
-    return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") == "done" else event
+    """The event that ends a turn says how many messages there are, so that what follows from it is always the same.
+
+    So does one that comes with a message outside of turns.
+    """
+    return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") in COUNTING else event
 
 
 def _has_past(spoken: Sequence[Message]) -> bool:

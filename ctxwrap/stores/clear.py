@@ -28,5 +28,8 @@ class ClearStore:
     def sessions(self, tenant: str, agent: str) -> Iterable[str]:
         return self._store.sessions(tenant, agent)
 
+    def agents(self, tenant: str) -> Iterable[str]:
+        return self._store.agents(tenant)
+
     def keys(self) -> Iterable[SessionKey]:
         return self._store.keys()

@@ -34,6 +34,12 @@ class FileStore:
         for key in _keys_in(self._sessions_of(tenant, agent)):
             yield key.session
 
+    def agents(self, tenant: str) -> Iterator[str]:
+        for directory in sorted(self.root.glob(f"home/{safe_name(tenant)}/agent/*/session")):
+            known = next(_keys_in(directory), None)
+            if known is not None and known.tenant == tenant:
+                yield known.agent
+
     def keys(self) -> Iterator[SessionKey]:
         for directory in sorted(self.root.glob("home/*/agent/*/session")):
             yield from _keys_in(directory)
@@ -86,6 +92,8 @@ class FileLog:
         self._named: set[int] = set()
         """The files of which the medium is known to have the names."""
         self._unsynced: list[Written] = []
+        self._settled: set[str] = set()
+        """The contents, which never change, that the medium is known to have."""
         self.files = FileTree(self._place, self._explained, self._sync_place)
 
     @contextmanager
@@ -138,6 +146,18 @@ class FileLog:
     def unsynced(self) -> Callable[[], None]:
         written, self._unsynced = self._unsynced, []
         return lambda: self._sync(written) if written else None
+
+    def settled(self) -> Callable[[], None]:
+        with self._explained("write to"):
+            written = [whole for journal in self._journals.values() if (whole := journal.whole()) is not None]
+        contents = [entry.name for entry in self.files.entries("raw") if entry.name not in self._settled]
+
+        def wait() -> None:
+            self.files.sync(contents)
+            self._settled.update(contents)
+            self._sync(written)
+
+        return wait
 
     def lease(self) -> Callable[[], None] | None:
         with self._explained("lock"):

@@ -111,6 +111,13 @@ class Journal:
             written.close()
         return written
 
+    def whole(self) -> "Written | None":
+        """All that it holds, to wait for the medium; None if there is nothing."""
+        if not os.path.exists(self.path):
+            return None
+        handle, known = self._opened()
+        return Written(self, handle, known.st_ino, known.st_size)
+
     def take_back(self) -> None:
         """Undo the last append, since what belongs to it could not be written; nobody has seen it yet."""
         with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:

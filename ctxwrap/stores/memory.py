@@ -25,6 +25,9 @@ class MemoryStore:
             if key[:2] == (tenant, agent):
                 yield key.session
 
+    def agents(self, tenant: str) -> Iterator[str]:
+        yield from sorted({key.agent for key in self.keys() if key.tenant == tenant})
+
     def keys(self) -> Iterator[SessionKey]:
         yield from sorted(key for key, log in self._logs.items() if log.begun)
 
@@ -113,6 +116,9 @@ class MemoryLog:
         return {stream: len(self._streams[stream]) for stream, records in batches.items() if records}
 
     def unsynced(self) -> Callable[[], None]:
+        return lambda: None
+
+    def settled(self) -> Callable[[], None]:
         return lambda: None
 
     def lease(self) -> Callable[[], None] | None:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from ctxwrap.storage import CACHE, FileEntry
@@ -76,6 +76,19 @@ class FileTree:
             with self._opened(parts[:depth]) as handle:
                 os.fsync(handle)
         self._sync_place()
+
+    def sync(self, names: Sequence[str]) -> None:
+        """Wait until the medium has these files, as far as they are there."""
+        with self._explained("write to"):
+            for name in names:
+                with (
+                    contextlib.suppress(*_ABSENT),
+                    self._directory(name) as (directory, last),
+                    disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle,
+                ):
+                    os.fsync(handle)
+            if names:
+                self._sync_names(names[0])
 
     def extend(self, name: str, data: bytes, after: int) -> bool:
         with (

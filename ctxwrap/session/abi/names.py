@@ -10,7 +10,7 @@ SESSION_FILES = frozenset(
     {"messages.jsonl", "events.jsonl", "latest.md", "state", "cwd", "created_at", "updated_at", "meta.json"}
 )
 CONTEXT_FILES = frozenset(
-    {"budget", "pack.json", "pack.md", "plan.json", "summary.md", "todo.md"}
+    {"budget", "pack.json", "pack.md", "plan.json", "summary.md", "todo.md", "document.md"}
     | {"facts.jsonl", "decisions.jsonl", "refs.jsonl"}
 )
 

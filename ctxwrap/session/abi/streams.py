@@ -37,11 +37,13 @@ EVENT_TYPES = frozenset(
 OWN_EVENT_TYPES = frozenset(
     {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
+    | {"memory", "entry", "document"}
     | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
     | {"forget", "purge", "summarise", "summary", "evidence"}
+    | {"memory", "entry", "document"}
     | {*EVENT_CLASSES}
 )
 """Events that may happen outside of any run."""

@@ -89,6 +89,9 @@ class EncryptedLog:
     def unsynced(self) -> Callable[[], None]:
         return self._log.unsynced()
 
+    def settled(self) -> Callable[[], None]:
+        return self._log.settled()
+
     def lease(self) -> Callable[[], None] | None:
         return self._log.lease()
 

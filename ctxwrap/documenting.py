@@ -1,0 +1,155 @@
+"""The context document of a wrapped chat: it grows from what was said, every few messages and once at the end.
+
+No model is asked. What the document says is taken from raw messages only, never from summaries.
+"""
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ctxwrap.entries.document import EMPTY, grown, is_placeholder
+from ctxwrap.entries.raw import Raw
+from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.session import Session
+from ctxwrap.session.documents import EXTRACT, Documents
+from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
+from ctxwrap.threads import undisturbed
+from ctxwrap.types import Kept, Record
+
+logger = logging.getLogger("ctxwrap")
+
+EVERY = 6
+"""After so many messages the document has its next version."""
+
+_FIRST = 10
+"""So many of the newest messages a first document is made of."""
+
+_MOST = 60
+"""So many messages at most are read for one version."""
+
+
+class _Behind:
+    """The sessions of this process whose documents are behind, for as long as anybody else holds them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def note(self, session: Session, is_behind: bool) -> None:
+        with self._lock:
+            (self._sessions.add if is_behind else self._sessions.discard)(session)
+
+    def taken(self, among: Iterable[Session] | None = None) -> list[Session]:
+        """Those that are behind, or those of them that are `among` others; they are not so any more."""
+        with self._lock:
+            found = [each for each in self._sessions if among is None or each in among]
+            self._sessions.difference_update(found)
+            return found
+
+
+_behind = _Behind()
+
+
+def _begin_anew() -> None:
+    """What a forked child inherits remains its parent's."""
+    global _behind
+    _behind = _Behind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
+
+
+def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+    """Let the document grow behind a turn if it is time for that. Never raises."""
+    count = _unread(session)
+    if count >= EVERY:
+        _grow(session, turn, clock)
+    else:
+        _behind.note(session, count > 0)
+
+
+def finish(sessions: Iterable[Session] | None = None) -> None:
+    """Bring the documents of these sessions up to date, or of all that this process has at hand. Never raises."""
+    for session in _behind.taken(None if sessions is None else list(sessions)):
+        _grow(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
+
+
+def flush() -> None:
+    """Bring the context documents of this process's chats up to date; it happens by itself when the process ends."""
+    finish()
+
+
+atexit.register(flush)
+
+
+def _unread(session: Session) -> int:
+    past = session.past
+    return past.sequence["messages"] - min(past.documents.covers, past.sequence["messages"])
+
+
+def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+    try:
+        with undisturbed(), session.locked():
+            if _unread(session):
+                session.append(turn, [], [next_version(session)], clock(), is_edge=False)
+        _behind.note(session, is_behind=False)
+    except Exception as error:
+        logger.info("session %r: its context document is behind: %r", session.key.session, error)
+
+
+def next_version(session: Session) -> Record:
+    """The event for the document with what was said since its newest version, inside `locked`."""
+    past, documents = session.past, session.past.documents
+    new = past.branch.since(documents.covers)[-_MOST:]
+    if not documents.covers or is_placeholder(documents.text):
+        new = list(past.branch.history(0)[-_FIRST:])
+    before = documents.text or EMPTY
+    text = grown(before, raws_of(session, new))
+    covers = past.sequence["messages"]
+    if text == before:
+        return documents.unchanged(covers)
+    origin = least_trusted(documents.origin, origin_of(kept.message for kept in new))
+    return documents.next(text, EXTRACT, covers, origin)
+
+
+def document_without(
+    session: Session, gone: Redaction, events: Sequence[Record], without: frozenset[int]
+) -> list[Record]:
+    """The document made anew, if its newest version is an extract that goes with what is to be forgotten.
+
+    It is made of the newest version that stays, and of what was said behind it `without` some messages.
+    """
+    documents = session.past.documents
+    versions = [event for event in map(gone.event, events) if event.get("type") == "document" and "content" in event]
+    left = Documents()
+    for event in versions:
+        left.take(event, 0)
+    if left.number == documents.number or documents.by != EXTRACT:
+        return []
+    said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
+    text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
+    if text in (left.text or EMPTY, FORGOTTEN):
+        return []
+    origin = least_trusted(left.origin, origin_of(kept.message for kept in said))
+    made = replace(left, version=documents.version, places=documents.places)
+    return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
+
+
+def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:
+    """Messages as they were said, each with its time; purged ones say nothing."""
+    records = session.log.pick("messages", [kept.number for kept in messages])
+    return [
+        Raw(kept.number, kept.message.role, kept.message.text, _time(records.get(kept.number)), kept.message.name)
+        for kept in messages
+        if kept.message.text.strip() not in ("", PURGED)
+    ]
+
+
+def _time(record: Record | None) -> str:
+    return str(((record or {}).get("ctx") or {}).get("time") or "")

@@ -1,0 +1,88 @@
+"""Finding the memories of one tenant: each is a session, its vault the agent that the session belongs to.
+
+Whatever is asked for is looked up by the tenant, so that a memory of another tenant is as unknown as one that there is
+not. Asking makes nothing.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ctxwrap.context import Context
+from ctxwrap.errors import InvalidInput, NotFound
+from ctxwrap.session import Session
+from ctxwrap.settings import Settings
+from ctxwrap.storage import STREAMS, Store
+from ctxwrap.stores.names import check_id
+from ctxwrap.threads import undisturbed
+from ctxwrap.types import SessionKey
+
+VAULT_RECORD = ".vault"
+"""The session of a vault that says what the vault is called; no memory."""
+
+
+class Shelves:
+    def __init__(self, store: Store, tenant: str, vault: str, settings: Settings) -> None:
+        self._context = Context(store=store, settings=settings, tenant=tenant, agent=vault)
+        self._store = store
+        self.tenant, self.vault = check_id("tenant", tenant), check_id("vault", vault)
+        self._opening = threading.Lock()
+
+    @contextmanager
+    def opened(self, memory_id: str, vault: str | None = None) -> Iterator[Session]:
+        """A memory that there is, with everybody else kept out; a NotFound if there is none."""
+        with self.at(self.key_of(memory_id, vault)) as session:
+            if session.is_empty:
+                raise unknown(memory_id)
+            yield session
+
+    @contextmanager
+    def at(self, key: SessionKey) -> Iterator[Session]:
+        """The session of a key, whether there is one or not."""
+        with self._opening:
+            session = self._context.session(key)
+        with undisturbed(), session.locked():
+            yield session
+
+    def key_of(self, memory_id: str, vault: str | None = None) -> SessionKey:
+        """Where a memory is: in the vault that is named, else in the default one, else in the only one that has it."""
+        key = self.key(check_id("memory", memory_id), vault)
+        if memory_id == VAULT_RECORD:
+            raise unknown(memory_id)
+        if self.exists(key):
+            return key
+        others = [self.key(memory_id, other) for other in self.vaults()[1:]] if vault is None else []
+        found = [key for key in others if self.exists(key)]
+        if len(found) > 1:
+            raise InvalidInput(f"memory {memory_id!r} is in several vaults: name one of {_named(found)}")
+        if not found:
+            raise unknown(memory_id)
+        return found[0]
+
+    def key(self, memory_id: str, vault: str | None = None) -> SessionKey:
+        agent = self.vault if vault is None else check_id("vault", vault)
+        return SessionKey(self.tenant, agent, memory_id)
+
+    def exists(self, key: SessionKey) -> bool:
+        """Whether the log of a key holds anything, without reading it or making one."""
+        log = self._store.open(key)
+        return any(log.pick(stream, [1]) or log.read(stream)[0] for stream in STREAMS)
+
+    def vaults(self) -> list[str]:
+        """The default vault first, then the others that hold anything."""
+        others = [agent for agent in self._store.agents(self.tenant) if agent != self.vault]
+        return [self.vault, *others]
+
+    def memories(self, vault: str) -> list[str]:
+        return [each for each in self._store.sessions(self.tenant, vault) if each != VAULT_RECORD]
+
+    def count(self) -> int:
+        return sum(len(self.memories(vault)) for vault in self.vaults())
+
+
+def unknown(memory_id: str) -> NotFound:
+    return NotFound(f"there is no memory {memory_id!r}")
+
+
+def _named(keys: list[SessionKey]) -> str:
+    return ", ".join(repr(key.agent) for key in keys)

@@ -1,0 +1,309 @@
+"""Memories of one tenant: what an agent may do with them, each a session of the log or a collection of its own."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from ctxwrap.calls import new_turn_id, utc_now
+from ctxwrap.entries.document import LONGEST, trimmed
+from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
+from ctxwrap.memory.items import Origin
+from ctxwrap.screening import Screen
+from ctxwrap.service import checking
+from ctxwrap.service.barrier import Losses, within
+from ctxwrap.service.finding import VAULT_RECORD, Shelves
+from ctxwrap.service.forms import (
+    Consistent,
+    ContextDocument,
+    Counts,
+    Entries,
+    Entry,
+    Findings,
+    MemoryInfo,
+    Prompts,
+    Stored,
+    User,
+    Vault,
+)
+from ctxwrap.service.paging import is_entry, page_after, page_before, token
+from ctxwrap.service.prompts import prompts_for
+from ctxwrap.service.quotas import Quotas
+from ctxwrap.service.repeating import refuse_summaries
+from ctxwrap.service.searching import found
+from ctxwrap.service.showing import entries_of, newest, version_of
+from ctxwrap.service.writing import NewEntry, metadata, no_earlier
+from ctxwrap.session import Session
+from ctxwrap.settings import Settings, settings_from
+from ctxwrap.storage import Store
+from ctxwrap.stores import given_store
+from ctxwrap.stores.names import check_id
+from ctxwrap.types import Record, SessionKey
+
+_CONTENT = 65_536
+"""A context may be so long, in characters, to be trimmed."""
+
+_QUERY = 20_000
+_PROFILE = ("name", "email")
+
+_ORIGINS: dict[str, Origin] = {"operator": "operator", "agent": "tool", "model": "tool"}
+"""Who may write a context, and how far what they write is trusted."""
+
+
+class Memories:
+    """Everything blocks for the moment that reading or a short write takes, and may be called from any thread.
+
+    `vault` names the vault of whatever names none. A memory is found in the vault that is named, else in the default
+    one, else in the only one that has it.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        tenant: str = "default",
+        vault: str = "default",
+        settings: Settings | None = None,
+        user: Mapping[str, Any] | None = None,
+        quotas: Quotas | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._settings = settings_from(settings)
+        self._shelves = Shelves(given_store(store), tenant, vault, self._settings)
+        self._user = dict(user or {})
+        self._quotas = quotas or Quotas()
+        self._clock = clock
+        self._losses = Losses()
+
+    def create_memory(
+        self,
+        title: str,
+        memory_type: str = "chat",
+        description: str = "",
+        vault: str | None = None,
+        memory_id: str | None = None,
+    ) -> MemoryInfo:
+        """A new memory; or a session that has no title yet, which gets one."""
+        told = metadata(
+            checking.title(title),
+            checking.memory_type(memory_type),
+            checking.description(description),
+            Screen(self._settings.redaction),
+        )
+        key = self._shelves.key(secrets.token_hex(16) if memory_id is None else check_id("memory", memory_id), vault)
+        if key.session == VAULT_RECORD or self._has_title(key):
+            raise Conflict(f"there is a memory {key.session!r} already")
+        if not self._shelves.exists(key):
+            self._quotas.check_memory(self._shelves.count())
+        with self._losses.noted(key, "create_memory"), self._shelves.at(key) as session:
+            if session.past.derived.collected.title:
+                raise Conflict(f"there is a memory {key.session!r} already")
+            self._append(session, [], [told])
+            return _info(session)
+
+    def _has_title(self, key: SessionKey) -> bool:
+        if not self._shelves.exists(key):
+            return False
+        with self._shelves.at(key) as session:
+            return bool(session.past.derived.collected.title)
+
+    def get_memory(self, memory_id: str, vault: str | None = None) -> MemoryInfo:
+        with self._shelves.opened(memory_id, vault) as session:
+            return _info(session)
+
+    def list_memories(self, vault: str | None = None) -> tuple[MemoryInfo, ...]:
+        """The memories of a vault, in the order of their ids."""
+        agent = self._shelves.vault if vault is None else check_id("vault", vault)
+        return tuple(self.get_memory(memory_id, agent) for memory_id in self._shelves.memories(agent))
+
+    def list_vaults(self) -> tuple[Vault, ...]:
+        """The default vault first, then every other one that holds anything."""
+        return tuple(map(self._vault, self._shelves.vaults()))
+
+    def create_vault(self, title: str, description: str = "") -> Vault:
+        """A vault by its title, which is also its id; one is there as soon as a memory is in it, too."""
+        key = self._shelves.key(VAULT_RECORD, checking.vault_title(title))
+        told = metadata(key.agent, "vault", checking.description(description), Screen(self._settings.redaction))
+        if self._has_title(key):
+            raise Conflict(f"there is a vault {key.agent!r} already")
+        with self._losses.noted(key, "create_vault"), self._shelves.at(key) as session:
+            self._append(session, [], [told])
+        return self._vault(key.agent)
+
+    def _vault(self, name: str) -> Vault:
+        key, description = self._shelves.key(VAULT_RECORD, name), ""
+        if self._shelves.exists(key):
+            with self._shelves.at(key) as session:
+                description = session.past.derived.collected.description
+        return Vault(vaultId=name, title=name, description=description, memories=len(self._shelves.memories(name)))
+
+    def add_entry(
+        self,
+        memory_id: str,
+        raw_entry: str,
+        summary: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        role: str = "user",
+        request_id: str | None = None,
+        *,
+        vault: str | None = None,
+    ) -> Stored:
+        """Store one message, word for word, with its summary: the one that is given, made to fit, else one by rules.
+
+        The role is `role`, else what a tag `role` says. The same `request_id` stores the same entry once; with other
+        content it is a Conflict. The newest 512 of a memory are known again.
+        """
+        entry = NewEntry.checked(raw_entry, summary, tags, role, request_id)
+        with self._writing(memory_id, vault, "add_entry") as session:
+            number = entry.stored(session) if entry.request else None
+            if number is None:
+                self._quotas.check_entry(session.past.derived.collected, len(entry.raw))
+                now, number = no_earlier(session, self._clock()), session.next_message
+                self._append(session, *entry.records(session, now), now)
+            return Stored(id=str(number))
+
+    def list_entries(
+        self,
+        memory_id: str,
+        limit: int | str = 25,
+        before: str | None = None,
+        after: str | None = None,
+        *,
+        vault: str | None = None,
+    ) -> Entries:
+        """A page of entries, the newest first: the newest ones, those before a cursor, or the first after one."""
+        most = checking.count("limit", limit, 50)
+        if before and after:
+            raise InvalidInput("give before or after, not both: a page goes one way")
+        with self._shelves.opened(memory_id, vault) as session:
+            page = page_after(session, after, most) if after else page_before(session, before or None, most)
+            shown = entries_of(session, page.records)
+        return Entries(
+            entries=tuple(shown),
+            count=len(shown),
+            applied_limit=most,
+            next_before=token(page.records[-1][0]) if page.has_older and page.records else "",
+            next_after=token(page.next_after),
+        )
+
+    def get_entry(self, memory_id: str, entry_id: str, *, vault: str | None = None) -> Entry:
+        """One entry; also one that the conversation left, but none that was purged."""
+        number = int(entry_id) if isinstance(entry_id, str) and entry_id.isdecimal() and len(entry_id) < 16 else 0
+        with self._shelves.opened(memory_id, vault) as session:
+            record = session.log.pick("messages", [number]).get(number) if number else None
+            if record is None or not is_entry(record):
+                raise NotFound(f"there is no entry {str(entry_id)[:60]!r} in memory {memory_id!r}")
+            return entries_of(session, [(number, session.whole(record))])[0]
+
+    def get_context(self, memory_id: str, version: int | None = None, *, vault: str | None = None) -> ContextDocument:
+        """The newest version of the context document, or the placeholder; or the version of that number."""
+        with self._shelves.opened(memory_id, vault) as session:
+            return newest(session.past.documents) if version is None else version_of(session, _version(version))
+
+    def put_context(
+        self,
+        memory_id: str,
+        content: str,
+        expected_version: int | None = None,
+        *,
+        by: str = "agent",
+        vault: str | None = None,
+    ) -> Stored:
+        """Write the next version of the context document.
+
+        With `expected_version` it is a ContextConflict if somebody else wrote one meanwhile. What is too long is
+        trimmed, and the answer says so. What repeats the summary of an entry is refused: name facts by raw entries.
+        """
+        if by not in _ORIGINS:
+            raise InvalidInput(f"by must be one of {', '.join(_ORIGINS)}, not {by!r}")
+        given = Screen(self._settings.redaction).text(checking.text("content", content, _CONTENT))
+        text = trimmed(given) if len(given) > LONGEST else given
+        expected = None if expected_version is None else _version(expected_version)
+        with self._writing(memory_id, vault, "put_context") as session:
+            documents = session.past.documents
+            if expected not in (None, documents.number):
+                raise ContextConflict(
+                    f"the context is of version {documents.number} by now, not {expected}: read it, merge, write again",
+                    documents.number,
+                )
+            refuse_summaries(session, text, documents.text)
+            event = documents.next(text, by, session.past.sequence["messages"], _ORIGINS[by])
+            self._append(session, [], [event])
+        note = f"trimmed from {len(given)} to {len(text)} characters" if text != given else ""
+        return Stored(id=memory_id, version=event["version"], note=note)
+
+    def await_consistency(self, memory_id: str, timeout: float = 10.0, *, vault: str | None = None) -> Consistent:
+        """Wait until the medium has every write to a memory so far, whoever made it.
+
+        A WritesLost if a write to it failed here since somebody last asked, which is told once; a StoreUnavailable if
+        it takes too long.
+        """
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 600:
+            raise InvalidInput(f"timeout must be a number of seconds above 0 and up to 600, not {timeout!r}")
+        key = self._shelves.key_of(memory_id, vault)
+        consistent = within(float(timeout), lambda: self._settled(key), f"writing memory {memory_id!r} to the medium")
+        self._losses.tell(key)
+        return consistent
+
+    def _settled(self, key: SessionKey) -> Consistent:
+        with self._shelves.opened(key.session, key.agent) as session:
+            wait, past = session.log.settled(), session.past
+            told = Consistent(entries=past.derived.collected.entries, contextVersion=past.documents.number)
+        wait()
+        return told
+
+    def search_memories(
+        self, memory_id: str, query: str, top_k: int | str = 10, *, vault: str | None = None
+    ) -> Findings:
+        """The entries that say the most about a query, and the best and the latest context."""
+        most, asked = checking.count("top_k", top_k, 100), checking.text("query", query, _QUERY)
+        with self._shelves.opened(memory_id, vault) as session:
+            return found(session, asked, most)
+
+    def get_user(self) -> User:
+        """Whose memories these are: name, address and quotas, and nothing else of the profile."""
+        known = {name: str(self._user[name]) for name in _PROFILE if self._user.get(name)}
+        return User(
+            userId=str(self._user.get("id") or self._shelves.tenant),
+            memories=self._shelves.count(),
+            quotas=self._quotas._asdict(),
+            **known,
+        )
+
+    def prompts(self, memory_type: str = "chat") -> Prompts:
+        """The prompts for agents that keep a memory of that type."""
+        return prompts_for(memory_type, self._settings.prompts_dir)
+
+    @contextmanager
+    def _writing(self, memory_id: str, vault: str | None, what: str) -> Iterator[Session]:
+        key = self._shelves.key_of(memory_id, vault)
+        with self._losses.noted(key, what), self._shelves.opened(memory_id, key.agent) as session:
+            yield session
+
+    def _append(
+        self, session: Session, messages: list[Record], events: list[Record], now: datetime | None = None
+    ) -> None:
+        session.append(new_turn_id(), messages, events, now or no_earlier(session, self._clock()))
+
+
+def _info(session: Session) -> MemoryInfo:
+    derived = session.past.derived
+    known = derived.collected
+    return MemoryInfo(
+        memoryId=session.key.session,
+        vaultId=session.key.agent,
+        title=known.title or session.key.session[:50],
+        memoryType=known.kind or "chat",
+        description=known.description,
+        creationTime=derived.created_at,
+        updateTime=derived.updated_at,
+        stats=Counts(entries=known.entries, contextVersions=derived.documents.version, lastEntryTime=known.newest),
+    )
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"a version is a whole number from 0 up, not {value!r}")
+    return value
