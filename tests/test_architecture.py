@@ -33,7 +33,7 @@ LAYERS = (
     ("wrapping", "inspection", "forgetting", "housekeeping", "children", "swap", "verifying", "archive", "previewing"),
     ("evidence",),
     ("service",),
-    ("practice",),
+    ("practice", "mcp"),
     ("cli",),
     ("__main__",),
 )
