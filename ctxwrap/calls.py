@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
+from ctxwrap.documenting import follow
 from ctxwrap.errors import SessionBusy
 from ctxwrap.packing import Sources
 from ctxwrap.records import timestamp
@@ -289,6 +290,7 @@ class OpenCall:
         else:
             if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
                 self._summarise_behind(session, turn)
+                self._document_behind(session, turn)
         finally:
             self._leave()
 
@@ -304,6 +306,10 @@ class OpenCall:
         writer = self._context.settings.summariser
         if writer is not None and self._target.mode == "enabled":
             summarise_behind(session, writer, turn.id, self._clock)
+
+    def _document_behind(self, session: Session, turn: Turn) -> None:
+        if self._context.settings.context_document and self._target.mode == "enabled":
+            follow(session, turn.id, self._clock)
 
     def _opened_record(self) -> TurnRecord | None:
         return self.record if self._opened else None

@@ -103,6 +103,11 @@ class Context:
                 self._sessions.pop(next(iter(self._sessions)), None)
         return session
 
+    @property
+    def sessions(self) -> list[Session]:
+        """Those that are at hand."""
+        return list(self._sessions.values())
+
     def _warn(self) -> None:
         if not self._warned:
             self._warned = True

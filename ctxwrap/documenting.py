@@ -9,14 +9,15 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ctxwrap.entries.document import EMPTY, grown, is_placeholder
 from ctxwrap.entries.raw import Raw
 from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.session import Session
-from ctxwrap.session.documents import EXTRACT
-from ctxwrap.session.redaction import PURGED
+from ctxwrap.session.documents import EXTRACT, Documents
+from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Kept, Record
 
@@ -36,9 +37,8 @@ class _Behind:
     """The sessions of this process whose documents are behind, for as long as anybody else holds them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._process = os.getpid()
 
     def note(self, session: Session, is_behind: bool) -> None:
         with self._lock:
@@ -47,13 +47,22 @@ class _Behind:
     def taken(self, among: Iterable[Session] | None = None) -> list[Session]:
         """Those that are behind, or those of them that are `among` others; they are not so any more."""
         with self._lock:
-            here = os.getpid() == self._process  # a forked child's are its parent's
-            found = [each for each in self._sessions if among is None or each in among] if here else []
+            found = [each for each in self._sessions if among is None or each in among]
             self._sessions.difference_update(found)
             return found
 
 
 _behind = _Behind()
+
+
+def _begin_anew() -> None:
+    """What a forked child inherits remains its parent's."""
+    global _behind
+    _behind = _Behind()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
@@ -91,7 +100,7 @@ def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
                 session.append(turn, [], [next_version(session)], clock(), is_edge=False)
         _behind.note(session, is_behind=False)
     except Exception as error:
-        logger.warning("ctxwrap: session %r: its context document is behind: %r", session.key.session, error)
+        logger.info("session %r: its context document is behind: %r", session.key.session, error)
 
 
 def next_version(session: Session) -> Record:
@@ -107,6 +116,29 @@ def next_version(session: Session) -> Record:
         return documents.unchanged(covers)
     origin = least_trusted(documents.origin, origin_of(kept.message for kept in new))
     return documents.next(text, EXTRACT, covers, origin)
+
+
+def document_without(
+    session: Session, gone: Redaction, events: Sequence[Record], without: frozenset[int]
+) -> list[Record]:
+    """The document made anew, if its newest version goes with what is to be forgotten: of what is left.
+
+    That is the newest version that stays, and what was said behind it but for the messages `without` which it is made.
+    """
+    documents = session.past.documents
+    versions = [event for event in map(gone.event, events) if event.get("type") == "document" and "content" in event]
+    left = Documents()
+    for event in versions:
+        left.take(event, 0)
+    if left.number == documents.number:
+        return []
+    said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
+    text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
+    if text in (left.text, FORGOTTEN):
+        return []
+    origin = least_trusted(left.origin, origin_of(kept.message for kept in said))
+    made = replace(left, version=documents.version, places=documents.places)
+    return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
 
 
 def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:

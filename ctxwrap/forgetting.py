@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
 from ctxwrap.calls import new_turn_id, utc_now
+from ctxwrap.documenting import document_without
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import key_of, telling_words
@@ -39,7 +41,11 @@ def forget(
     with _opened(store, tenant, agent, session) as known:
         ids = _chosen(known.memory, item, query)
         if ids:
-            _rewrite_events(known, redaction(known.records("events"), ids=ids), ids, [], reason, utc_now())
+            events = known.records("events")
+            said = [each for _, each in items_in(events) if each.get("id") in ids]
+            gone = replace(redaction(events, ids=ids), tells=partial(_tells_of, [_words_in(each) for each in said]))
+            sources = frozenset(number for each in said for number in _numbers(str(each.get("source"))))
+            _rewrite_events(known, gone, ids, [], reason, utc_now(), sources)
     return ids
 
 
@@ -77,7 +83,8 @@ def purge(
             return ()
         trace = _trace(known, messages, purged)
         event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
-        _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now)
+        without = frozenset({purged["ctx"]["seq"]})
+        _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now, without)
         known.rewrite_messages(partial(_buried, id=purged["ctx"]["id"], time=timestamp(now)), trace.redaction.texts)
     return trace.ids
 
@@ -106,10 +113,37 @@ def _items(memory: Memory) -> list[Item]:
     return [*memory.items.values(), *memory.swap.values()]
 
 
+def _tells_of(contents: Sequence[set[str]], line: str) -> bool:
+    """Whether a line has most of the words of one of the things that are to be forgotten."""
+    words = telling_words(line)
+    return any(len(words & content) > _MOSTLY * len(content) for content in contents)
+
+
+_MOSTLY = 0.6
+
+
+def _words_in(item: Mapping[str, Any]) -> set[str]:
+    return telling_words(str(item.get("content")))
+
+
+def _numbers(source: str) -> range:
+    first, last = message_range(source)
+    return range(first, last + 1)
+
+
 def _rewrite_events(
-    known: Session, gone: Redaction, ids: Sequence[str], events: Sequence[Record], reason: str, now: datetime
+    known: Session,
+    gone: Redaction,
+    ids: Sequence[str],
+    events: Sequence[Record],
+    reason: str,
+    now: datetime,
+    without: frozenset[int],
 ) -> None:
-    """Redact the events and add those that say so: all of it in one step."""
+    """Redact the events and add those that say so: all of it in one step.
+
+    A context document that goes is made anew from what is left, `without` these messages.
+    """
     places = {item.id: item.tier for item in _items(known.memory)}
     operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
@@ -118,8 +152,9 @@ def _rewrite_events(
     applied = [
         context_event("context.redaction.applied", Ids(known.key.session), request=each["type"]) for each in asked
     ]
-    new = [*asked, *applied]
-    gone = with_contents(gone, known.records("events"), partial(loaded, files=known.log.files))
+    told = known.records("events")
+    new = [*asked, *applied, *document_without(known, gone, told, without)]
+    gone = with_contents(gone, told, partial(loaded, files=known.log.files))
     known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
 
 
@@ -168,7 +203,7 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace
         turn=turn,
         message=purged["ctx"]["seq"],
     )
-    return _Trace(ids, gone)
+    return _Trace(ids, replace(gone, entries=frozenset({purged["ctx"]["seq"]}), tells=source.made_line))
 
 
 class _Source:
@@ -193,6 +228,13 @@ class _Source:
     def made_task(self, task: str) -> bool:
         others = [words for seq, (turn, words) in self._words.items() if turn == self._turn and seq != self._seq]
         return self._came_from(task, others)
+
+    def made_line(self, line: str) -> bool:
+        """Whether a line, which may be of anything, has much of what only this message says."""
+        wanted = telling_words(line)
+        own = wanted & self._words[self._seq][1]
+        others = (words for seq, (_, words) in self._words.items() if seq != self._seq)
+        return len(own) >= 2 and 2 * len(own) >= len(wanted) and not any(own <= words for words in others)
 
     def _came_from(self, content: str, others: Sequence[set[str]]) -> bool:
         """In doubt it did: unless another message says all of it that this one says, and more."""

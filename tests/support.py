@@ -74,12 +74,17 @@ def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
-    """What happened in a session, without what the stages of its calls tell of themselves."""
+    """What happened in a session, without what the stages of its calls tell and the document that grows behind them."""
     return apart_from_stages(_lines(home, session, tenant, "events"))
 
 
 def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for event in events if not event["type"].startswith("context.")]
+    return [event for event in events if not event["type"].startswith("context.") and event["type"] != "document"]
+
+
+def documents(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
+    """The versions of a session's context document."""
+    return [event for event in _lines(home, session, tenant, "events") if event["type"] == "document"]
 
 
 def _lines(home: Path, session: str, tenant: str, stream: str) -> list[dict[str, Any]]:

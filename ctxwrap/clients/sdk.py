@@ -17,6 +17,8 @@ from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.context import Context
+from ctxwrap.documenting import finish
+from ctxwrap.threads import in_thread
 from ctxwrap.types import Body, Send, SendAsync
 from ctxwrap.wires import wire_for
 
@@ -63,6 +65,11 @@ def _door(base: Any) -> type:
 
         with_options = copy
 
+        @wraps(base.close)
+        def close(self) -> None:
+            finish(self._ctxwrap.sessions)
+            super().close()
+
         @wraps(base.post)
         def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
             asked = _Asked(self, path, body, options)
@@ -100,6 +107,11 @@ def _async_door(base: Any) -> type:
             return _copied(self, super().copy, changes)
 
         with_options = copy
+
+        @wraps(base.close)
+        async def close(self) -> None:
+            await in_thread(finish, self._ctxwrap.sessions)
+            await super().close()
 
         @wraps(base.post)
         async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:

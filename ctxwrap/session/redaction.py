@@ -47,9 +47,18 @@ class Redaction:
     summaries: int = 0
     """The message from which on summaries go altogether, in whatever words; 0 is none of them."""
 
+    entries: frozenset[int] = frozenset()
+    """Messages of which everything goes that was stored with them."""
+    tells: Callable[[str], bool] | None = None
+    """Whether a line that somebody wrote tells of it in words of their own."""
+
     def event(self, event: Record) -> Record:
         if not (self.ids or self.versions or self.texts or self.trailers or self.choices or self.summaries):
             return event
+        if event.get("type") == "document":
+            return {**event, "content": self._document(event)} if "content" in event else event
+        if event.get("type") == "entry":
+            return self._entry(event)
         if event.get("type") == "summary" and self._may_tell(message_range(str(event.get("source")))[1]):
             return {**event, "text": FORGOTTEN}
         if event.get("type") in ("start", "repack") and (self.versions or self.texts or self.summaries):
@@ -59,6 +68,25 @@ class Redaction:
             return emptied(event)
         left = {name: self._field(name, value, turn) for name, value in event.items()}
         return self._without_blobs(left) if self.blobs else left
+
+    def _document(self, event: Record) -> str:
+        """A version of the context document: nothing of one that was made of it, else the lines that do not tell it."""
+        content = str(event.get("content"))
+        if not self._may_tell(int(event.get("covers") or 0)):
+            return self._said(content)
+        return FORGOTTEN if event.get("by") == "extract" else self.lines_left(content)
+
+    def lines_left(self, text: str) -> str:
+        left = [line for line in text.split("\n") if self._said(line) == line and not (self.tells and self.tells(line))]
+        return "\n".join(left) if any(map(str.strip, left)) else FORGOTTEN
+
+    def _entry(self, event: Record) -> Record:
+        """What was stored with a message; without its summary there is one by rules."""
+        if event.get("message") in self.entries:
+            return {**event, "summary": "", "tags": {}}
+        summary = str(event.get("summary") or "")
+        told = self._said(summary) != summary or (self.tells is not None and self.tells(summary))
+        return {**event, "summary": "" if told else summary, "tags": _in_strings(event.get("tags"), self._said)}
 
     def _may_tell(self, last: int) -> bool:
         """Whether a summary that ends with this message may tell what is to be gone; in doubt, it may."""

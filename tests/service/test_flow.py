@@ -1,0 +1,243 @@
+"""The context document of wrapped chats: it grows by itself, every six messages and at the end, and forgets on request."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.entries.document import EMPTY, PLACEHOLDER
+from ctxwrap.practice import Answer, Ask, Provider
+from ctxwrap.service.memories import Memories
+from ctxwrap.session.finding import existing, key_for
+from ctxwrap.verifying import verify
+from tests import support
+from tests.support import Told, trailer
+
+TOLD = ("My name is Ada.", "We decided to use PostgreSQL 16.", "Please call Lena on 2026-03-04.", "I prefer tea.")
+
+
+def client(provider: Provider, home: Path, **options: Any) -> openai.OpenAI:
+    made = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+    return ctxwrap.wrap(made, session="s", store=home, **options)
+
+
+def say(client: openai.OpenAI, text: str, **options: Any) -> Any:
+    return client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": text}], **options)
+
+
+def documents(home: Path) -> list[dict[str, Any]]:
+    return support.documents(home, "s")
+
+
+def test_it_grows_every_six_messages(provider: Provider, home: Path) -> None:
+    chat = client(provider, home)
+    for text in TOLD[:2]:
+        say(chat, text)
+    assert documents(home) == []
+    say(chat, TOLD[2])
+    (first,) = documents(home)
+    assert (first["version"], first["by"], first["covers"]) == (1, "extract", 6)
+    assert "Ada" in first["content"]
+    assert "PostgreSQL 16" in first["content"]
+    for text in (TOLD[3], "The deadline is 2026-05-01.", "Berlin is our office."):
+        say(chat, text)
+    assert [each["version"] for each in documents(home)] == [1, 2]
+    known = Memories(home).get_context("s")
+    assert known.version == 2
+    assert "2026-05-01" in known.content
+    assert "Ada" in known.content, "what was known stays"
+    assert len(provider.seen) == 6, "no model is asked for it"
+
+
+def test_it_is_finished_when_the_client_is_closed(provider: Provider, home: Path) -> None:
+    with client(provider, home) as chat:
+        say(chat, TOLD[0])
+    (only,) = documents(home)
+    assert only["covers"] == 2
+    assert "Ada" in only["content"]
+
+
+def test_flush_finishes_all_chats(provider: Provider, home: Path) -> None:
+    chat = client(provider, home)
+    say(chat, TOLD[0])
+    ctxwrap.flush()
+    ctxwrap.flush()
+    assert [each["covers"] for each in documents(home)] == [2]
+    say(chat, "Thanks!")
+    ctxwrap.flush()
+    assert "content" not in documents(home)[-1] or documents(home)[-1]["version"] == 2
+
+
+def test_an_async_stream_is_followed_too(provider: Provider, home: Path) -> None:
+    async def talk() -> None:
+        made = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+        async with ctxwrap.wrap(made, session="s", store=home) as chat:
+            for text in TOLD:
+                said: Any = [{"role": "user", "content": text}]
+                async for _ in await chat.chat.completions.create(model="gpt-4o", messages=said, stream=True):
+                    pass
+
+    asyncio.run(talk())
+    assert [each["covers"] for each in documents(home)] == [6, 8], "by itself, and once more at the end"
+    assert "tea" in documents(home)[-1]["content"]
+
+
+def test_the_end_of_the_process_is_an_end(provider: Provider, home: Path) -> None:
+    code = (
+        "import openai, ctxwrap\n"
+        f"chat = ctxwrap.wrap(openai.OpenAI(api_key='x', base_url={provider.openai_url!r}), session='s', "
+        f"store={str(home)!r})\n"
+        "chat.chat.completions.create(model='gpt-4o', messages=[{'role': 'user', 'content': 'My name is Ada.'}])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    (only,) = documents(home)
+    assert "Ada" in only["content"]
+
+
+def test_it_can_be_switched_off(provider: Provider, home: Path) -> None:
+    with client(provider, home, context_document=False) as chat:
+        for text in TOLD:
+            say(chat, text)
+    assert documents(home) == []
+
+
+@pytest.mark.parametrize("mode", ["disabled", "readonly", "shadow"])
+def test_other_modes_leave_it_alone(provider: Provider, home: Path, mode: str) -> None:
+    with client(provider, home, context_mode=mode) as chat:
+        for text in TOLD:
+            say(chat, text)
+    assert documents(home) == []
+
+
+def test_a_chat_without_a_document_begins_with_the_last_ten(provider: Provider, home: Path) -> None:
+    chat = client(provider, home, context_document=False)
+    for number in range(8):
+        say(chat, f"Room {number} belongs to Person{number}.")
+    with client(provider, home) as chat:
+        say(chat, "My name is Ada.")
+    (only,) = documents(home)
+    assert "Room 0" not in only["content"]
+    assert "Room 7" in only["content"]
+
+
+def test_nothing_new_is_no_new_version(provider: Provider, home: Path) -> None:
+    provider.answer = Told("Hello!")
+    with client(provider, home) as chat:
+        for _ in range(9):
+            say(chat, "Hello!")
+    versions = [each["version"] for each in documents(home) if "content" in each]
+    assert len(versions) <= 1
+    assert documents(home)[-1]["covers"] == 18
+
+
+def test_what_an_agent_put_is_shown_and_an_extract_is_not(provider: Provider, home: Path) -> None:
+    chat = client(provider, home)
+    for text in TOLD:
+        say(chat, text)
+    assert not [each for each in ctxwrap.turn_of(say(chat, "And?")).pack if each.source == "context/document.md"]
+    Memories(home).put_context("s", "# Facts\n- The customer number is 4711.\n")
+    shown = [each for each in ctxwrap.turn_of(say(chat, "Well?")).pack if each.source == "context/document.md"]
+    assert [(each.kind, each.included, each.origin) for each in shown] == [("summary", True, "tool")]
+    assert "4711" in str(provider.seen[-1].body)
+
+
+def test_what_an_agent_put_grows_on_and_stays_shown(provider: Provider, home: Path) -> None:
+    chat = client(provider, home)
+    say(chat, "Hi.")
+    Memories(home).put_context("s", "# Facts\n- The customer number is 4711.\n")
+    for text in TOLD:
+        say(chat, text)
+    known = Memories(home).get_context("s")
+    assert (known.version, known.by) == (2, "extract")
+    assert "4711" in known.content
+    assert "PostgreSQL 16" in known.content
+    assert [each for each in ctxwrap.turn_of(say(chat, "Well?")).pack if each.source == "context/document.md"]
+
+
+def test_the_derived_file_follows_from_the_log(provider: Provider, home: Path) -> None:
+    with client(provider, home) as chat:
+        for text in TOLD:
+            say(chat, text)
+    files = existing(key_for("s"), home).log.files
+    assert (files.load("context/document.md") or b"").decode() == Memories(home).get_context("s").content
+    assert [each for each in verify("s", store=home).findings if each.kind != "note"] == []
+    before = files.load("context/document.md")
+    ctxwrap.rebuild("s", store=home)
+    assert files.load("context/document.md") == before
+
+
+def test_a_failing_disk_costs_no_answer(provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise OSError("no")
+
+    monkeypatch.setattr("ctxwrap.documenting.grown", broken)
+    with client(provider, home) as chat:
+        assert [say(chat, text).choices[0].message.content for text in TOLD] == ["Hello, world."] * 4
+    assert documents(home) == []
+
+
+class TestForgetting:
+    SECRET = "The door code of the archive is swordfish-4242."
+
+    def told(self, provider: Provider, home: Path) -> None:
+        with client(provider, home) as chat:
+            for text in (TOLD[0], self.SECRET, TOLD[1], TOLD[2]):
+                say(chat, text)
+        assert "swordfish-4242" in Memories(home).get_context("s").content
+
+    def assert_gone(self, home: Path) -> None:
+        for path in home.rglob("*"):
+            assert not path.is_file() or b"swordfish" not in path.read_bytes(), path
+
+    def test_a_purged_message_leaves_every_version(self, provider: Provider, home: Path) -> None:
+        self.told(provider, home)
+        versions = Memories(home).get_memory("s").stats.contextVersions
+        ctxwrap.purge("s", message=3, store=home)
+        self.assert_gone(home)
+        known = Memories(home).get_context("s")
+        assert known.version == versions + 1, "made anew"
+        assert "Ada" in known.content
+        assert "PostgreSQL 16" in known.content
+        with pytest.raises(ctxwrap.NotFound, match="no version"):
+            Memories(home).get_context("s", 1)
+        assert [each for each in verify("s", store=home).findings if each.kind != "note"] == []
+
+    def test_an_agents_document_loses_only_the_lines_that_tell_it(self, provider: Provider, home: Path) -> None:
+        self.told(provider, home)
+        service = Memories(home)
+        service.put_context("s", "# Facts\n- Archive door code: swordfish-4242\n- The customer number is 4711.\n")
+        ctxwrap.purge("s", message=3, store=home)
+        self.assert_gone(home)
+        assert Memories(home).get_context("s").content.split("\n") == ["# Facts", "- The customer number is 4711.", ""]
+
+    def test_what_is_forgotten_does_not_grow_again(self, provider: Provider, home: Path) -> None:
+        fact = {"id": "w-9", "type": "fact", "decay": 0.4, "round": 1, "tags": [], "content": self.SECRET}
+
+        def remembers(ask: Ask) -> Answer:
+            return Answer("Noted." + trailer(ask, [fact]))
+
+        provider.answer = remembers
+        chat = client(provider, home)
+        for text in (TOLD[0], self.SECRET, TOLD[1]):
+            say(chat, text)
+        provider.answer = Told("Fine.")
+        ctxwrap.forget("s", item="w-9", store=home)
+        assert not [each for each in documents(home) if "swordfish" in str(each)]
+        chat = client(provider, home)
+        for text in (TOLD[2], TOLD[3], "The deadline is 2026-05-01."):
+            say(chat, text)
+        known = Memories(home).get_context("s").content
+        assert "swordfish" not in known
+        assert "2026-05-01" in known
+
+
+def test_a_new_chat_has_the_placeholder(provider: Provider, home: Path) -> None:
+    say(client(provider, home), "Hi.")
+    known = Memories(home).get_context("s")
+    assert (known.content, known.version) == (PLACEHOLDER, 0)
+    assert EMPTY.startswith("# Description")
