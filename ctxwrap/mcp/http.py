@@ -73,7 +73,7 @@ class Gate:
         tenant = self._tokens.tenant_of(_only(scope, b"authorization") or b"")
         if tenant is None:
             raise Refusal(401, "send a token of this server as Authorization: Bearer", **{"www-authenticate": "Bearer"})
-        if scope["path"] != PATH or scope.get("raw_path", b"").partition(b"?")[0] != PATH.encode():
+        if scope["path"] != PATH or (scope.get("raw_path") or PATH.encode()).partition(b"?")[0] != PATH.encode():
             raise Refusal(404, f"there is only {PATH} here")
         if scope["method"] == "POST" and not _is_json(_only(scope, b"content-type") or b""):
             raise Refusal(415, "a POST has the content-type application/json")
@@ -124,7 +124,9 @@ class _Tenants:
             server = await anyio.to_thread.run_sync(self._server_for, tenant)
         except CtxwrapError as error:
             _log.warning("the server of a tenant did not start: %s", error)
-            raise Refusal(503, "the memories cannot be reached: try again later") from error
+            raise Refusal(
+                503, "the memories of this token cannot be served now: ask whoever runs this server"
+            ) from error
         await self._run(server, task_status)
 
     async def _run(self, server: MCPServer, task_status: TaskStatus[ASGIApp]) -> None:

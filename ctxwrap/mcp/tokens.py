@@ -38,7 +38,10 @@ class Tokens:
 def tokens_of(file: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Tokens and their tenants from a file, else from the environment; none if there is neither."""
     if file is not None:
-        return _parsed(_text_of(Path(file)), f"the token file {file}")
+        tokens = _parsed(_text_of(Path(file)), f"the token file {file}")
+        if not tokens:
+            raise SettingsError(f"the token file {file} is empty: each of its lines is token=tenant")
+        return tokens
     return _parsed(environment.get(ENVIRONMENT, ""), ENVIRONMENT)
 
 
@@ -58,8 +61,8 @@ def _text_of(path: Path) -> str:
             text = file.read(LARGEST_FILE + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"the token file {path} cannot be read: {error}") from error
-    if len(text) > LARGEST_FILE or not text.strip():
-        raise SettingsError(f"the token file {path} is empty or too large: each of its lines is token=tenant")
+    if len(text) > LARGEST_FILE:
+        raise SettingsError(f"the token file {path} is larger than {LARGEST_FILE} bytes")
     return text
 
 

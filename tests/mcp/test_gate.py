@@ -314,6 +314,23 @@ def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
         tokens_of(str(path))
 
 
+def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text("# nobody yet\n")
+    with pytest.raises(SettingsError, match="is empty"):
+        tokens_of(str(path))
+
+
+def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_file: Path) -> None:
+    with http_server(tmp_path, "--token-file", str(token_file), "--no-create") as (url, server):
+        reply = ask(int(url.rpartition(":")[2].partition("/")[0]), JSON, ACCEPT, body=HELLO)
+        assert server.stderr is not None
+        assert "there is no memory 'notes'" in server.stderr.readline()
+    assert reply.status == 503
+    assert b"notes" not in reply.body
+
+
 @pytest.mark.parametrize("line", ["short=acme", f"{ACME}", f"{ACME}=", "=acme", "a b c d e f g h i j=acme"])
 def test_a_line_that_is_no_token_is_named_but_not_shown(line: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT}") as raised:
