@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -147,27 +148,36 @@ def _answer(result: dict[str, Any]) -> Answer:
 
 def node_modules() -> Path:
     """Where the Node clients are installed; skips, and says why, if they cannot be."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("NOT TESTED with the official Node clients: node and npm are not installed")
-    where = Path(user_cache_dir("ctxwrap-tests", appauthor=False)) / "node" / "-".join(PACKAGES).replace("/", "-")
-    where.mkdir(parents=True, exist_ok=True)
-    with (where / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (where / "done").exists():
-            _install(where)
+    where, problem = _node_modules()
+    if problem:
+        pytest.skip(f"NOT TESTED with the official Node clients: {problem}")
     return where
 
 
-def _install(where: Path) -> None:
+@cache
+def _node_modules() -> tuple[Path, str]:
+    where = Path(user_cache_dir("ctxwrap-tests", appauthor=False)) / "node" / "-".join(PACKAGES).replace("/", "-")
+    if not (shutil.which("node") and shutil.which("npm")):
+        return where, "node and npm are not installed"
+    where.mkdir(parents=True, exist_ok=True)
+    with (where / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return where, "" if (where / "done").exists() else _install(where)
+
+
+def _install(where: Path) -> str:
+    """What went wrong, if anything did."""
     (where / "package.json").write_text('{"private": true}')
-    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *PACKAGES]
+    patience = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=20000"]
+    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *patience, *PACKAGES]
     try:
         done = subprocess.run(install, cwd=where, capture_output=True, text=True, check=False, timeout=120)
     except subprocess.TimeoutExpired:
-        pytest.skip("NOT TESTED with the official Node clients: npm took too long")
+        return "npm took longer than two minutes"
     if done.returncode:
-        pytest.skip(f"NOT TESTED with the official Node clients: npm says {done.stderr[-500:]}")
+        return f"npm says {done.stderr[-500:]}"
     (where / "done").touch()
+    return ""
 
 
 @contextmanager

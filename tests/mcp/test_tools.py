@@ -36,14 +36,16 @@ def thousand(shared_home: Path) -> str:
     return id
 
 
-Scenario = Callable[[Connection], Awaitable[None]]
+Scenario = Callable[[Connection, Door, str], Awaitable[None]]
+"""What is to be said over a connection, through which door, and which memory has a thousand entries."""
+
 Talk = Callable[[Scenario], None]
 
 DOORS = ["memory", "stdio", "http", "http-legacy"]
 NODE_DOORS = ["node-sdk-stdio", "node-sdk-http", "node-client-stdio", "node-client-http"]
 
 
-@pytest.fixture(scope="module", params=[*DOORS, *NODE_DOORS])
+@pytest.fixture(scope="module")
 def door(request: pytest.FixtureRequest, shared_home: Path) -> Door:
     if request.param in DOORS:
         return _python_door(request, shared_home)
@@ -64,13 +66,13 @@ def _python_door(request: pytest.FixtureRequest, home: Path) -> Door:
 
 
 @pytest.fixture(scope="module")
-def talk(door: Door) -> Iterator[Talk]:
+def talk(door: Door, thousand: str) -> Iterator[Talk]:
     """Runs what is to be said over one connection, which all tests of a door share."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(door.open()) as connection:
 
         async def within_a_minute(scenario: Scenario) -> None:
             with anyio.fail_after(60):
-                await scenario(connection)
+                await scenario(connection, door, thousand)
 
         yield lambda scenario: portal.call(within_a_minute, scenario)
 
@@ -80,17 +82,14 @@ async def a_memory(to: Connection) -> str:
     return id
 
 
-def test_every_tool_answers(talk: Talk) -> None:
-    async def scenario(to: Connection) -> None:
-        id = await a_memory(to)
-        await _keeps_a_conversation(to, id)
-        await _finds_it_again(to, id)
-        await _has_vaults(to)
-        assert (await to.call("get_user")).data["userId"] == "acme"
-        prompts = (await to.call("get_default_prompts", memory_type="chat")).data
-        assert set(prompts["templates"]) == {"context_prompt", "entry_capture_prompt", "summary_prompt"}
-
-    talk(scenario)
+async def every_tool_answers(to: Connection, *_: Any) -> None:
+    id = await a_memory(to)
+    await _keeps_a_conversation(to, id)
+    await _finds_it_again(to, id)
+    await _has_vaults(to)
+    assert (await to.call("get_user")).data["userId"] == "acme"
+    prompts = (await to.call("get_default_prompts", memory_type="chat")).data
+    assert set(prompts["templates"]) == {"context_prompt", "entry_capture_prompt", "summary_prompt"}
 
 
 async def _keeps_a_conversation(to: Connection, id: str) -> None:
@@ -132,15 +131,12 @@ async def _has_vaults(to: Connection) -> None:
     assert [memory["memoryId"] for memory in listed] == [made.data["memoryId"]]
 
 
-def test_the_default_memory_is_meant_where_none_is_named(talk: Talk) -> None:
-    async def scenario(to: Connection) -> None:
-        before = (await to.call("get_memory")).data
-        assert before["memoryId"] == "notes"
-        await to.call("add_entry", raw_entry="One more.", summary=None, memory_id=None)
-        assert (await to.call("get_memory")).data["stats"]["entries"] == before["stats"]["entries"] + 1
-        assert (await to.call("list_entries", limit=1)).data["entries"][0]["rawEntry"] == "One more."
-
-    talk(scenario)
+async def the_default_memory_is_meant_where_none_is_named(to: Connection, *_: Any) -> None:
+    before = (await to.call("get_memory")).data
+    assert before["memoryId"] == "notes"
+    await to.call("add_entry", raw_entry="One more.", summary=None, memory_id=None)
+    assert (await to.call("get_memory")).data["stats"]["entries"] == before["stats"]["entries"] + 1
+    assert (await to.call("list_entries", limit=1)).data["entries"][0]["rawEntry"] == "One more."
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -165,26 +161,20 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_errors_say_what_to_do(talk: Talk) -> None:
-    async def scenario(to: Connection) -> None:
-        for tool, arguments, said in WRONG:
-            answer = await to.call(tool, **arguments)
-            assert answer.failed, tool
-            assert said in answer.text, tool
-            assert "home" not in answer.text, "no path is told"
-            assert "Traceback" not in answer.text
-
-    talk(scenario)
+async def errors_say_what_to_do(to: Connection, *_: Any) -> None:
+    for tool, arguments, said in WRONG:
+        answer = await to.call(tool, **arguments)
+        assert answer.failed, tool
+        assert said in answer.text, tool
+        assert "home" not in answer.text, "no path is told"
+        assert "Traceback" not in answer.text
 
 
-def test_a_thousand_entries_of_one_moment_are_listed_once_each(talk: Talk, thousand: str) -> None:
-    async def scenario(to: Connection) -> None:
-        backward, newer = await _pages(to, thousand, "before", "")
-        assert backward == THOUSAND[::-1]
-        forward, _ = await _pages(to, thousand, "after", newer)
-        assert forward == THOUSAND[50:], "what came after the oldest page"
-
-    talk(scenario)
+async def a_thousand_entries_of_one_moment_are_listed_once_each(to: Connection, door: Door, thousand: str) -> None:
+    backward, newer = await _pages(to, thousand, "before", "")
+    assert backward == THOUSAND[::-1]
+    forward, _ = await _pages(to, thousand, "after", newer)
+    assert forward == THOUSAND[50:], "what came after the oldest page"
 
 
 async def _pages(to: Connection, id: str, way: str, cursor: str) -> tuple[list[str], str]:
@@ -199,22 +189,18 @@ async def _pages(to: Connection, id: str, way: str, cursor: str) -> tuple[list[s
             return found, page["next_after"]
 
 
-def test_two_writers_at_once_lose_nothing(talk: Talk, door: Door) -> None:
+async def two_writers_at_once_lose_nothing(one: Connection, door: Door, thousand: str) -> None:
     """Each with a connection of its own, and on stdio with a process of its own."""
-
-    async def scenario(one: Connection) -> None:
-        async with door.open() as two:
-            id = await a_memory(one)
-            async with anyio.create_task_group() as group:
-                for name, connection in (("one", one), ("two", two)):
-                    group.start_soon(_write, connection, id, name)
-            listed = (await one.call("list_entries", memory_id=id, limit=50)).data["entries"]
-            for name in ("one", "two"):
-                own = [entry["rawEntry"] for entry in reversed(listed) if entry["rawEntry"].startswith(name)]
-                assert own == [f"{name} says {number}" for number in range(15)]
-            await _conflict(one, two, id)
-
-    talk(scenario)
+    async with door.open() as two:
+        id = await a_memory(one)
+        async with anyio.create_task_group() as group:
+            for name, connection in (("one", one), ("two", two)):
+                group.start_soon(_write, connection, id, name)
+        listed = (await one.call("list_entries", memory_id=id, limit=50)).data["entries"]
+        for name in ("one", "two"):
+            own = [entry["rawEntry"] for entry in reversed(listed) if entry["rawEntry"].startswith(name)]
+            assert own == [f"{name} says {number}" for number in range(15)]
+        await _conflict(one, two, id)
 
 
 async def _write(to: Connection, id: str, name: str) -> None:
@@ -229,15 +215,35 @@ async def _conflict(one: Connection, two: Connection, id: str) -> None:
     assert (await two.call("get_context", memory_id=id)).text == "Of one."
 
 
-def test_what_clients_are_told(talk: Talk) -> None:
-    async def scenario(to: Connection) -> None:
-        tools = {tool["name"]: tool for tool in await to.tools()}
-        assert set(tools) == NAMES
-        assert all(tool["description"] and tool["outputSchema"]["type"] == "object" for tool in tools.values())
-        reading = {name for name, tool in tools.items() if tool["annotations"]["readOnlyHint"]}
-        assert reading == NAMES - CREATING - {"add_entry", "put_context"}
-        assert tools["put_context"]["annotations"]["destructiveHint"] is True
-        assert tools["add_entry"]["inputSchema"]["required"] == ["raw_entry"]
-        assert all(not tool["inputSchema"]["additionalProperties"] for tool in tools.values())
+async def clients_are_told_what_tools_do(to: Connection, *_: Any) -> None:
+    tools = {tool["name"]: tool for tool in await to.tools()}
+    assert set(tools) == NAMES
+    assert all(tool["description"] and tool["outputSchema"]["type"] == "object" for tool in tools.values())
+    reading = {name for name, tool in tools.items() if tool["annotations"]["readOnlyHint"]}
+    assert reading == NAMES - CREATING - {"add_entry", "put_context"}
+    assert tools["put_context"]["annotations"]["destructiveHint"] is True
+    assert tools["add_entry"]["inputSchema"]["required"] == ["raw_entry"]
+    assert all(not tool["inputSchema"]["additionalProperties"] for tool in tools.values())
 
+
+SCENARIOS: list[Scenario] = [
+    every_tool_answers,
+    the_default_memory_is_meant_where_none_is_named,
+    errors_say_what_to_do,
+    a_thousand_entries_of_one_moment_are_listed_once_each,
+    two_writers_at_once_lose_nothing,
+    clients_are_told_what_tools_do,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("door", DOORS, indirect=True)
+def test_with_the_python_client(talk: Talk, scenario: Scenario) -> None:
     talk(scenario)
+
+
+@pytest.mark.parametrize("door", NODE_DOORS, indirect=True)
+def test_with_the_node_clients(talk: Talk) -> None:
+    """All in one test, since connecting takes seconds."""
+    for scenario in SCENARIOS:
+        talk(scenario)
