@@ -121,20 +121,20 @@ def next_version(session: Session) -> Record:
 def document_without(
     session: Session, gone: Redaction, events: Sequence[Record], without: frozenset[int]
 ) -> list[Record]:
-    """The document made anew, if its newest version goes with what is to be forgotten: of what is left.
+    """The document made anew, if its newest version is an extract that goes with what is to be forgotten.
 
-    That is the newest version that stays, and what was said behind it but for the messages `without` which it is made.
+    It is made of the newest version that stays, and of what was said behind it `without` some messages.
     """
     documents = session.past.documents
     versions = [event for event in map(gone.event, events) if event.get("type") == "document" and "content" in event]
     left = Documents()
     for event in versions:
         left.take(event, 0)
-    if left.number == documents.number:
+    if left.number == documents.number or documents.by != EXTRACT:
         return []
     said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
     text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
-    if text in (left.text, FORGOTTEN):
+    if text in (left.text or EMPTY, FORGOTTEN):
         return []
     origin = least_trusted(left.origin, origin_of(kept.message for kept in said))
     made = replace(left, version=documents.version, places=documents.places)

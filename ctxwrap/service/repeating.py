@@ -39,6 +39,8 @@ def refuse_summaries(session: Session, content: str, before: str) -> None:
 def _likely(session: Session, lines: Iterable[str]) -> Iterator[Entry]:
     newest = page_before(session, None, _NEWEST).records
     yield from entries_of(session, newest)
+    if len(newest) < _NEWEST:
+        return
     seen = {number for number, _ in newest}
     for line in islice(lines, _LINES):
         numbers = {each.number for each in session.search(line, _HITS)} - seen

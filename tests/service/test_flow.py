@@ -1,4 +1,4 @@
-"""The context document of wrapped chats: it grows by itself, every six messages and at the end, and forgets on request."""
+"""The context document of wrapped chats: it grows by itself, every six messages and at the end, and can forget."""
 
 import asyncio
 import subprocess
@@ -165,7 +165,7 @@ def test_the_derived_file_follows_from_the_log(provider: Provider, home: Path) -
             say(chat, text)
     files = existing(key_for("s"), home).log.files
     assert (files.load("context/document.md") or b"").decode() == Memories(home).get_context("s").content
-    assert [each for each in verify("s", store=home).findings if each.kind != "note"] == []
+    assert [each for each in verify("s", store=home).findings if each.severity != "note"] == []
     before = files.load("context/document.md")
     ctxwrap.rebuild("s", store=home)
     assert files.load("context/document.md") == before
@@ -205,7 +205,7 @@ class TestForgetting:
         assert "PostgreSQL 16" in known.content
         with pytest.raises(ctxwrap.NotFound, match="no version"):
             Memories(home).get_context("s", 1)
-        assert [each for each in verify("s", store=home).findings if each.kind != "note"] == []
+        assert [each for each in verify("s", store=home).findings if each.severity != "note"] == []
 
     def test_an_agents_document_loses_only_the_lines_that_tell_it(self, provider: Provider, home: Path) -> None:
         self.told(provider, home)

@@ -1,0 +1,284 @@
+"""Context documents: versions, conflicts, caps, no summaries; and the two state machines of an agent that keeps one."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ctxwrap
+from ctxwrap.entries.document import LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder
+from ctxwrap.entries.raw import Raw
+from ctxwrap.errors import ContextConflict, InvalidInput, NotFound
+from ctxwrap.service.forms import Entry
+from ctxwrap.service.memories import Memories
+from ctxwrap.session.documents import NEWEST
+from ctxwrap.stores.memory import MemoryStore
+
+
+@pytest.fixture(params=["files", "memory"])
+def service(request: pytest.FixtureRequest, home: Path) -> Memories:
+    return Memories(home if request.param == "files" else "memory:")
+
+
+@pytest.fixture
+def memory(service: Memories) -> str:
+    return service.create_memory("Talk").memoryId
+
+
+def test_a_new_memory_has_the_placeholder(service: Memories, memory: str) -> None:
+    known = service.get_context(memory)
+    assert (known.content, known.version, known.by) == (PLACEHOLDER, 0, "")
+    assert is_placeholder(known.content)
+
+
+def test_every_put_is_a_version(service: Memories, memory: str) -> None:
+    for number in range(1, 4):
+        assert service.put_context(memory, f"# Facts\n- Fact {number}.\n").version == number
+    assert service.get_context(memory).content == "# Facts\n- Fact 3.\n"
+    assert service.get_context(memory).by == "agent"
+    assert [service.get_context(memory, number).content for number in (1, 2)] == [
+        "# Facts\n- Fact 1.\n",
+        "# Facts\n- Fact 2.\n",
+    ]
+    assert service.get_context(memory, 0).content == PLACEHOLDER
+    assert service.get_memory(memory).stats.contextVersions == 3
+    with pytest.raises(NotFound, match="the newest one is 3"):
+        service.get_context(memory, 4)
+
+
+def test_old_versions_are_found_from_the_newest(home: Path) -> None:
+    service = Memories(home)
+    memory = service.create_memory("Talk").memoryId
+    for number in range(1, 3 * NEWEST):
+        service.put_context(memory, f"Fact {number}.")
+        service.add_entry(memory, "Between them.") if number % 7 == 0 else None
+    for number in (1, 2, NEWEST, 2 * NEWEST - 1, 2 * NEWEST, 3 * NEWEST - 1):
+        assert Memories(home).get_context(memory, number).content == f"Fact {number}."
+
+
+def test_a_stale_writer_is_told_the_version(service: Memories, memory: str) -> None:
+    service.put_context(memory, "One.", expected_version=0)
+    with pytest.raises(ContextConflict, match="of version 1 by now, not 0") as conflict:
+        service.put_context(memory, "Two.", expected_version=0)
+    assert conflict.value.version == 1
+    assert service.get_context(memory).content == "One."
+    assert service.put_context(memory, "Two.", expected_version=1).version == 2
+
+
+def test_of_many_writers_at_once_one_wins_each_version(home: Path) -> None:
+    memory = Memories(home).create_memory("Talk").memoryId
+    won: list[int] = []
+    stale: list[bool] = []
+
+    def write(who: int) -> None:
+        service = Memories(home)
+        for _ in range(10):
+            while True:
+                known = service.get_context(memory)
+                lines = "" if known.version == 0 else known.content
+                try:
+                    won.append(service.put_context(memory, f"{lines}- {who}\n", known.version).version)
+                    break
+                except ContextConflict as conflict:
+                    stale.append(conflict.version > known.version)
+
+    threads = [threading.Thread(target=write, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(won) == list(range(1, 41))
+    assert all(stale)
+    assert sorted(Memories(home).get_context(memory).content.split()) == sorted(["-"] * 40 + list("0123") * 10)
+
+
+def test_too_long_is_trimmed_and_told(service: Memories, memory: str) -> None:
+    lines = "".join(f"- Note {number} about something or other.\n" for number in range(300))
+    stored = service.put_context(memory, f"# Decisions\n- Use PostgreSQL.\n# Notes\n{lines}")
+    known = service.get_context(memory).content
+    assert len(known) <= LONGEST
+    assert len(known) >= TRIMMED - 200
+    assert "PostgreSQL" in known
+    assert stored.note.startswith("trimmed from ")
+    assert service.put_context(memory, "Short.").note == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", " \n", None, 7, "a\x00b", "bell \a", "\x9b", "half \ud800", "\ufffe", "\ufdd0", "\U0001ffff", "x" * 70_000],
+)
+def test_what_no_document_may_be(service: Memories, memory: str, content: Any) -> None:
+    with pytest.raises(InvalidInput, match="content"):
+        service.put_context(memory, content)
+    assert service.get_context(memory).version == 0
+
+
+@given(st.text(max_size=6000))
+def test_any_text_is_refused_or_kept(content: str) -> None:
+    service = Memories(MemoryStore())
+    memory = service.create_memory("Talk").memoryId
+    try:
+        service.put_context(memory, content)
+    except InvalidInput:
+        assert service.get_context(memory).version == 0
+    else:
+        assert service.get_context(memory).content == content or len(content) > LONGEST
+
+
+@pytest.mark.parametrize("version", [-1, True, "1", 1.5])
+def test_what_is_no_version(service: Memories, memory: str, version: Any) -> None:
+    with pytest.raises(InvalidInput, match="a version is"):
+        service.get_context(memory, version)
+    with pytest.raises(InvalidInput, match="a version is"):
+        service.put_context(memory, "One.", version)
+
+
+def test_who_writes_is_known(service: Memories, memory: str) -> None:
+    service.put_context(memory, "One.", by="operator")
+    assert service.get_context(memory).by == "operator"
+    with pytest.raises(InvalidInput, match="by must be"):
+        service.put_context(memory, "One.", by="extract")
+
+
+class TestNoFeedback:
+    SUMMARY = "Ada told Ben that the launch of the telescope moved to the seventeenth of August."
+
+    def test_a_stored_summary_is_refused(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, "hey ben, telescope launch is 17 aug now", self.SUMMARY)
+        for content in (self.SUMMARY, f"# Facts\n- {self.SUMMARY.upper()}\n", f"Before. {self.SUMMARY} After."):
+            with pytest.raises(InvalidInput, match="repeats the summary of entry 1"):
+                service.put_context(memory, content)
+        assert service.get_context(memory).version == 0
+
+    def test_so_is_one_of_its_sentences(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, "both of it", f"{self.SUMMARY} Ben was asked to tell everybody in the office.")
+        with pytest.raises(InvalidInput, match="summary of entry 1"):
+            service.put_context(memory, f"- {self.SUMMARY.rstrip('.')}, it seems")
+
+    def test_so_is_one_made_by_rules(self, service: Memories, memory: str) -> None:
+        stored = service.add_entry(
+            memory, "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
+        )
+        with pytest.raises(InvalidInput, match="summary of entry"):
+            service.put_context(memory, f"- {service.get_entry(memory, stored.id).summary}")
+
+    def test_the_words_of_the_entry_itself_are_welcome(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, f"Listen: {self.SUMMARY}", self.SUMMARY)
+        assert service.put_context(memory, f"- {self.SUMMARY}").version == 1
+
+    def test_short_words_are_no_repetition(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, "i like tea", "Ada liked tea.")
+        assert service.put_context(memory, "- Ada liked tea.").version == 1
+
+    def test_old_summaries_are_known_too(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, "telescope launch is 17 aug now, ben", self.SUMMARY)
+        for number in range(260):
+            service.add_entry(memory, f"Something else, number {number}.", f"Number {number} was said.")
+        with pytest.raises(InvalidInput, match="summary of entry 1"):
+            service.put_context(memory, f"# Facts\n- Fine.\n- {self.SUMMARY}\n")
+
+    def test_a_document_grows_from_raw_messages_only(self, service: Memories, memory: str) -> None:
+        service.add_entry(memory, "We decided to use PostgreSQL 16.", self.SUMMARY)
+        entry = service.list_entries(memory).entries[0]
+        document = grown(PLACEHOLDER, [raw(entry)])
+        assert "PostgreSQL 16" in document
+        assert service.put_context(memory, document).version == 1
+
+
+class TestAgents:
+    """What the specification has an agent do, step by step."""
+
+    def test_a_1_bootstrap_of_a_new_memory(self, service: Memories, memory: str) -> None:
+        assert is_placeholder(service.get_context(memory).content)
+        text = "I am a helpful customer-support agent. Ready to greet customer."
+        service.put_context(memory, text, 0)
+        assert service.get_context(memory).content == text
+
+    def test_a_2_raw_entry_to_summary_to_context(self, service: Memories, memory: str) -> None:
+        service.put_context(memory, "# Timeline\n• 17 Aug 2025 – tentative Q3 launch\n")
+        raw_entry = "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
+        stored = service.add_entry(memory, raw_entry)
+        entry = service.get_entry(memory, stored.id)
+        assert entry.summary.startswith("User ")
+        assert "17 Aug 2025" in entry.summary
+        known = service.get_context(memory)
+        service.put_context(memory, grown(known.content, [raw(entry)]), known.version)
+        assert "**confirmed** Q3 launch" in service.get_context(memory).content
+
+    def test_entry_persistence(self, service: Memories, memory: str) -> None:
+        for text, is_stored in (("My name is Ada.", True), ("<SESSION_START>", False), ("I work in Berlin.", True)):
+            if is_stored:
+                service.add_entry(memory, text, request_id=text)
+        assert [each.rawEntry for each in service.list_entries(memory).entries] == [
+            "I work in Berlin.",
+            "My name is Ada.",
+        ]
+
+    def test_session_lifecycle(self, service: Memories, memory: str) -> None:
+        said = [f"Person{number} has room {number}." for number in range(1, 15)]
+        first = Agent(service, memory)
+        for text in said:
+            first.hear(text)
+        first.leave()
+        assert service.get_memory(memory).stats.contextVersions == 1 + 2 + 1, "the start, every six, the end"
+        second = Agent(service, memory)
+        assert second.document == service.get_context(memory).content
+        assert all(f"Person{number} " in second.document for number in range(1, 15))
+
+    def test_facts_that_the_document_lacks_are_merged_at_the_start(self, service: Memories, memory: str) -> None:
+        first = Agent(service, memory)
+        first.hear("Ada has room 12.")  # and dies without a word
+        assert "Ada" not in service.get_context(memory).content
+        assert "Ada" in Agent(service, memory).document
+
+
+class Agent:
+    """An agent that keeps a memory as it is told to."""
+
+    def __init__(self, service: Memories, memory: str) -> None:
+        self.service, self.memory = service, memory
+        known = service.get_context(memory)
+        self.version = known.version
+        self.document = known.content
+        if is_placeholder(known.content):
+            self.document = "# Description\n"
+            self.put()
+        entries = service.list_entries(memory, 10).entries
+        self.document = grown(self.document, [raw(entry) for entry in reversed(entries)])
+        self.new: list[Entry] = []
+
+    def hear(self, text: str) -> None:
+        stored = self.service.add_entry(self.memory, text)
+        self.new.append(self.service.get_entry(self.memory, stored.id))
+        if len(self.new) == 6:
+            self.flush()
+
+    def flush(self) -> None:
+        self.document, self.new = grown(self.document, [raw(entry) for entry in self.new]), []
+        assert self.service.await_consistency(self.memory).status == "consistent"
+        self.put()
+
+    def put(self) -> None:
+        self.version = self.service.put_context(self.memory, self.document, self.version).version
+
+    def leave(self) -> None:
+        self.flush()
+
+
+def raw(entry: Entry) -> Raw:
+    return Raw(int(entry.entryId), entry.role, entry.rawEntry, entry.creationTime)
+
+
+def test_a_purge_leaves_nothing_of_an_operators_document_but_its_other_lines(home: Path) -> None:
+    service = Memories(home)
+    memory = service.create_memory("Talk").memoryId
+    service.add_entry(memory, "The vault opens with marigold-77 at night.")
+    service.put_context(memory, "- The vault opens with marigold-77 at night.", by="operator")
+    ctxwrap.purge(memory, message=1, store=home)
+    assert service.get_context(memory).version == 0, "nothing was left of it"
+    assert service.put_context(memory, "New.", 0).version == 2
+    with pytest.raises(NotFound):
+        service.get_context(memory, 1)
