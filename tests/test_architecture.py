@@ -45,7 +45,7 @@ LAYERS = (
     ),
     ("evidence",),
     ("service",),
-    ("practice",),
+    ("practice", "mcp"),
     ("cli",),
     ("__main__",),
 )

@@ -339,4 +339,29 @@ def schema(name: str | None) -> None:
         show_schema(name)
 
 
+@main.command()
+@STORE
+@TENANT
+@click.option("--vault", default="default", show_default=True, help="The vault that is meant if a call names none.")
+@click.option("--memory", default="", metavar="ID", help="The memory that is meant if a call names none.")
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout.")
+@click.option(
+    "--token-file", metavar="FILE", help="Lines token=tenant. [default: CTXWRAP_MCP_TOKENS, else a new token]"
+)
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="A name that clients call it by.")
+@click.option("--create/--no-create", default=True, help="Whether agents may create memories and vaults.")
+@click.option("--prompts", metavar="DIR", help="A directory of prompts that come before the built-in ones.")
+def mcp(**how: Any) -> None:
+    """Serve memories to agents over the Model Context Protocol.
+
+    Without --http it serves the program that started it, on stdin and stdout. With --http every request needs a bearer
+    token, which says whose memories it is about; without a token file or CTXWRAP_MCP_TOKENS one is made for --tenant
+    and printed once.
+    """
+    from ctxwrap.cli.mcp import run_mcp
+
+    with in_one_sentence():
+        run_mcp(**how)
+
+
 main.add_command(workingset)

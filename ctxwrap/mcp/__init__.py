@@ -1,0 +1,1 @@
+"""The memory service for agents: its tools over the Model Context Protocol, on stdio and HTTP."""

@@ -1,0 +1,82 @@
+"""Who may come in over HTTP: bearer tokens, known by their hashes only, each of one tenant."""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ctxwrap.errors import SettingsError
+from ctxwrap.stores.names import check_id
+
+ENVIRONMENT = "CTXWRAP_MCP_TOKENS"
+
+LARGEST_FILE = 1 << 20
+
+_LINE = re.compile(r"(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})=(?P<tenant>[^=\s].*)")
+_BEARER = re.compile(rb"(?i:bearer) +(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})")
+_OTHERS = stat.S_IWGRP | stat.S_IRWXO
+
+
+class Tokens:
+    """Tells whose a token is. What it keeps does not let anybody in."""
+
+    def __init__(self, tenants: Mapping[str, str]) -> None:
+        self._tenants = {_hash(token): check_id("tenant", tenant) for token, tenant in tenants.items()}
+
+    def tenant_of(self, authorization: bytes) -> str | None:
+        """Whose request it is by its header; in the same time whoever it is."""
+        said = _BEARER.fullmatch(authorization)
+        digest = _hash(said["token"].decode("ascii") if said else "")
+        found = [tenant for known, tenant in self._tenants.items() if hmac.compare_digest(known, digest)]
+        return found[0] if said and found else None
+
+
+def tokens_of(file: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Tokens and their tenants from a file, else from the environment; none if there is neither."""
+    if file is not None:
+        tokens = _parsed(_text_of(Path(file)), f"the token file {file}")
+        if not tokens:
+            raise SettingsError(f"the token file {file} is empty: each of its lines is token=tenant")
+        return tokens
+    return _parsed(environment.get(ENVIRONMENT, ""), ENVIRONMENT)
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _text_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_mode & _OTHERS:
+                raise SettingsError(f"others may read or change the token file {path}: chmod 600 makes it yours alone")
+            text = file.read(LARGEST_FILE + 1).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the token file {path} cannot be read: {error}") from error
+    if len(text) > LARGEST_FILE:
+        raise SettingsError(f"the token file {path} is larger than {LARGEST_FILE} bytes")
+    return text
+
+
+def _parsed(text: str, where: str) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for number, line in _lines(text):
+        said = _LINE.fullmatch(line)
+        if said is None:
+            raise SettingsError(f"line {number} of {where} is not token=tenant, with a token of 16 letters or more")
+        if tokens.setdefault(said["token"], said["tenant"]) != said["tenant"]:
+            raise SettingsError(f"line {number} of {where} gives a token to a second tenant: each has its own")
+    return tokens
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    stripped = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
+    return ((number, line) for number, line in stripped if line and not line.startswith("#"))
