@@ -235,9 +235,9 @@ class _Matter(NamedTuple):
     def question(self, max_tokens: int) -> tuple[str, str]:
         """The rules and the texts, between marks that nobody could know who wrote one of them."""
         mark = secrets.token_hex(8)
-        texts = [_framed(mark, "the summary so far", self.before)] if self.before else []
+        texts = [framed(mark, "the summary so far", self.before)] if self.before else []
         said = ((f"message {kept.number} by {kept.message.role}", _text(kept.message)) for kept in self.said)
-        texts += [_framed(mark, label, text) for label, text in said]
+        texts += [framed(mark, label, text) for label, text in said]
         return _RULES.format(mark=mark, words=max(1, max_tokens // 2)), "\n\n".join(texts)
 
     def is_current(self, session: Session) -> bool:
@@ -280,16 +280,21 @@ def _text(message: Message) -> str:
     return _cut("\n".join(filter(None, [message.text, *calls])), _TEXT)
 
 
-def _framed(mark: str, label: str, text: str) -> str:
+def framed(mark: str, label: str, text: str) -> str:
+    """A text between lines with a mark that nobody could know who wrote one of them."""
     shown = neutral(text).encode("utf-8", "replace").decode()  # a lone surrogate can be sent nowhere
     return f"[{mark} begins: {label}]\n{shown}\n[{mark} ends]"
 
 
 def cleaned(reply: str) -> str:
-    """The summary in a model's reply, as far as it may be kept: no trailer, no frames, no headings of its own."""
-    text = read_reply(reply[: 4 * LONGEST]).visible
-    kept = "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs"))
-    return _cut(_HEADING.sub("", neutral(kept)).strip(), LONGEST)
+    """The summary in a model's reply, as far as it may be kept: no headings of its own."""
+    return _cut(_HEADING.sub("", spoken(reply, LONGEST)).strip(), LONGEST)
+
+
+def spoken(reply: str, longest: int) -> str:
+    """What a model's reply says, as far as it may be kept: no trailer, no frames, no control characters."""
+    text = read_reply(reply[: 4 * longest]).visible
+    return neutral("".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")))
 
 
 def _cut(text: str, limit: int) -> str:

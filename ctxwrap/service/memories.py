@@ -9,10 +9,12 @@ from typing import Any
 
 from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.entries.document import LONGEST, trimmed
+from ctxwrap.entries.raw import Raw
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin
 from ctxwrap.screening import Screen
 from ctxwrap.service import checking
+from ctxwrap.service.asking import Asking
 from ctxwrap.service.barrier import Losses, within
 from ctxwrap.service.finding import VAULT_RECORD, Shelves
 from ctxwrap.service.forms import (
@@ -36,7 +38,7 @@ from ctxwrap.service.searching import found
 from ctxwrap.service.showing import entries_of, newest, version_of
 from ctxwrap.service.writing import NewEntry, metadata, no_earlier
 from ctxwrap.session import Session
-from ctxwrap.settings import Settings, settings_from
+from ctxwrap.settings import Settings, SummaryWriter, settings_from
 from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
 from ctxwrap.stores.names import check_id
@@ -68,6 +70,7 @@ class Memories:
         settings: Settings | None = None,
         user: Mapping[str, Any] | None = None,
         quotas: Quotas | None = None,
+        writer: SummaryWriter | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._settings = settings_from(settings)
@@ -76,6 +79,7 @@ class Memories:
         self._quotas = quotas or Quotas()
         self._clock = clock
         self._losses = Losses()
+        self._asking = Asking(writer, self._settings.prompts_dir, self._settings.redaction)
 
     def create_memory(
         self,
@@ -156,13 +160,26 @@ class Memories:
         content it is a Conflict. The newest 512 of a memory are known again.
         """
         entry = NewEntry.checked(raw_entry, summary, tags, role, request_id)
+        asked = self._asked_summary(entry, memory_id, vault)
         with self._writing(memory_id, vault, "add_entry") as session:
             number = entry.stored(session) if entry.request else None
             if number is None:
                 self._quotas.check_entry(session.past.derived.collected, len(entry.raw))
                 now, number = no_earlier(session, self._clock()), session.next_message
-                self._append(session, *entry.records(session, now), now)
+                self._append(session, *entry.records(session, now, asked), now)
             return Stored(id=str(number))
+
+    def _asked_summary(self, entry: NewEntry, memory_id: str, vault: str | None) -> str:
+        """The summary that a model writes, outside of every lock; nothing if none is to, or it is not needed."""
+        if entry.summary or not self._asking.is_there:
+            return ""
+        with self._shelves.opened(memory_id, vault) as session:
+            past = session.past
+            if entry.request and entry.stored(session) is not None:
+                return ""
+            kind, raw = past.derived.collected.kind or "chat", Raw(session.next_message, entry.role, entry.raw)
+            document = past.documents.text
+        return self._asking.summary(kind, raw, document)
 
     def list_entries(
         self,

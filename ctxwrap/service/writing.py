@@ -55,8 +55,8 @@ class NewEntry:
             )
         return known.number if known else None
 
-    def records(self, session: Session, now: datetime) -> tuple[list[Record], list[Record]]:
-        """The message and the event that belongs to it; each says where the other is."""
+    def records(self, session: Session, now: datetime, asked: str = "") -> tuple[list[Record], list[Record]]:
+        """The message and the event that belongs to it; each says where the other is. `asked` is a model's summary."""
         screen = Screen(session.redaction)
         number, message = session.next_message, Message(self.role, self.raw)
         shown = screen.message(message)
@@ -68,10 +68,11 @@ class NewEntry:
             request={"id": self.request, "said": self.said} if self.request else None,
         )
         raw = Raw(number, self.role, shown.text, timestamp(now))
-        summary = fitted(self.summary) if self.summary else summary_of(raw, session.past.documents.text)
+        given = self.summary or asked
+        summary = fitted(given) if given else summary_of(raw, session.past.documents.text)
         event = {"type": "entry", "message": number, "summary": screen.text(str(summary))}
-        noted = {"tags": screen.value(dict(self.tags)), "by": "agent" if self.summary else "rules", "ctx": {}}
-        return [record], [{**event, **noted}]
+        by = "agent" if self.summary else "model" if asked else "rules"
+        return [record], [{**event, "tags": screen.value(dict(self.tags)), "by": by, "ctx": {}}]
 
 
 def metadata(title: str, memory_type: str, description: str, screen: Screen) -> Record:
