@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ctxwrap.entries.document import EMPTY, grown, is_placeholder
 from ctxwrap.entries.raw import Raw
 from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.session import Session
@@ -105,6 +104,9 @@ def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
 
 def next_version(session: Session) -> Record:
     """The event for the document with what was said since its newest version, inside `locked`."""
+    # its rules take a while to be compiled: no first turn waits for them
+    from ctxwrap.entries.document import EMPTY, grown, is_placeholder
+
     past, documents = session.past, session.past.documents
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
@@ -121,17 +123,18 @@ def next_version(session: Session) -> Record:
 def document_without(
     session: Session, gone: Redaction, events: Sequence[Record], without: frozenset[int]
 ) -> list[Record]:
-    """The document made anew, if its newest version is an extract that goes with what is to be forgotten.
+    """The document made anew, if it is an extract and what is to be forgotten changes it.
 
-    It is made of the newest version that stays, and of what was said behind it `without` some messages.
+    It is made of the newest version that stays, and of what was said behind it `without` some messages: from those that
+    say what was forgotten nothing grows any more.
     """
-    documents = session.past.documents
-    versions = [event for event in map(gone.event, events) if event.get("type") == "document" and "content" in event]
-    left = Documents()
-    for event in versions:
-        left.take(event, 0)
-    if left.number == documents.number or documents.by != EXTRACT:
+    from ctxwrap.entries.document import EMPTY, grown
+
+    documents, left = session.past.documents, Documents()
+    if documents.by != EXTRACT:
         return []
+    for event in map(gone.event, events):
+        left.take(event, 0)
     said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
     text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
     if text in (left.text or EMPTY, FORGOTTEN):

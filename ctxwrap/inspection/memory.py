@@ -10,7 +10,7 @@ from ctxwrap.memory.items import PLACES, TIERS, Item, Place
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
 from ctxwrap.session.past import OPERATING
-from ctxwrap.storage import Store
+from ctxwrap.storage import STREAMS, Store
 from ctxwrap.stores.memory import MemoryLog
 from ctxwrap.types import Record, SessionKey
 
@@ -52,7 +52,7 @@ def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[
     `first` round it was in.
     """
     memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
-    if not memory.round:
+    if not memory.round and not any(store.open(key).read(stream)[0] for stream in STREAMS):
         raise no_session(store, key)
     memory.advance(memory.round)
     state = memory.shown()

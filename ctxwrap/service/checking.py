@@ -8,7 +8,8 @@ from typing import Any
 
 from ctxwrap.errors import InvalidInput
 
-ROLES = ("user", "assistant", "tool")
+ROLES = ("user", "assistant")
+"""Whose messages are stored: a tool's result without the call it answers would be sent to no provider."""
 
 _TITLE, _DESCRIPTION = 50, 500
 _TAGS, _TAG_NAME, _TAG = 32, 64, 256

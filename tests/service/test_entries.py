@@ -220,6 +220,7 @@ class TestAdding:
         [
             {"role": "system"},
             {"role": "sam"},
+            {"role": "tool"},
             {"tags": {"role": "root"}},
             {"tags": {str(number): "" for number in range(40)}},
             {"tags": {"x": "y" * 300}},
@@ -356,7 +357,7 @@ class TestBehavingLikeOthers:
                 memory, f"Fact {number} is about place {number * 7}.", role=("user", "assistant")[number % 2]
             )
         service.put_context(memory, "# Facts\n- One.\n")
-        assert [each for each in verify(memory, store=home).findings if each.severity != "note"] == []
+        assert verify(memory, store=home).findings == ()
         session = existing(key_for(memory), home)
         assert len(session.past.derived.swap._closed) <= 2, "chunks leave as they do from chats"
 

@@ -166,6 +166,8 @@ class StreamCheck:
         run, kind, count = event.get("run"), event.get("type"), control.get("messages")
         if isinstance(count, int):
             self._promised = max(self._promised, count)
+        if kind == "entry":
+            self._over.add(str(control.get("turn")))
         if not isinstance(run, str):
             return
         if kind == "start":
