@@ -52,7 +52,7 @@ def test_a_turn_waits_for_the_disk_at_its_edges(
     provider: Provider, home: Path, medium: Medium, durability: str, syncs: int
 ) -> None:
     bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
-    client = ctxwrap.wrap(bare, store=home, session="s", durability=durability)
+    client = ctxwrap.wrap(bare, store=home, session="s", durability=durability, context_document=False)
     counts = []
     for number in range(3):
         before = medium.syncs
