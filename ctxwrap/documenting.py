@@ -11,8 +11,10 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ctxwrap.entries.raw import Raw
+from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted, origin_of
 from ctxwrap.session import Session
 from ctxwrap.session.documents import EXTRACT, Documents
@@ -102,22 +104,41 @@ def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
         logger.info("session %r: its context document is behind: %r", session.key.session, error)
 
 
-def next_version(session: Session) -> Record:
-    """The event for the document with what was said since its newest version, inside `locked`."""
+class News(NamedTuple):
+    """What a document does not tell yet."""
+
+    document: str
+    version: int
+    raws: list[Raw]
+    covers: int
+    """The last message that there is."""
+    origin: Origin
+    """The least trusted of what is in the document and what is new."""
+
+
+def news_of(session: Session) -> News:
+    """What was said since the newest version of the document, inside `locked`."""
     # its rules take a while to be compiled: no first turn waits for them
-    from ctxwrap.entries.document import EMPTY, grown, is_placeholder
+    from ctxwrap.entries.document import EMPTY, is_placeholder
 
     past, documents = session.past, session.past.documents
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
         new = list(past.branch.history(0)[-_FIRST:])
-    before = documents.text or EMPTY
-    text = grown(before, raws_of(session, new))
-    covers = past.sequence["messages"]
-    if text == before:
-        return documents.unchanged(covers)
     origin = least_trusted(documents.origin, origin_of(kept.message for kept in new))
-    return documents.next(text, EXTRACT, covers, origin)
+    covers = past.sequence["messages"]
+    return News(documents.text or EMPTY, documents.number, raws_of(session, new), covers, origin)
+
+
+def next_version(session: Session) -> Record:
+    """The event for the document with what was said since its newest version, inside `locked`."""
+    from ctxwrap.entries.document import grown
+
+    news, documents = news_of(session), session.past.documents
+    text = grown(news.document, news.raws)
+    if text == news.document:
+        return documents.unchanged(news.covers)
+    return documents.next(text, EXTRACT, news.covers, news.origin)
 
 
 def document_without(

@@ -351,6 +351,7 @@ def schema(name: str | None) -> None:
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="A name that clients call it by.")
 @click.option("--create/--no-create", default=True, help="Whether agents may create memories and vaults.")
 @click.option("--prompts", metavar="DIR", help="A directory of prompts that come before the built-in ones.")
+@click.option("--model", metavar="NAME", help="A model of litellm's that writes summaries agents do not give.")
 def mcp(**how: Any) -> None:
     """Serve memories to agents over the Model Context Protocol.
 

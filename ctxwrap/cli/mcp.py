@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from ctxwrap.service.memories import Memories
+    from ctxwrap.summarising import Summariser
 
 
 class _Lines(logging.Handler):
@@ -39,11 +40,12 @@ def run_mcp(
     allow_hosts: tuple[str, ...],
     create: bool,
     prompts: str | None,
+    model: str | None,
 ) -> None:
     _check_extra()
     logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
     check_id("tenant", tenant)
-    serving = _servers(store, vault, memory, create=create, prompts=prompts)
+    serving = _servers(store, vault, memory, create=create, prompts=prompts, model=model)
     if http is None:
         if token_file or allow_hosts:
             raise SettingsError("--token-file and --allow-host are for --http: on stdio whoever started it is served")
@@ -63,21 +65,29 @@ def _check_extra() -> None:
 
 
 def _servers(
-    store: str | None, vault: str, memory: str, *, create: bool, prompts: str | None
+    store: str | None, vault: str, memory: str, *, create: bool, prompts: str | None, model: str | None
 ) -> "Callable[[str], MCPServer]":
     """What makes the server of a tenant."""
     from ctxwrap.mcp.server import server_for
     from ctxwrap.service.memories import Memories
 
     place, settings = open_store(store), Settings(prompts_dir=prompts) if prompts else None
+    writer = _writer(model) if model else None
 
     def serving(tenant: str) -> "MCPServer":
-        memories = Memories(place, tenant=tenant, vault=vault, settings=settings)
+        memories = Memories(place, tenant=tenant, vault=vault, settings=settings, writer=writer)
         if memory:
             _have(memories, memory, create=create)
         return server_for(memories, memory=memory, allow_create=create)
 
     return serving
+
+
+def _writer(model: str) -> "Summariser":
+    from ctxwrap.clients.litellm import load_litellm
+    from ctxwrap.summarising import Summariser
+
+    return Summariser(load_litellm(), model=model)
 
 
 def _have(memories: "Memories", memory: str, *, create: bool) -> None:

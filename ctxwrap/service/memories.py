@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from ctxwrap.calls import new_turn_id, utc_now
+from ctxwrap.documenting import news_of, next_version
 from ctxwrap.entries.document import LONGEST, trimmed
 from ctxwrap.entries.raw import Raw
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin
+from ctxwrap.memory.trust import least_trusted
 from ctxwrap.screening import Screen
 from ctxwrap.service import checking
 from ctxwrap.service.asking import Asking
@@ -240,16 +242,31 @@ class Memories:
         expected = None if expected_version is None else _version(expected_version)
         with self._writing(memory_id, vault, "put_context") as session:
             documents = session.past.documents
-            if expected not in (None, documents.number):
-                raise ContextConflict(
-                    f"the context is of version {documents.number} by now, not {expected}: read it, merge, write again",
-                    documents.number,
-                )
+            _check_version(documents.number, expected)
             refuse_summaries(session, text, documents.text)
             event = documents.next(text, by, session.past.sequence["messages"], _ORIGINS[by])
             self._append(session, [], [event])
         note = f"trimmed from {len(given)} to {len(text)} characters" if text != given else ""
         return Stored(id=memory_id, version=event["version"], note=note)
+
+    def grow_context(self, memory_id: str, *, vault: str | None = None) -> Stored:
+        """Let the context document take in the entries since its newest version: by the writer, else by rules.
+
+        Nothing but raw entries goes into it. A ContextConflict if somebody else wrote a version meanwhile.
+        """
+        with self._writing(memory_id, vault, "grow_context") as session:
+            kind, news = session.past.derived.collected.kind or "chat", news_of(session)
+        written = trimmed(self._asking.context(kind, news.document, news.raws)) if news.raws else ""
+        with self._writing(memory_id, vault, "grow_context") as session:
+            documents = session.past.documents
+            _check_version(documents.number, news.version)
+            if written:
+                refuse_summaries(session, written, documents.text)
+                event = documents.next(written, "model", news.covers, least_trusted(news.origin, _ORIGINS["model"]))
+            else:
+                event = next_version(session)
+            self._append(session, [], [event])
+            return Stored(id=memory_id, version=session.past.documents.number)
 
     def await_consistency(self, memory_id: str, timeout: float = 10.0, *, vault: str | None = None) -> Consistent:
         """Wait until the medium has every write to a memory so far, whoever made it.
@@ -318,6 +335,13 @@ def _info(session: Session) -> MemoryInfo:
         updateTime=derived.updated_at,
         stats=Counts(entries=known.entries, contextVersions=derived.documents.version, lastEntryTime=known.newest),
     )
+
+
+def _check_version(version: int, expected: int | None) -> None:
+    if expected not in (None, version):
+        raise ContextConflict(
+            f"the context is of version {version} by now, not {expected}: read it, merge, write again", version
+        )
 
 
 def _version(value: Any) -> int:

@@ -67,7 +67,7 @@ def _own_text(root: Path, name: str) -> str | None:
     if not path.is_file() or not path.is_relative_to(root.resolve()):
         return None
     if path.stat().st_size > _LARGEST:
-        raise InvalidInput(f"the prompt {path} is larger than {_LARGEST} bytes")
+        raise InvalidInput(f"the prompt {name} is larger than {_LARGEST} bytes: shorten the file")
     return path.read_text("utf-8", "replace")
 
 
