@@ -1,4 +1,4 @@
-"""Summaries and contexts by a client of the operator's: with the prompts, of raw messages, and by rules where it fails."""
+"""Summaries and contexts by a client of the operator's: with the prompts, of raw messages, by rules where it fails."""
 
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,8 @@ def test_without_a_writer_it_grows_by_rules() -> None:
 
 
 def test_a_document_is_no_longer_than_it_may_be() -> None:
-    memories, memory = service(
-        Writer("s", "# Facts\n" + "".join(f"- Fact number {at} of many.\n" for at in range(400)))
-    )
+    long = "# Facts\n" + "".join(f"- Fact number {at} of many.\n" for at in range(400))
+    memories, memory = service(Writer("s", long))
     memories.add_entry(memory, SAID)
     memories.grow_context(memory)
     assert len(memories.get_context(memory).content) <= LONGEST
