@@ -76,6 +76,12 @@ def count(name: str, value: Any, most: int) -> int:
     return number
 
 
+def version(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"a version is a whole number from 0 up, not {value!r}")
+    return value
+
+
 def tags(value: Mapping[str, Any] | None) -> dict[str, str]:
     if value is None:
         return {}

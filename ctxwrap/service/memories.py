@@ -22,7 +22,6 @@ from ctxwrap.service.finding import VAULT_RECORD, Shelves
 from ctxwrap.service.forms import (
     Consistent,
     ContextDocument,
-    Counts,
     Entries,
     Entry,
     Findings,
@@ -37,7 +36,7 @@ from ctxwrap.service.prompts import prompts_for
 from ctxwrap.service.quotas import Quotas
 from ctxwrap.service.repeating import refuse_summaries
 from ctxwrap.service.searching import found
-from ctxwrap.service.showing import entries_of, newest, version_of
+from ctxwrap.service.showing import entries_of, info_of, newest, version_of
 from ctxwrap.service.writing import NewEntry, metadata, no_earlier
 from ctxwrap.session import Session
 from ctxwrap.settings import Settings, SummaryWriter, settings_from
@@ -107,7 +106,7 @@ class Memories:
             if session.past.derived.collected.title:
                 raise Conflict(f"there is a memory {key.session!r} already")
             self._append(session, [], [told])
-            return _info(session)
+            return info_of(session)
 
     def _has_title(self, key: SessionKey) -> bool:
         if not self._shelves.exists(key):
@@ -117,7 +116,7 @@ class Memories:
 
     def get_memory(self, memory_id: str, vault: str | None = None) -> MemoryInfo:
         with self._shelves.opened(memory_id, vault) as session:
-            return _info(session)
+            return info_of(session)
 
     def list_memories(self, vault: str | None = None) -> tuple[MemoryInfo, ...]:
         """The memories of a vault, in the order of their ids."""
@@ -219,7 +218,7 @@ class Memories:
     def get_context(self, memory_id: str, version: int | None = None, *, vault: str | None = None) -> ContextDocument:
         """The newest version of the context document, or the placeholder; or the version of that number."""
         with self._shelves.opened(memory_id, vault) as session:
-            return newest(session.past.documents) if version is None else version_of(session, _version(version))
+            return newest(session.past.documents) if version is None else version_of(session, checking.version(version))
 
     def put_context(
         self,
@@ -239,7 +238,7 @@ class Memories:
             raise InvalidInput(f"by must be one of {', '.join(_ORIGINS)}, not {by!r}")
         given = Screen(self._settings.redaction).text(checking.text("content", content, _CONTENT))
         text = trimmed(given) if len(given) > LONGEST else given
-        expected = None if expected_version is None else _version(expected_version)
+        expected = None if expected_version is None else checking.version(expected_version)
         with self._writing(memory_id, vault, "put_context") as session:
             documents = session.past.documents
             _check_version(documents.number, expected)
@@ -322,29 +321,8 @@ class Memories:
         session.append(new_turn_id(), messages, events, now or no_earlier(session, self._clock()))
 
 
-def _info(session: Session) -> MemoryInfo:
-    derived = session.past.derived
-    known = derived.collected
-    return MemoryInfo(
-        memoryId=session.key.session,
-        vaultId=session.key.agent,
-        title=known.title or session.key.session[:50],
-        memoryType=known.kind or "chat",
-        description=known.description,
-        creationTime=derived.created_at,
-        updateTime=derived.updated_at,
-        stats=Counts(entries=known.entries, contextVersions=derived.documents.version, lastEntryTime=known.newest),
-    )
-
-
 def _check_version(version: int, expected: int | None) -> None:
     if expected not in (None, version):
         raise ContextConflict(
             f"the context is of version {version} by now, not {expected}: read it, merge, write again", version
         )
-
-
-def _version(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"a version is a whole number from 0 up, not {value!r}")
-    return value

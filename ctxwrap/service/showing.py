@@ -1,4 +1,4 @@
-"""Messages of the log as entries, and versions of the context document as the service shows them."""
+"""What the log holds as the service shows it: memories, messages as entries, versions of the context document."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from ctxwrap.entries.raw import Raw, Summary
 from ctxwrap.entries.summary import fitted, summary_of
 from ctxwrap.errors import NotFound
 from ctxwrap.records import message_in
-from ctxwrap.service.forms import ContextDocument, Entry
+from ctxwrap.service.forms import ContextDocument, Counts, Entry, MemoryInfo
 from ctxwrap.session import Session
 from ctxwrap.session.documents import Documents
 from ctxwrap.session.redaction import FORGOTTEN
@@ -131,4 +131,19 @@ def _event(session: Session, at: Any) -> Record | None:
     event = session.log.pick("events", [at]).get(at) if type(at) is int and at > 0 else None
     return (
         event if event is not None and event.get("type") == "document" and type(event.get("version")) is int else None
+    )
+
+
+def info_of(session: Session) -> MemoryInfo:
+    derived = session.past.derived
+    known = derived.collected
+    return MemoryInfo(
+        memoryId=session.key.session,
+        vaultId=session.key.agent,
+        title=known.title or session.key.session[:50],
+        memoryType=known.kind or "chat",
+        description=known.description,
+        creationTime=derived.created_at,
+        updateTime=derived.updated_at,
+        stats=Counts(entries=known.entries, contextVersions=derived.documents.version, lastEntryTime=known.newest),
     )
