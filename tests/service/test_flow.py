@@ -11,12 +11,15 @@ import pytest
 
 import ctxwrap
 from ctxwrap.entries.document import EMPTY, PLACEHOLDER
+from ctxwrap.errors import StoreUnavailable
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.service.memories import Memories
 from ctxwrap.session.finding import existing, key_for
+from ctxwrap.stores.files import FileStore
+from ctxwrap.types import SessionKey
 from ctxwrap.verifying import verify
 from tests import support
-from tests.support import Told, trailer
+from tests.support import PassingLog, Told, trailer
 
 TOLD = ("My name is Ada.", "We decided to use PostgreSQL 16.", "Please call Lena on 2026-03-04.", "I prefer tea.")
 
@@ -171,14 +174,30 @@ def test_the_derived_file_follows_from_the_log(provider: Provider, home: Path) -
     assert files.load("context/document.md") == before
 
 
-def test_a_failing_disk_costs_no_answer(provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> str:
-        raise OSError("no")
+class _NoDocuments(PassingLog):
+    """A log that has no room for documents."""
 
-    monkeypatch.setattr("ctxwrap.entries.document.grown", broken)
-    with client(provider, home) as chat:
+    def append(self, batches: Any, **how: Any) -> Any:
+        if any(event["type"] == "document" for event in batches.get("events", ())):
+            raise StoreUnavailable("no room")
+        return self.inner.append(batches, **how)
+
+
+class _Store:
+    def __init__(self, home: Path) -> None:
+        self._inner = FileStore(home)
+        self.sessions, self.agents, self.keys = self._inner.sessions, self._inner.agents, self._inner.keys
+
+    def open(self, key: SessionKey) -> Any:
+        return _NoDocuments(self._inner.open(key))
+
+
+def test_a_store_that_takes_no_document_costs_no_answer(provider: Provider, home: Path) -> None:
+    made = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+    with ctxwrap.wrap(made, session="s", store=_Store(home)) as chat:
         assert [say(chat, text).choices[0].message.content for text in TOLD] == ["Hello, world."] * 4
     assert documents(home) == []
+    assert len(support.messages(home, "s")) == 8
 
 
 class TestForgetting:

@@ -14,7 +14,6 @@ from ctxwrap.entries.document import PLACEHOLDER
 from ctxwrap.errors import Conflict, InvalidId, InvalidInput, NotFound, StoreUnavailable, WritesLost
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.prompts import NAMES, block_for
-from ctxwrap.stores import disk
 from ctxwrap.stores.files import FileLog
 from ctxwrap.types import SessionKey
 
@@ -264,10 +263,10 @@ class TestConsistency:
         memory = service.create_memory("Talk").memoryId
         with monkeypatch.context() as full:
 
-            def refuse(*_: object) -> None:
+            def refuse(*_: object) -> int:
                 raise OSError(28, "No space left on device")
 
-            full.setattr(disk, "write_all", refuse)
+            full.setattr(os, "write", refuse)
             with pytest.raises(StoreUnavailable):
                 service.add_entry(memory, "Lost.")
             with pytest.raises(StoreUnavailable):
@@ -287,7 +286,8 @@ class TestConsistency:
             def refuse(_: int) -> None:
                 raise OSError(5, "Input/output error")
 
-            broken.setattr(disk, "_sync", refuse)
+            for name in ("fsync", "fdatasync"):
+                broken.setattr(os, name, refuse)
             with pytest.raises(StoreUnavailable):
                 service.await_consistency(memory)
         assert service.await_consistency(memory).status == "consistent"
