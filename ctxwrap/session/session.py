@@ -7,20 +7,16 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from ctxwrap.errors import StoreError
-from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory, rules_as_json
-from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.records import as_record, number_in, timestamp
 from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs, indexed
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.alignment import Alignment, align, digest
-from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.derived import COUNTING
-from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
 from ctxwrap.session.line import Line
 from ctxwrap.session.meanings import Embedding, embedding_for
+from ctxwrap.session.opening import opening_of, rounds_of
 from ctxwrap.session.packs.shelf import Shelf
 from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction as Forgetting
@@ -28,10 +24,9 @@ from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
-from ctxwrap.stages.missing import as_shown, asked_in
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
-from ctxwrap.types import Message, Opening, Operation, Record, Request, SessionKey, Text
+from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -143,61 +138,7 @@ class Session:
 
     def open_turn(self, request: Request, now: datetime) -> Opening:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
-        past, rules = self.past, self._new_rules()
-        system = tuple(message for message in request.messages if message.role == "system")
-        spoken = tuple(message for message in request.messages if message.role != "system")
-        has_past = _has_past(spoken)
-        alignment = self._align(spoken)
-        new = spoken[alignment.new :]
-        branches = alignment.keep < len(past.branch)
-        rounds = self.rounds(new)
-        number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
-        state, moves = self.memory.at(number)
-        recalled = self._recalled(new, number)
-        for operation in recalled:
-            item = Item.from_json(operation.item or {})
-            state["memory"][item.tier].append(item.shown(self.memory.faded(item, number)))
-        if asked := asked_in(past.missing, number):
-            state["missing"] = as_shown(asked)
-        unsaid = len(past.branch) - (alignment.keep - alignment.covered)
-        changed_system = self._changed_system(system)
-        numbers = self._numbers(alignment, len(spoken), self.next_message + len(changed_system))
-        summary, document = past.derived.summaries, past.documents
-        return Opening(
-            runtime=past.next_runtime(number, now),
-            state=state,
-            new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
-            history=() if has_past else past.branch.history(unsaid),
-            parent=past.branch.id_of(alignment.keep) if branches else "",
-            first_message=self.next_message,
-            moves=tuple(move._asdict() for move in (*past.moves, *moves)),
-            recalled=recalled,
-            rules=rules,
-            writer=self.log.writer,
-            numbers=tuple(0 if message.role == "system" else next(numbers) for message in request.messages),
-            system=self._system_numbers(len(system), len(changed_system)),
-            epoch=past.epoch,
-            before=past.prefix,
-            limit=self._inputs.limit,
-            pinned=self._inputs.pinned,
-            summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
-            document=Text(DOCUMENT, document.text, document.origin) if document.authored else None,
-            children=tuple(past.derived.children.results(self.log.files)),
-            outputs=past.outputs,
-            missing=past.missing,
-        )
-
-    def _system_numbers(self, sent: int, changed: int) -> tuple[int, ...]:
-        """The numbers of the system messages: those of the log, unless they are others."""
-        first = self.next_message
-        return tuple(range(first, first + changed)) if changed else tuple(self.past.system_numbers) if sent else ()
-
-    def _numbers(self, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
-        """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
-        known = self.past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
-        yield from [0] * (alignment.new - len(known))
-        yield from known
-        yield from range(next_number, next_number + count - alignment.new)
+        return opening_of(self.past, self.log, self._inputs, self._new_rules(), request, now)
 
     def _new_rules(self) -> Record | None:
         """The rules that settings name, if the log does not say yet that memory goes by them."""
@@ -205,10 +146,6 @@ class Session:
             return None
         self.memory.govern(self._settings.memory, evolves=self._settings.evolution == "decay")
         return self._rules
-
-    def _recalled(self, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
-        said = "\n".join(message.text for message in new if message.role == "user")
-        return recall(self.memory, Circumstances(number, said=said))
 
     @property
     def is_empty(self) -> bool:
@@ -383,24 +320,9 @@ class Session:
         done = {"type": "done", "run": turn, "status": "cancelled", "reason": "process_died", "ctx": {}}
         self.append(turn, messages, [done], datetime.fromisoformat(begun.at), part="c")
 
-    def _align(self, spoken: Sequence[Message]) -> Alignment:
-        has_answers = any(message.role == "assistant" for message in spoken)
-        given = [digest(message) for message in spoken]
-        branch = self.past.branch
-        return align(branch.digests, given, has_answers=has_answers, cut=branch.is_cut)
-
     def rounds(self, new: Sequence[Message]) -> list[int]:
-        """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
-        current, rounds, before = self.past.round, [], ""
-        for message in new:
-            current += (message.role == "user" and before != "user") or not current
-            rounds.append(current)
-            before = message.role
-        return rounds
-
-    def _changed_system(self, system: Sequence[Message]) -> tuple[Message, ...]:
-        """The system messages, if they are not the ones the log saw last."""
-        return tuple(system) if [digest(message) for message in system] != self.past.system else ()
+        """The round of each message that is to be added."""
+        return rounds_of(self.past, new)
 
     def _take(self, stream: str, records: Sequence[Record], position: int, whole: Change | None = None) -> None:
         for record in records:
@@ -484,9 +406,3 @@ def _counted(event: Record, messages: int) -> Record:
     So does one that comes with a message outside of turns.
     """
     return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") in COUNTING else event
-
-
-def _has_past(spoken: Sequence[Message]) -> bool:
-    """Whether an answer stands before the last thing the user said."""
-    last = max((at for at, message in enumerate(spoken) if message.role == "user"), default=len(spoken))
-    return any(message.role == "assistant" for message in spoken[:last])

@@ -1,0 +1,113 @@
+"""Where a turn begins: what the caller sent is aligned with what the log knows, and the runtime fields are fixed."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from ctxwrap.memory.items import Item
+from ctxwrap.memory.operations import Circumstances, recall
+from ctxwrap.session.alignment import Alignment, align, digest
+from ctxwrap.session.compression import SUMMARY
+from ctxwrap.session.documents import DOCUMENT
+from ctxwrap.session.inputs import Inputs
+from ctxwrap.session.past import Past
+from ctxwrap.stages.missing import as_shown, asked_in
+from ctxwrap.storage import Log
+from ctxwrap.types import Message, Opening, Operation, Record, Request, Text
+
+
+def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, request: Request, now: datetime) -> Opening:
+    """What a turn starts from; `rules` are those that memory goes by from now on, if the log does not say so yet."""
+    system = tuple(message for message in request.messages if message.role == "system")
+    spoken = tuple(message for message in request.messages if message.role != "system")
+    alignment = _aligned(past, spoken)
+    new, branches = spoken[alignment.new :], alignment.keep < len(past.branch)
+    rounds = rounds_of(past, new)
+    number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
+    recalled = _recalled(past, new, number)
+    state, moves = _state(past, recalled, number)
+    unsaid = len(past.branch) - (alignment.keep - alignment.covered)
+    changed_system = _changed_system(past, system)
+    first_message = past.sequence["messages"] + 1
+    numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
+    summary, document = past.derived.summaries, past.documents
+    return Opening(
+        runtime=past.next_runtime(number, now),
+        state=state,
+        new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
+        history=() if _has_past(spoken) else past.branch.history(unsaid),
+        parent=past.branch.id_of(alignment.keep) if branches else "",
+        first_message=first_message,
+        moves=(*(move._asdict() for move in past.moves), *moves),
+        recalled=recalled,
+        rules=rules,
+        writer=log.writer,
+        numbers=tuple(0 if message.role == "system" else next(numbers) for message in request.messages),
+        system=_system_numbers(past, len(system), len(changed_system)),
+        epoch=past.epoch,
+        before=past.prefix,
+        limit=inputs.limit,
+        pinned=inputs.pinned,
+        summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
+        document=Text(DOCUMENT, document.text, document.origin) if document.authored else None,
+        children=tuple(past.derived.children.results(log.files)),
+        outputs=past.outputs,
+        missing=past.missing,
+    )
+
+
+def rounds_of(past: Past, new: Sequence[Message]) -> list[int]:
+    """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
+    current, rounds, before = past.round, [], ""
+    for message in new:
+        current += (message.role == "user" and before != "user") or not current
+        rounds.append(current)
+        before = message.role
+    return rounds
+
+
+def _aligned(past: Past, spoken: Sequence[Message]) -> Alignment:
+    has_answers = any(message.role == "assistant" for message in spoken)
+    given = [digest(message) for message in spoken]
+    return align(past.branch.digests, given, has_answers=has_answers, cut=past.branch.is_cut)
+
+
+def _has_past(spoken: Sequence[Message]) -> bool:
+    """Whether an answer stands before the last thing the user said."""
+    last = max((at for at, message in enumerate(spoken) if message.role == "user"), default=len(spoken))
+    return any(message.role == "assistant" for message in spoken[:last])
+
+
+def _recalled(past: Past, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
+    said = "\n".join(message.text for message in new if message.role == "user")
+    return recall(past.memory, Circumstances(number, said=said))
+
+
+def _state(past: Past, recalled: Sequence[Operation], number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Memory as the model is shown it in a round, with what came back and what is asked; and what moved until then."""
+    state, moves = past.memory.at(number)
+    for operation in recalled:
+        item = Item.from_json(operation.item or {})
+        state["memory"][item.tier].append(item.shown(past.memory.faded(item, number)))
+    if asked := asked_in(past.missing, number):
+        state["missing"] = as_shown(asked)
+    return state, [move._asdict() for move in moves]
+
+
+def _changed_system(past: Past, system: Sequence[Message]) -> tuple[Message, ...]:
+    """The system messages, if they are not the ones the log saw last."""
+    return tuple(system) if [digest(message) for message in system] != past.system else ()
+
+
+def _system_numbers(past: Past, sent: int, changed: int) -> tuple[int, ...]:
+    """The numbers of the system messages: those of the log, unless they are others."""
+    first = past.sequence["messages"] + 1
+    return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers) if sent else ()
+
+
+def _numbers(past: Past, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
+    """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
+    known = past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
+    yield from [0] * (alignment.new - len(known))
+    yield from known
+    yield from range(next_number, next_number + count - alignment.new)
