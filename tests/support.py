@@ -12,7 +12,7 @@ from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stages.events import EVENT_CLASSES
+from ctxwrap.stages.events import STAGES
 from ctxwrap.storage import Log
 from ctxwrap.stores.files import FileStore
 from ctxwrap.types import SessionKey
@@ -77,10 +77,6 @@ def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
     """What happened in a session, without what the stages of its calls tell and the document that grows behind them."""
     return apart_from_stages(lines(home, session, "events", tenant=tenant))
-
-
-STAGES = {kind for kind in EVENT_CLASSES if not kind.startswith("context.missing.")}
-"""What is missing is told nowhere else."""
 
 
 def apart_from_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -228,7 +228,9 @@ def test_tail_is_the_newest(chat: Chat, home: Path) -> None:
     printed = command(home, "tail", "s", "-n", "2", "--json").stdout.splitlines()
     assert [json.loads(line)["content"] for line in printed] == ["Number 7.", "Hello, world."]
     events = command(home, "tail", "s", "-n", "2", "--events", "--json").stdout.splitlines()
-    assert [json.loads(line)["type"] for line in events] == ["context.item.updated", "done"]
+    assert [json.loads(line)["type"] for line in events] == ["snapshot", "done"]
+    staged = command(home, "tail", "s", "-n", "2", "--stages", "--json").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in staged] == ["context.item.updated", "done"]
     assert shown(home, "tail", "s", "-n", "1", "--events")[0].split()[1] == "done,"
 
 

@@ -11,6 +11,7 @@ from ctxwrap.cli.turns import event_parts, message_parts
 from ctxwrap.inspection import Following, Numbered
 from ctxwrap.inspection.reading import check_known
 from ctxwrap.session.finding import key_for
+from ctxwrap.stages.events import STAGES
 from ctxwrap.stores import open_store
 
 _LONG = 2000
@@ -23,18 +24,37 @@ Printing = Callable[[Iterable[Numbered]], None]
 
 
 def show_tail(
-    *, session: str, tenant: str, agent: str, store: str | None, count: int, follows: bool, events: bool, as_data: bool
+    *,
+    session: str,
+    tenant: str,
+    agent: str,
+    store: str | None,
+    count: int,
+    follows: bool,
+    events: bool,
+    stages: bool,
+    as_data: bool,
 ) -> None:
     place, key = open_store(store), key_for(session, tenant, agent)
+    events = events or stages
     stream = "events" if events else "messages"
     following = Following(place.open(key), stream)
     newest = following.new()
     if not newest:
         check_known(place, key)
-    printing = _lines if as_data else _events if events else _messages
+    printed = _lines if as_data else _events if events else _messages
+
+    def printing(records: Iterable[Numbered]) -> None:
+        printed(each for each in records if stages or not _is_of_a_stage(each))
+
+    newest = [each for each in newest if stages or not _is_of_a_stage(each)]
     printing(newest[max(0, len(newest) - count) :])
     if follows:
         follow(following, printing, lambda: time.sleep(_PAUSE))
+
+
+def _is_of_a_stage(each: Numbered) -> bool:
+    return each.record.get("type") in STAGES
 
 
 def follow(following: Following, printing: Printing, pause: Callable[[], None]) -> None:

@@ -16,8 +16,8 @@ from ctxwrap.evidence.vocabulary import EventType
 from ctxwrap.inspection.reading import control_in, round_in, text_in
 from ctxwrap.records import count_in, message_range
 from ctxwrap.session.redaction import FORGOTTEN
-from ctxwrap.stages.events import EVENT_CLASSES
-from ctxwrap.stages.missing import CLASSES, RESOLVED
+from ctxwrap.stages.events import STAGES
+from ctxwrap.stages.missing import RESOLVED
 from ctxwrap.types import Record
 
 _KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
@@ -135,7 +135,7 @@ class Events:
         """Events of the log: about those of `subjects` that they name, or else about `subject`."""
         for event in events:
             kind, named = text_in(event, "type"), text_in(event, "subject")
-            if kind in TOLD:
+            if kind in STAGES:
                 about = named if named in subjects else subject
                 ids = {"attempt": text_in(event, "attempt_id"), "tool_call": text_in(event, "tool_call_id")}
                 self.add(kind, time_of(event), about, **ids, **_data(event))
@@ -151,9 +151,6 @@ class Events:
         for subject, kinds in ((each.compaction.compaction_id, _COMPACTION), (each.summary.summary_id, _SUMMARY)):
             self.add_logged([event for event in each.events if event["type"] in kinds], subject=subject)
 
-
-TOLD = {*EVENT_CLASSES} - {*CLASSES}
-"""The classes of events that are told as the log has them; what is missing has words of somebody's."""
 
 _COMPACTION = ("context.compaction.started", "context.compaction.completed")
 _SUMMARY = ("context.summary.created",)

@@ -29,6 +29,9 @@ EventClass = Literal[
 ]
 EVENT_CLASSES: tuple[EventClass, ...] = get_args(EventClass)
 
+STAGES = frozenset(kind for kind in EVENT_CLASSES if not kind.startswith("context.missing."))
+"""Those that tell by numbers what other events of the log tell at length; what is missing is told nowhere else."""
+
 
 class Ids(NamedTuple):
     """What the runtime calls that which an event belongs to; a round is a task, however many turns it takes."""
