@@ -6,7 +6,7 @@ aside and it is looked for when these are known.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.remembering import remembered, sizes
 from ctxwrap.stages.selection import NOT_VISIBLE, Older, as_item, cut, select
+from ctxwrap.stages.sharing import Sharing
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.tokens import reply_reserve, window_of
@@ -41,7 +42,6 @@ from ctxwrap.types import (
     SessionKey,
     Text,
 )
-from ctxwrap.visibility import ALONE, Target, seen_by
 from ctxwrap.workingset.following import followed, with_results
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.updates import Decision
@@ -140,9 +140,7 @@ class _Packing:
         self.offered: Offered | None = None
         """The working set as it is in this turn."""
         self.supplement = Supplement()
-        self.declared: dict[str, tuple[str, ...]] = {}
-        """Whom files say that they are for."""
-        self.resources: list[Resource] = []
+        self.sharing = Sharing(settings.visibility)
         self.found = Found()
 
     def done(self) -> Pack:
@@ -184,34 +182,23 @@ class _Packing:
         return self.measure.text(PROTOCOLS[self.protocol]) + self.measure.text(runtime) + _FRAMES
 
     def _add_pinned(self) -> None:
-        self._offer("pinned", self.opening.pinned)
+        self.sharing.offer("pinned", self.opening.pinned)
         candidates = texts("pinned", self.opening.pinned, self.boundary, self.measure)
         self.chosen.pinned = self._claimed("pinned", candidates)
 
     def _add_summary(self) -> None:
         offered = [text for text in (self.opening.document, self.opening.summary) if text]
-        self._offer("summary", offered)
+        self.sharing.offer("summary", offered)
         candidates = texts("summary", offered, self.boundary, self.measure, self.ledger.room("summary"))
         self.chosen.background += self._claimed("summary", candidates)
 
     def _add_children(self) -> None:
-        self._offer("children", self.opening.children)
+        self.sharing.offer("children", self.opening.children)
         candidates = texts("children", self.opening.children, self.boundary, self.measure)
         self.chosen.background += self._claimed("children", candidates)
 
-    def _seen_by(self, kind: str, source: str) -> tuple[Target, ...]:
-        """Who may see something, as the caller and the source say."""
-        own = self.declared.get(source) if kind == "working_set" else None
-        return seen_by(self.settings.visibility, kind, source, own)
-
-    def _offer(self, kind: str, texts: Iterable[Text]) -> None:
-        """Keep what others than the model may see at hand for them."""
-        offered = (Resource(kind, text.source, text.text, self._seen_by(kind, text.source)) for text in texts)
-        self.resources += [each for each in offered if each.visibility not in ((), ALONE)]
-
     def _claimed(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
-        shown = [each._replace(visibility=self._seen_by(each.kind, each.source)) for each in candidates]
-        chosen, items = select(shown, self.ledger.room(kind))
+        chosen, items = select(self.sharing.marked(candidates), self.ledger.room(kind))
         self.items += items
         self.ledger.spend(kind, sum(each.tokens for each in chosen))
         return chosen
@@ -237,15 +224,15 @@ class _Packing:
             self.offered = followed(self.offered._replace(boot=boot), self.spoken, self.opening.runtime.round)
         if self.offered is not None:
             files = self.offered.manifest.files
-            self.declared = {file.path: file.visibility for file in files if file.visibility is not None}
-            self._offer("working_set", _read(self.offered))
+            self.sharing.declare({file.path: file.visibility for file in files if file.visibility is not None})
+            self.sharing.offer("working_set", _read(self.offered))
             self.offered = self._without_hidden(self.offered)
             self._supply(self.offered)
 
     def _without_hidden(self, offered: Offered) -> Offered:
         """The files that the model may see; the others are left out."""
         files = offered.manifest.files
-        seen = tuple(file for file in files if "model" in self._seen_by("working_set", file.path))
+        seen = tuple(file for file in files if "model" in self.sharing.seen_by("working_set", file.path))
         self.items += [
             PackItem("working_set", file.path, 0, False, NOT_VISIBLE, file.priority, origin="file")
             for file in files
@@ -353,7 +340,7 @@ class _Packing:
         return Pack(
             injection=injection,
             state=self.state,
-            items=self._all_items(),
+            items=self.sharing.told((*self._fixed_items(), *self.items)),
             budget=budget,
             prefix=prefix_of(head, said),
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
@@ -365,15 +352,8 @@ class _Packing:
             origin=self._origin(),
             outputs=self.offered.outputs if self.offered else (),
             output_paths=self.offered.output_paths if self.offered else (),
-            resources=tuple(self.resources),
+            resources=tuple(self.sharing.resources),
         )
-
-    def _all_items(self) -> tuple[PackItem, ...]:
-        """Every candidate, with those who may see it."""
-        items = (*self._fixed_items(), *self.items)
-        if not self.settings.visibility and not self.declared:
-            return items
-        return tuple(item._replace(visibility=self._seen_by(item.kind, item.source)) for item in items)
 
     def _sent(self) -> Record:
         chosen = {each.refs[0] for each in self.chosen.found}
