@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ctxwrap.archive import import_session as import_session
     from ctxwrap.clients.results import resources_for as resources_for
     from ctxwrap.clients.results import turn_of as turn_of
+    from ctxwrap.copying import copy_sessions as copy_sessions
     from ctxwrap.documenting import flush as flush
     from ctxwrap.errors import Conflict as Conflict
     from ctxwrap.errors import ContextConflict as ContextConflict
@@ -82,6 +83,7 @@ _HOMES = {
     "acompletion": "wrapping",
     "collect_garbage": "housekeeping",
     "completion": "wrapping",
+    "copy_sessions": "copying",
     "export_session": "archive",
     "flush": "documenting",
     "forget": "forgetting",

@@ -244,6 +244,25 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
 
 
 @main.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--session", metavar="NAME", help="Only this one. [default: every session of everybody]")
+@TENANT
+@AGENT
+@AS_JSON
+def copy(as_json: bool, **which: Any) -> None:
+    """Copy sessions from the store FROM to the store TO, under the same names.
+
+    Every record is read again and compared. A copy that was interrupted goes on where it stopped, and one of a session
+    that has grown since catches up.
+    """
+    from ctxwrap.cli.copying import run_copy
+
+    with in_one_sentence():
+        run_copy(as_json=as_json, **which)
+
+
+@main.command()
 def key() -> None:
     """Print a new key for CTXWRAP_KEY, under which sessions are encrypted."""
     from ctxwrap.cli.encryption import show_new_key
