@@ -124,24 +124,27 @@ class _Search:
 
     def _walk(self, start: int, lines: bytes, at: int) -> Record | None:
         """Go from line to line, over as many as lie between if all are numbered; one by one if they are not."""
-        here, step, longest = 0, 1, len(lines)
+        here, longest = 0, len(lines)
         behind = -1  # where the last line of a lower number ends, if one was passed
+        seen_all = True  # whether every line since then was looked at
         while (end := lines.find(b"\n", here)) >= 0:
             number = self._number_of(lines, here, end)
             if number == self._number:
                 self.at, self._is_over = start + here, True
                 return self._checked(lines[here:end])
             if number is not None and number > self._number:
-                if behind < 0 or step == 1:
+                if seen_all:
                     self._is_over = behind >= 0 or at == self._low.start
                     self._high = Place(number, at if behind < 0 else start + here)
                     return None
-                self._high, here, step, longest = Place(number, start + here), behind, 1, 1
+                self._high, here, longest, seen_all = Place(number, start + here), behind, 1, True
                 continue
+            step = 1
             if number is not None:
                 behind = end + 1
                 self._low = Place(number, start + behind)
-            step = min(longest, 1 if number is None else self._number - number)
+                step = min(longest, self._number - number)
+                seen_all = step == 1
             here = _skip(lines, end + 1, step - 1)
             if here < 0:
                 break

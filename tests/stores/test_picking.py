@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxwrap.stores.files import FileLog, FileStore
@@ -78,6 +78,7 @@ class Stream:
 
 
 @given(st.lists(STEPS, max_size=12))
+@example([("numbered", 1, 0), ("gap", 1, 0), ("by hand", 1, 0), ("numbered", 1, 0)])
 def test_records_are_picked_as_they_are_read(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         stream = Stream(Path(root))
