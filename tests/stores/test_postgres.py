@@ -1,0 +1,17 @@
+"""The store in PostgreSQL keeps the contract, on a real server."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ctxwrap.storage import Store
+from ctxwrap.stores.postgres import PostgresStore
+from tests.stores.contract import StoreContract
+
+
+class TestPostgresStore(StoreContract):
+    @pytest.fixture
+    def store(self, database: str) -> Iterator[Store]:
+        store = PostgresStore(database)
+        yield store
+        store.close()
