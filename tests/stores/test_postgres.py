@@ -1,12 +1,12 @@
 """The store in PostgreSQL keeps the contract, on a real server."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ctxwrap.storage import Store
 from ctxwrap.stores.postgres import PostgresStore
-from tests.stores.contract import StoreContract
+from ctxwrap.testing import StoreContract
 
 
 class TestPostgresStore(StoreContract):
@@ -15,3 +15,7 @@ class TestPostgresStore(StoreContract):
         store = PostgresStore(database)
         yield store
         store.close()
+
+    @pytest.fixture
+    def reopened(self, database: str) -> Callable[[], Store]:
+        return lambda: PostgresStore(database)

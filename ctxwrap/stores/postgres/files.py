@@ -4,7 +4,6 @@ Inside a section what was read or written is known until somebody else writes to
 with a session asks for nothing twice.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
@@ -55,12 +54,7 @@ class PostgresFiles:
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._written() as section:
-            saved = {"names": [_named(name)], "contents": [os.urandom(16)], "sizes": [len(data)]}
-            section.write(
-                self._bound(sql.DROP_CONTENTS, names=saved["names"]),
-                self._bound(sql.SAVE_FILES, **saved),
-                self._bound(sql.INSERT_PIECES, contents=saved["contents"], bodies=[bytes(data)]),
-            )
+            section.save(_named(name), bytes(data))
             section.known.files.take(name, bytes(data))
 
     def extend(self, name: str, data: bytes, after: int) -> bool:

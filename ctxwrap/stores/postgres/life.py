@@ -63,9 +63,10 @@ class Life:
 
     def close(self) -> None:
         """Say that the process, as far as this store knows it, is at its end."""
-        now = self._now
+        now = self._here()
+        self._now = _Process()
         now.is_over.set()
-        if now.process != os.getpid() or not (now.is_shown or now.leases):
+        if not (now.is_shown or now.leases):
             return
         leases, now.leases = now.leases, set()
         try:

@@ -97,24 +97,23 @@ class PostgresLog:
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         section = self._section
-        if section is not None and after >= section.row.ends[stream]:
-            return [], section.row.ends[stream]
-        rows = self._fresh(stream, after)
-        if rows is None:
-            rows = self._ask(self._bound(sql.READ, stream=stream, after=after))
+        if section is not None:
+            return self._read_in(section, stream, after)
+        rows = self._ask(self._bound(sql.READ, stream=stream, after=after))
         return self._records(stream, rows), int(rows[-1][0]) if rows else self._end_of(stream, after)
 
-    def _fresh(self, stream: str, after: int) -> Rows | None:
+    def _read_in(self, section: Section, stream: str, after: int) -> tuple[list[Record], int]:
         """What came with the section's beginning, if that is what is asked for and nothing was added since."""
-        section = self._section
-        if section is None or section.row.ends[stream] != section.base.ends[stream]:
-            return None
+        end = section.row.ends[stream]
+        if not end:
+            section.known.seen[stream] = Seen(0, b"")
+        if after >= end:
+            return [], end
         known, rows = section.known.fresh.get(stream, (-1, []))
-        if known != after:
-            return None
-        if rows:
-            section.known.seen[stream] = Seen(*rows[-1][:2])
-        return [(position, body) for position, _, body in rows if position > after]
+        if known != after or end != section.base.ends[stream]:
+            rows = self._ask(self._bound(sql.READ_ON, stream=stream, after=after))
+        section.known.seen[stream] = Seen(*rows[-1][:2])
+        return self._records(stream, [(position, body) for position, _, body in rows if position > after]), end
 
     def _end_of(self, stream: str, after: int) -> int:
         """Where a stream ends that had nothing behind a position; what came since is behind it."""
@@ -146,17 +145,17 @@ class PostgresLog:
         """Every commit lasts as the database's own settings say, whether that is asked for or not."""
         section = self._section
         assert section is not None, "records are written inside `locked`"
-        for stream, records in batches.items():
-            if records:
-                self._add(section, stream, records)
-        return {stream: section.row.ends[stream] for stream, records in batches.items() if records}
-
-    def _add(self, section: Section, stream: str, records: Sequence[Record]) -> None:
-        position, number = section.row.ends[stream], section.row.numbers[stream]
-        batch = batch_of(records, position, number)
-        section.write(self._bound(sql.INSERT_RECORDS, stream=stream, token=section.token, **batch._asdict()))
-        section.adds(stream, position + 1)
-        self._place(section, stream, *batch.last)
+        row = section.row
+        added = {
+            stream: batch_of(records, row.ends[stream], row.numbers[stream])
+            for stream, records in batches.items()
+            if records
+        }
+        for stream, batch in added.items():
+            section.write(self._bound(sql.INSERT_RECORDS, stream=stream, token=section.token, **batch._asdict()))
+            section.adds(stream, batch.pos[0])
+            self._place(section, stream, *batch.last)
+        return {stream: batch.last[0] for stream, batch in added.items()}
 
     def _place(self, section: Section, stream: str, position: int, number: int) -> None:
         """That a stream ends there."""

@@ -58,4 +58,4 @@ def record_of(line: Any) -> Record | None:
 def _next(record: Record, number: int) -> int:
     """As `next_number`, as far as a column can hold it."""
     found = next_number(record, number)
-    return found if found < _LARGEST else number + 1
+    return int(found) if found < _LARGEST else number + 1

@@ -51,6 +51,7 @@ class Section:
         self._connection: Connection | None = None
         self._sent: list[Statement] = []
         self._unsent: list[Statement] = []
+        self._saves: dict[bytes, bytes] = {}
         self._first: tuple[str, int] | None = None
         """The stream and position of the first record that it adds."""
         self._failure: StoreError | None = None
@@ -78,6 +79,7 @@ class Section:
 
     def ask(self, statement: Statement) -> Rows:
         """What the database says, everything that was written included."""
+        self.write()
         with self._guarded():
             self.check()
             answers = self._server.patiently(lambda: self._asked([*self._unsent, statement]))
@@ -85,7 +87,13 @@ class Section:
         return answers[-1]
 
     def write(self, *statements: Statement) -> None:
-        self._unsent += statements
+        """Write this, behind all that was written before."""
+        saves, self._saves = self._saves, {}
+        self._unsent += [*(self._all_saved(saves) if saves else ()), *statements]
+
+    def save(self, name: bytes, data: bytes) -> None:
+        """Write a file, together with others that are saved before anything else is written."""
+        self._saves[name] = data
 
     def adds(self, stream: str, position: int) -> None:
         """That a record is written there."""
@@ -98,7 +106,7 @@ class Section:
 
     @property
     def has_written(self) -> bool:
-        return bool(self._sent or self._unsent)
+        return bool(self._sent or self._unsent or self._saves)
 
     def check(self) -> None:
         """That all of it can be in the database, or, behind its end, is; a StoreUnavailable if not."""
@@ -119,6 +127,7 @@ class Section:
             self._let_go()
 
     def _finish(self) -> None:
+        self.write()
         if self.has_written:
             self._server.patiently(self._committed)
         elif self._connection is not None:
@@ -129,6 +138,15 @@ class Section:
         if self._is_cut_off and self._resumed_as_done():
             return
         self._asked([*self._unsent, self._bound(sql.UPDATE_SESSION, **self._new_row()), Statement(sql.COMMIT)])
+
+    def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[Statement]:
+        names, bodies = list(saves), list(saves.values())
+        contents, sizes = [os.urandom(16) for _ in names], [len(body) for body in bodies]
+        return [
+            self._bound(sql.DROP_CONTENTS, names=names),
+            self._bound(sql.SAVE_FILES, names=names, contents=contents, sizes=sizes),
+            self._bound(sql.INSERT_PIECES, contents=contents, bodies=bodies),
+        ]
 
     def _new_row(self) -> dict[str, Any]:
         numbers = {f"{stream}_number": number for stream, number in self.row.numbers.items()}
