@@ -40,7 +40,7 @@ class PostgresServer:
 
     def __init__(self, place: Path, *, fsync: bool = False) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="cwpg-", dir="/tmp"))  # a socket's path has 107 bytes at most
-        self._place = place
+        self._place = self.binaries = place
         self._fsync = "on" if fsync else "off"
         self._child: subprocess.Popen[bytes] | None = None
         self._user: dict[str, Any] = {}
