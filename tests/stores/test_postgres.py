@@ -1,6 +1,7 @@
 """The store in PostgreSQL keeps the contract, on a real server, for many processes and tenants."""
 
 import ast
+import gc
 import logging
 import multiprocessing
 import os
@@ -225,12 +226,17 @@ def test_what_was_given_back_late_is_not_anothers(database: str) -> None:
     assert log.lease() is not None
 
 
-def test_a_store_that_is_closed_leaves_no_sign_of_life(store: PostgresStore, database: str) -> None:
-    assert store.open(KEY).lease() is not None
-    assert store.open(KEY).is_alive(store.open(KEY).writer)
-    store.close()
-    assert asked(database, "SELECT name FROM ctxwrap_writers") == []
-    assert store.open(KEY).lease() is not None
+def test_a_store_that_nobody_has_any_more_leaves_no_sign_of_life(database: str) -> None:
+    log = PostgresStore(database).open(KEY)
+    give_back = log.lease()
+    assert give_back is not None
+    give_back()
+    assert log.is_alive(log.writer)
+    assert asked(database, "SELECT 1 FROM ctxwrap_writers") == [(1,)]
+    del log, give_back
+    gc.collect()
+    assert asked(database, "SELECT 1 FROM ctxwrap_writers") == []
+    assert PostgresStore(database).open(KEY).lease() is not None
 
 
 def test_no_connection_is_held_between_sections(store: PostgresStore, database: str) -> None:

@@ -3,7 +3,6 @@
 All of them run out by the database's clock unless they are renewed, which a thread does as long as the process runs.
 """
 
-import atexit
 import logging
 import os
 import secrets
@@ -70,7 +69,7 @@ class Life:
             return
         leases, now.leases = now.leases, set()
         try:
-            self._server.ask(*(lease.ended() for lease in leases), Statement(sql.END_LIFE, {"name": now.name}))
+            self._server.tell(*(lease.ended() for lease in leases), Statement(sql.END_LIFE, {"name": now.name}))
         except StoreError as error:
             logger.debug("the end of process %s could not be told: %s", now.name, error)
 
@@ -97,7 +96,6 @@ class Life:
             if now.thread is None:
                 now.thread = threading.Thread(target=self._renew, args=(now,), name="ctxwrap-leases", daemon=True)
                 now.thread.start()
-                atexit.register(self.close)
 
     def _renew(self, now: "_Process") -> None:
         while not now.is_over.wait(self._seconds / 4):

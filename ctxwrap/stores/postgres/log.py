@@ -34,7 +34,8 @@ class Sections(threading.local):
 
 
 class PostgresLog:
-    def __init__(self, server: Server, key: SessionKey, life: Life, sections: Sections) -> None:
+    def __init__(self, store: object, server: Server, key: SessionKey, life: Life, sections: Sections) -> None:
+        self._store = store  # which is open as long as a log of it is in use
         self._server, self._key, self._life, self._sections = server, key, life, sections
         self._meta = encoded(key._asdict())
         self._scope = dict(zip(("tenant", "agent", "session"), map(safe_name, key), strict=True))

@@ -49,6 +49,11 @@ class Server:
 
         return self.patiently(asked)
 
+    def tell(self, *statements: Statement) -> None:
+        """Last words, over a line of their own: now or never."""
+        with self.explained(), psycopg.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
+            trip(connection, statements)
+
     def patiently(self, work: Callable[[], T]) -> T:
         """Do it, again while it fails for reasons that pass; a StoreUnavailable if they do not."""
         tried = Retrying(

@@ -1,6 +1,7 @@
 """Where logs live in PostgreSQL: every row begins with its tenant."""
 
 import json
+import weakref
 from collections.abc import Iterator
 
 from ctxwrap.stores.names import safe_name
@@ -22,9 +23,10 @@ class PostgresStore:
         self._server = Server(url, connections=connections, patience=patience)
         self._life = Life(self._server, lifetime)
         self._sections = Sections()
+        self.close = weakref.finalize(self, _closed, self._life, self._server)
 
     def open(self, key: SessionKey) -> PostgresLog:
-        return PostgresLog(self._server, key, self._life, self._sections)
+        return PostgresLog(self, self._server, key, self._life, self._sections)
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         values = {"tenant": safe_name(tenant), "agent": safe_name(agent)}
@@ -35,10 +37,11 @@ class PostgresStore:
     def keys(self) -> Iterator[SessionKey]:
         yield from _keys_in(self._server.ask(Statement(sql.ALL_KEYS))[0])
 
-    def close(self) -> None:
-        """Give back everything: the next one who asks begins anew."""
-        self._life.close()
-        self._server.close()
+
+def _closed(life: Life, server: Server) -> None:
+    """When nobody has the store or a log of it any more, when the process ends, or when somebody says so."""
+    life.close()
+    server.close()
 
 
 def _keys_in(rows: Rows) -> Iterator[SessionKey]:
