@@ -92,7 +92,8 @@ class _Line:
                 if not self._is_cut:
                     self._answered = True
                     self._client.sendall(data)
-        self._close()
+        if not self._is_cut:  # else the client is to hear of it when all is done that happens meanwhile
+            self._close()
 
     def _end(self, cut: Cut, data: bytes) -> None:
         self._is_cut = True

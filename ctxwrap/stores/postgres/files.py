@@ -101,7 +101,7 @@ class PostgresFiles:
 
     def _loaded(self, name: str, first: int, last: int) -> bytes | None:
         pieces = self._ask(self._bound(sql.LOAD_FILE, name=_named(name), first=first, last=last))
-        return b"".join(body for _, _, body in pieces if body) if pieces else None
+        return b"".join(body for (body,) in pieces if body) if pieces else None
 
     def _found(self, under: str) -> Iterator[FileEntry]:
         prefix = f"{under}/" if under else ""

@@ -126,16 +126,18 @@ DELETE FROM ctxwrap_checkpoints WHERE tenant = %(tenant)s AND agent = %(agent)s 
 # files: names, and pieces of contents, which several names may have
 
 DROP_CONTENTS = """
-DELETE FROM ctxwrap_pieces p USING ctxwrap_files f
-WHERE f.tenant = %(tenant)s AND f.agent = %(agent)s AND f.session = %(session)s AND f.name = ANY(%(names)s::bytea[])
-    AND p.tenant = %(tenant)s AND p.agent = %(agent)s AND p.session = %(session)s AND p.content = f.content
-    AND NOT EXISTS (
-        SELECT FROM ctxwrap_files o
-        WHERE o.tenant = %(tenant)s AND o.agent = %(agent)s AND o.session = %(session)s
-            AND o.content = f.content AND o.name <> ALL(%(names)s::bytea[])
-    )
+DELETE FROM ctxwrap_pieces
+WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND content = ANY(ARRAY(
+    SELECT f.content FROM ctxwrap_files f
+    WHERE f.tenant = %(tenant)s AND f.agent = %(agent)s AND f.session = %(session)s
+        AND f.name = ANY(%(names)s::bytea[]) AND (
+            SELECT count(*) FROM ctxwrap_files o
+            WHERE o.tenant = %(tenant)s AND o.agent = %(agent)s AND o.session = %(session)s
+                AND o.content = f.content AND o.name <> ALL(%(names)s::bytea[])
+        ) = 0
+))
 """
-"""Before the files of these names go, or get other contents."""
+"""Before the files of these names go, or get other contents. Each is looked up alone: no join reads all of them."""
 
 DELETE_FILES = """
 DELETE FROM ctxwrap_files
@@ -163,10 +165,11 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND na
 """
 
 GROW_FILE = """
-UPDATE ctxwrap_files f SET size = f.size + %(length)s, modified = clock_timestamp()
-FROM ctxwrap_files g
-WHERE g.tenant = %(tenant)s AND g.agent = %(agent)s AND g.session = %(session)s AND g.name = %(name)s
-    AND f.tenant = %(tenant)s AND f.agent = %(agent)s AND f.session = %(session)s AND f.content = g.content
+UPDATE ctxwrap_files SET size = size + %(length)s, modified = clock_timestamp()
+WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND content = (
+    SELECT g.content FROM ctxwrap_files g
+    WHERE g.tenant = %(tenant)s AND g.agent = %(agent)s AND g.session = %(session)s AND g.name = %(name)s
+)
 """
 """Under every name that it has."""
 
@@ -178,17 +181,18 @@ ON CONFLICT DO NOTHING
 """
 
 LOAD_FILE = """
-SELECT f.size, p.start,
-    substring(p.body FROM greatest(%(first)s - p.start, 0)::integer + 1
-        FOR greatest(least(%(last)s, f.size) - greatest(p.start, %(first)s), 0)::integer)
-FROM ctxwrap_files f LEFT JOIN ctxwrap_pieces p
-    ON p.tenant = %(tenant)s AND p.agent = %(agent)s AND p.session = %(session)s
-    AND p.content = f.content AND p.start < %(last)s
-    AND p.start >= coalesce((
-        SELECT max(q.start) FROM ctxwrap_pieces q
-        WHERE q.tenant = %(tenant)s AND q.agent = %(agent)s AND q.session = %(session)s
-            AND q.content = f.content AND q.start <= %(first)s
-    ), 0)
+SELECT p.body FROM ctxwrap_files f LEFT JOIN LATERAL (
+    SELECT start, substring(body FROM greatest(%(first)s - start, 0)::integer + 1
+        FOR greatest(least(%(last)s, f.size) - greatest(start, %(first)s), 0)::integer) AS body
+    FROM ctxwrap_pieces
+    WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
+        AND content = f.content AND start < %(last)s AND start >= coalesce((
+            SELECT max(q.start) FROM ctxwrap_pieces q
+            WHERE q.tenant = %(tenant)s AND q.agent = %(agent)s AND q.session = %(session)s
+                AND q.content = f.content AND q.start <= %(first)s
+        ), 0)
+    OFFSET 0
+) p ON true
 WHERE f.tenant = %(tenant)s AND f.agent = %(agent)s AND f.session = %(session)s AND f.name = %(name)s
 ORDER BY p.start
 """
