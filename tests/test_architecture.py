@@ -45,7 +45,7 @@ LAYERS = (
     ),
     ("evidence", "copying"),
     ("service",),
-    ("practice", "mcp"),
+    ("practice", "mcp", "testing"),
     ("cli",),
     ("__main__",),
 )
@@ -96,7 +96,7 @@ def test_every_module_says_what_it_owns(path: Path) -> None:
 
 def test_importing_is_light() -> None:
     heavy = {"pydantic", "asyncio", "httpx", "httpx2", "litellm", "openai", "anthropic", "tiktoken", "jsonschema"}
-    heavy |= {"tenacity", "rich", "cryptography"}
+    heavy |= {"tenacity", "rich", "cryptography", "psycopg", "pytest"}
     code = f"import sys, ctxwrap; print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

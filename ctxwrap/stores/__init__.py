@@ -1,4 +1,4 @@
-"""Where sessions live: a directory, or this process's memory; in the clear or encrypted."""
+"""Where sessions live: a directory, PostgreSQL, or this process's memory; in the clear or encrypted."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from ctxwrap.stores.clear import ClearStore
 
 
 def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
-    """The store at `url`: a directory or `file://` URL, or `memory:` for one that ends with the process.
+    """The store at `url`: a directory or `file://` URL, a `postgresql://` URL, or `memory:` that ends with the process.
 
     Without a `url` it is the directory in `CTXWRAP_HOME`, else the platform's directory for user data. With a `key`, or
     one in `CTXWRAP_KEY`, everything in it is encrypted; of several keys the first is for new sessions.
@@ -48,8 +48,13 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
         return MemoryStore()
     if scheme == "file" and rest.startswith("//"):
         return _files(rest.removeprefix("//"))
-    if "://" in text or not text:
-        raise SettingsError(f"no store at {text!r}: use a directory, file:///directory or memory:")
+    if scheme in ("postgresql", "postgres") and rest.startswith("//"):
+        return _postgres(text)
+    if "://" in text or not text:  # of which only the beginning is told: the rest may hold a password
+        named = f"{scheme}://…" if text else "''"
+        raise SettingsError(
+            f"no store at {named}: use a directory, file:///directory, postgresql://host/database or memory:"
+        )
     return _files(text)
 
 
@@ -66,6 +71,14 @@ def _files(root: str) -> Store:
             f"sessions in files need flock, which this platform lacks ({error}); use memory:"
         ) from error
     return FileStore(Path(root).expanduser().absolute())
+
+
+def _postgres(url: str) -> Store:
+    try:
+        from ctxwrap.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise SettingsError(f"sessions in PostgreSQL need more: pip install 'ctxwrap[postgres]' ({error})") from error
+    return PostgresStore(url)
 
 
 def _data_directory() -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctxwrap.records import number_in, numbered
 from ctxwrap.storage import Change, Line
 from ctxwrap.stores import disk
-from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, resealed, sealed, unsealed
+from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, holds, resealed, sealed, spellings_of, unsealed
 from ctxwrap.stores.picking import Picking
 from ctxwrap.stores.seeking import span_of
 from ctxwrap.types import Record
@@ -194,9 +193,9 @@ class Journal:
                 data = disk.read_all(handle)
         except FileNotFoundError:
             return b""
-        spellings = [spelling for text in banned for spelling in _spellings(text)]
+        spellings = spellings_of(banned)
         found = [(line, data[line.start : line.end].removesuffix(b"\n")) for line in found_in(data, 0, 0).lines]
-        kept = [(line, text) for line, text in found if line.record is not None or not _holds(text, spellings)]
+        kept = [(line, text) for line, text in found if line.record is not None or not holds(text, spellings)]
         lines, check = [], 0
         for line, text in kept:
             if line.record is None:
@@ -250,13 +249,3 @@ def _tail(handle: int, position: int) -> bytes:
 def _in_batch(record: Record) -> bool:
     """Then it must not be all that is left of it, or it would pass for one that was cut short."""
     return "b" in (record.get("ctx") or ())
-
-
-def _holds(text: bytes, spellings: Sequence[bytes]) -> bool:
-    return any(spelling in text for spelling in spellings)
-
-
-def _spellings(text: str) -> set[bytes]:
-    """The text as it may stand in a file, plain or in JSON."""
-    texts = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return {spelling.encode("utf-8", "surrogatepass") for spelling in texts}

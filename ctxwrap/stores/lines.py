@@ -82,6 +82,18 @@ def record_in(line: bytes) -> Record | None:
     return _parsed(line) if _is_whole(line) else None
 
 
+def holds(line: bytes, spellings: Sequence[bytes]) -> bool:
+    return any(spelling in line for spelling in spellings)
+
+
+def spellings_of(texts: Sequence[str]) -> list[bytes]:
+    """Texts as they may stand in a line, plain or in JSON."""
+    spelled = {
+        each for text in texts for each in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
+    }
+    return [each.encode("utf-8", "surrogatepass") for each in spelled]
+
+
 class _Seal(NamedTuple):
     before: int
     """The checksum of the line before."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from ctxwrap.records import number_in, numbered
 from ctxwrap.storage import CACHE, Change, Checkpoint, FileEntry, Line
+from ctxwrap.stores.names import file_parts
 from ctxwrap.types import Record, SessionKey
 
 
@@ -45,9 +46,11 @@ class MemoryFiles:
         ]
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        file_parts(name)
         return self._files[name][0][start:][:size] if name in self._files else None
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
+        file_parts(name)
         self._files[name] = bytes(data), time.time()
 
     def extend(self, name: str, data: bytes, after: int) -> bool:
@@ -111,8 +114,8 @@ class MemoryLog:
             yield Line(at + 1, at, at + 1, record, checked=False)
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
-        for stream, records in batches.items():
-            self._streams[stream].extend(copy.deepcopy(list(records)))
+        for stream, records in copy.deepcopy({stream: list(records) for stream, records in batches.items()}).items():
+            self._streams[stream].extend(records)
         return {stream: len(self._streams[stream]) for stream, records in batches.items() if records}
 
     def unsynced(self) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""From any id a user passes to a safe directory name, and never two ids to one name."""
+"""From any id a user passes to a safe directory name, and never two ids to one name; and which files have names."""
 
 import hashlib
 import re
@@ -33,3 +33,11 @@ def safe_name(value: str) -> str:
     stem = re.sub(r"[^a-z0-9]+", "-", value.lower()[:200])[:24].strip("-") or "id"
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{stem}+{digest[:32]}"
+
+
+def file_parts(name: str) -> list[str]:
+    """The directories on the way to a file beside a session's streams, and its own name."""
+    parts = name.split("/") if name else []
+    if any(part in ("", ".", "..") or "\0" in part for part in parts):
+        raise ValueError(f"{name!r} is no name of a file in a session")
+    return parts

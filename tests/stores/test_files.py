@@ -20,8 +20,8 @@ from ctxwrap.storage import Checkpoint, Store
 from ctxwrap.stores.clear import ClearStore
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.names import safe_name
+from ctxwrap.testing import KEY, StoreContract, contents, record
 from ctxwrap.types import Record, SessionKey
-from tests.stores.contract import KEY, StoreContract, contents, record
 
 HOSTILE = [
     "..", ".", "/", "../../etc/passwd", "a/b", "a\\b", "\x00", "a\nb", " ", "con", "CON", "nul.txt", "aux", "x.sock",
@@ -37,6 +37,10 @@ class TestFileStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return FileStore(tmp_path / "home")
+
+    @pytest.fixture
+    def reopened(self, tmp_path: Path) -> Callable[[], Store]:
+        return lambda: FileStore(tmp_path / "home")
 
 
 def written(root: Path, *texts: str) -> Path:

@@ -1,13 +1,6 @@
 """The store in memory keeps the contract."""
 
-import pytest
-
-from ctxwrap.storage import Store
 from ctxwrap.stores.memory import MemoryStore
-from tests.stores.contract import StoreContract
+from ctxwrap.testing import store_contract
 
-
-class TestMemoryStore(StoreContract):
-    @pytest.fixture
-    def store(self) -> Store:
-        return MemoryStore()
+TestMemoryStore = store_contract(MemoryStore)

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.testing import KEY, numbered_record
 from ctxwrap.types import Record
-from tests.stores.contract import KEY, numbered_record
 
 LENGTHS = st.sampled_from([0, 10, 300, 3000, 9000, 40_000])
 STEPS = st.one_of(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.records import numbered
 from ctxwrap.stores.files import FileStore
-from tests.stores.contract import KEY, numbered_record
+from ctxwrap.testing import KEY, numbered_record
 
 
 def test_a_few_records_are_read_without_what_lies_far_before_and_behind(tmp_path: Path) -> None:

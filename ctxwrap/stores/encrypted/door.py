@@ -51,7 +51,8 @@ class Door:
         return True
 
     def _check(self) -> None:
-        if self.cipher is None and any(self._has_records(stream) for stream in STREAMS):
+        has_records = self.cipher is None and any(self._has_records(stream) for stream in STREAMS)
+        if has_records and self.cipher is None:  # still: another one may have begun the session meanwhile
             name = self.session.session
             raise KeyMismatch(
                 f"session {name!r} is not encrypted, or its {KEY_FILE} is lost. To encrypt it, export it without the "

@@ -8,6 +8,7 @@ from ctxwrap.storage import CACHE, STREAMS, FileEntry, Files
 from ctxwrap.stores.clear import KEY_FILE
 from ctxwrap.stores.encrypted.cipher import TAG, Cipher
 from ctxwrap.stores.encrypted.frames import LONGEST, extent_of, framed, opened
+from ctxwrap.stores.names import file_parts
 
 logger = logging.getLogger("ctxwrap")
 
@@ -150,6 +151,7 @@ def _bound(name: str) -> str:
 
 
 def _hidden(name: str, cipher: Cipher) -> str:
+    file_parts(name)
     directory, _, last = name.rpartition("/")
     start, middle, end = _around(last)
     hidden = f"{start}{cipher.hide(middle)}{end}"

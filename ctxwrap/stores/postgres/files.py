@@ -1,0 +1,121 @@
+"""The files beside a session's streams: names in one table, pieces of what they hold in another.
+
+Inside a section what was read or written is known until somebody else writes to the session; so a worker that is alone
+with a session asks for nothing twice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+from ctxwrap.errors import StoreUnavailable
+from ctxwrap.storage import FileEntry
+from ctxwrap.stores.names import file_parts
+from ctxwrap.stores.postgres import statements as sql
+from ctxwrap.stores.postgres.known import KnownFiles
+from ctxwrap.stores.postgres.section import Bound, Section
+from ctxwrap.stores.postgres.server import Rows, Statement
+
+_LONGEST = 2000
+"""So many bytes of a name fit into an index."""
+
+_ALL = 1 << 62
+
+
+class PostgresFiles:
+    def __init__(
+        self,
+        bound: Bound,
+        ask: Callable[[Statement], Rows],
+        known: Callable[[], KnownFiles | None],
+        written: Callable[[], AbstractContextManager[Section]],
+    ) -> None:
+        """`known` is what this thread's section knows, if it is in one; `written` is that one, or one for a moment."""
+        self._bound, self._ask, self._known, self._written = bound, ask, known, written
+
+    def entries(self, under: str = "") -> list[FileEntry]:
+        known = self._known() or KnownFiles()
+        if under not in known.entries:
+            known.entries[under] = sorted(self._found(under))
+        return list(known.entries[under])
+
+    def leftovers(self) -> list[FileEntry]:
+        """None: a transaction that did not come to its end leaves nothing."""
+        return []
+
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        known = self._known() or KnownFiles()
+        if name in known.contents:
+            data = known.contents[name]
+            return None if data is None else data[start:][:size]
+        data = self._loaded(name, start, _ALL if size is None else start + size)
+        if not start and size is None:
+            known.take_read(name, data)
+        return data
+
+    def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
+        with self._written() as section:
+            section.save(_named(name), bytes(data))
+            section.known.files.take(name, bytes(data))
+
+    def extend(self, name: str, data: bytes, after: int) -> bool:
+        with self._written() as section:
+            known = section.known.files
+            size = self._size(name, known)
+            there = (size or 0) - after
+            if not 0 <= there <= len(data):
+                return False
+            if size is None:
+                self.save(name, data)
+            elif rest := bytes(data[there:]):
+                extend = self._bound(sql.EXTEND_CONTENT, name=_named(name), body=rest)
+                section.write(extend, self._bound(sql.GROW_FILE, name=_named(name), length=len(rest)))
+                known.forget(name)
+                known.sizes[name] = after + len(data)
+        return True
+
+    def link(self, name: str, other: str) -> None:
+        with self._written() as section:
+            section.write(self._bound(sql.LINK_FILE, name=_named(name), other=_named(other)))
+            section.known.files.forget(other)
+
+    def remove(self, name: str) -> None:
+        self.remove_all([name])
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        with self._written() as section:
+            values = {"names": [_named(name) for name in names]}
+            section.write(self._bound(sql.DROP_CONTENTS, **values), self._bound(sql.DELETE_FILES, **values))
+            for name in names:
+                section.known.files.take(name, None)
+
+    def clear(self, under: str) -> None:
+        """Let every file in a directory go, hidden ones too."""
+        if names := [entry.name for entry in self._all(under)]:
+            self.remove_all(names)
+
+    def _size(self, name: str, known: KnownFiles) -> int | None:
+        if name not in known.sizes:
+            found = self._ask(self._bound(sql.FILE_SIZE, name=_named(name)))
+            known.sizes[name] = found[0][0] if found else None
+        return known.sizes[name]
+
+    def _loaded(self, name: str, first: int, last: int) -> bytes | None:
+        pieces = self._ask(self._bound(sql.LOAD_FILE, name=_named(name), first=first, last=last))
+        return b"".join(body for (body,) in pieces if body) if pieces else None
+
+    def _found(self, under: str) -> Iterator[FileEntry]:
+        prefix = f"{under}/" if under else ""
+        return (entry for entry in self._all(under) if "/." not in f"/{entry.name.removeprefix(prefix)}")
+
+    def _all(self, under: str) -> list[FileEntry]:
+        first, last = (_named(under) + end if under else end for end in ((b"/", b"0") if under else (b"", b"\xff")))
+        found = self._ask(self._bound(sql.ENTRIES, first=first, last=last))
+        return [FileEntry(str(name, "utf-8", "surrogatepass"), size, modified) for name, size, modified in found]
+
+
+def _named(name: str) -> bytes:
+    file_parts(name)
+    data = name.encode("utf-8", "surrogatepass")
+    if len(data) > _LONGEST:
+        raise StoreUnavailable(f"no file can have a name of {len(data)} bytes: {name[:40]!r}…")
+    return data

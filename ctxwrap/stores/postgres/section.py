@@ -1,0 +1,236 @@
+"""One transaction that has a session's row: nobody else reads and appends before it ends.
+
+What is written waits until it is needed or the section ends. If the connection breaks, another one begins where this
+one was, as long as nobody else wrote meanwhile; whether a commit that nobody answered was done is told by the token
+that every section leaves in the session's row and in its records.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import psycopg
+
+from ctxwrap.errors import StoreCorrupt, StoreError
+from ctxwrap.storage import STREAMS
+from ctxwrap.stores.postgres import statements as sql
+from ctxwrap.stores.postgres.known import Known, KnownFiles
+from ctxwrap.stores.postgres.migrations import Connection
+from ctxwrap.stores.postgres.server import Rows, Server, Statement, trip
+
+Bound = Callable[..., Statement]
+"""A statement about one session, with its values."""
+
+_IDLE = 30.0
+"""A section that asks nothing for so many seconds may have lost its process: the server lets others in."""
+
+
+class Row(NamedTuple):
+    """A session's row."""
+
+    version: int
+    """How many sections wrote to it."""
+    token: bytes
+    """Of the last one."""
+    edition: int
+    ends: Mapping[str, int]
+    """The last position of each stream."""
+    numbers: Mapping[str, int]
+    """The number of the last record of each stream."""
+
+
+class Section:
+    """Use it in one thread, from `begin` to `end`."""
+
+    def __init__(self, server: Server, bound: Bound, key: bytes, known: Known) -> None:
+        self._server, self._bound, self._key = server, bound, key
+        self.known = known
+        self.token = os.urandom(16)
+        self._process = os.getpid()
+        self._connection: Connection | None = None
+        self._sent: list[Statement] = []
+        self._unsent: list[Statement] = []
+        self._saves: dict[bytes, bytes] = {}
+        self._first: tuple[str, int] | None = None
+        """The stream and position of the first record that it adds."""
+        self._failure: StoreError | None = None
+        self.base = self.row = Row(0, b"", 0, {}, {})
+        """The session's row as it was found, and as it is to be."""
+
+    def begin(self) -> bool:
+        """Take the session's row, with what is new in its streams. Whether it goes on from what is known of it.
+
+        It does not if the server was replaced by one that lacks what was written last.
+        """
+        known, seen = self.known, dict(self.known.seen)
+        asked = [self._bound(sql.READ_ON, stream=stream, after=each.position) for stream, each in seen.items()]
+        self.base, answers = self._server.patiently(lambda: self._locked(asked))
+        self.row = self.base
+        if known.version != self.base[:2]:
+            known.files = KnownFiles()
+        known.version = None  # unless all goes well
+        if self.base.edition != known.edition:
+            known.begin_edition(self.base.edition)
+            return True
+        found = dict(zip(seen, answers, strict=True))
+        known.fresh = {stream: (seen[stream].position, rows) for stream, rows in found.items()}
+        return not any(known.is_other(stream, rows) for stream, rows in found.items())
+
+    def ask(self, statement: Statement) -> Rows:
+        """What the database says, everything that was written included."""
+        self.write()
+        with self._guarded():
+            self.check()
+            answers = self._server.patiently(lambda: self._asked([*self._unsent, statement]))
+        self._sent, self._unsent = self._sent + self._unsent, []
+        return answers[-1]
+
+    def write(self, *statements: Statement) -> None:
+        """Write this, behind all that was written before."""
+        saves, self._saves = self._saves, {}
+        self._unsent += [*(self._all_saved(saves) if saves else ()), *statements]
+
+    def save(self, name: bytes, data: bytes) -> None:
+        """Write a file, together with others that are saved before anything else is written."""
+        self._saves[name] = data
+
+    def adds(self, stream: str, position: int) -> None:
+        """That a record is written there."""
+        self._first = self._first or (stream, position)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is not the one that a forked process was in."""
+        return os.getpid() == self._process
+
+    @property
+    def has_written(self) -> bool:
+        return bool(self._sent or self._unsent or self._saves)
+
+    def check(self) -> None:
+        """That all of it can be in the database, or, behind its end, is; a StoreUnavailable if not."""
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Write what is left, and let others in."""
+        if not self.is_mine:
+            return  # a forked child leaves the section to its parent
+        try:
+            with self._guarded():
+                self.check()
+                self._finish()
+            version, token = self.base[:2]
+            self.known.version = (version + 1, self.token) if self.has_written else (version, token)
+        finally:
+            self._let_go()
+
+    def _finish(self) -> None:
+        self.write()
+        if self.has_written:
+            self._server.patiently(self._committed)
+        elif self._connection is not None:
+            with suppress(psycopg.Error):  # nothing to lose
+                trip(self._connection, [Statement(sql.COMMIT)])
+
+    def _committed(self) -> None:
+        if self._is_cut_off and self._resumed_as_done():
+            return
+        self._asked([*self._unsent, self._bound(sql.UPDATE_SESSION, **self._new_row()), Statement(sql.COMMIT)])
+
+    def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[Statement]:
+        names, bodies = list(saves), list(saves.values())
+        contents, sizes = [os.urandom(16) for _ in names], [len(body) for body in bodies]
+        return [
+            self._bound(sql.DROP_CONTENTS, names=names),
+            self._bound(sql.SAVE_FILES, names=names, contents=contents, sizes=sizes),
+            self._bound(sql.INSERT_PIECES, contents=contents, bodies=bodies),
+        ]
+
+    def _new_row(self) -> dict[str, Any]:
+        numbers = {f"{stream}_number": number for stream, number in self.row.numbers.items()}
+        return {"token": self.token, "edition": self.row.edition, **self.row.ends, **numbers}
+
+    def _asked(self, statements: Sequence[Statement]) -> list[Rows]:
+        if self._is_cut_off:
+            self._resume()
+        assert self._connection is not None
+        try:
+            return trip(self._connection, statements)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return self._connection is None or self._connection.closed
+
+    def _resumed_as_done(self) -> bool:
+        """Go on with another connection. Whether there is nothing left to do, since the commit was done."""
+        now = self._again()
+        if now.token == self.token or self._has_added(now):
+            return True
+        self._replay(now)
+        return False
+
+    def _resume(self) -> None:
+        self._replay(self._again())
+
+    def _again(self) -> Row:
+        self._let_go()
+        return self._locked()[0]
+
+    def _replay(self, now: Row) -> None:
+        if (now.version, now.token) != (self.base.version, self.base.token):
+            raise self._server.unavailable("the connection broke, and others wrote to the session before it was back")
+        if self._sent:
+            self._asked(self._sent)
+
+    def _has_added(self, now: Row) -> bool:
+        if self._first is None or now.version <= self.base.version:
+            return False
+        stream, position = self._first
+        return self._asked([self._bound(sql.TOKEN_AT, stream=stream, pos=position)]) == [[(self.token,)]]
+
+    def _locked(self, also: Sequence[Statement] = ()) -> tuple[Row, list[Rows]]:
+        connection = self._server.borrowed()
+        try:
+            lock = self._bound(sql.LOCK_SESSION)
+            _, _, rows, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), lock, *also])
+            if not rows:
+                create = self._bound(sql.CREATE_SESSION, key=self._key)
+                _, rows, *answers = trip(connection, [create, lock, *also])
+            row = self._row_in(rows)
+        except BaseException:
+            self._server.give_back(connection)
+            raise
+        self._connection = connection
+        return row, answers
+
+    def _limits(self) -> Statement:
+        wait, idle = (f"{int(1000 * seconds)}ms" for seconds in (self._server.patience, _IDLE))
+        return Statement(sql.LIMITS, {"wait": wait, "idle": idle})
+
+    def _row_in(self, rows: Rows) -> Row:
+        ((key, version, token, edition, *rest),) = rows
+        if key != self._key:
+            raise StoreCorrupt("a row of ctxwrap_sessions is not that of its session: look who wrote it")
+        ends, numbers = (dict(zip(STREAMS, values, strict=True)) for values in (rest[:2], rest[2:]))
+        return Row(version, token, edition, ends, numbers)
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._server.give_back(connection)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Remember what made the section fail: nothing of it is there, and nothing can be added to it."""
+        try:
+            yield
+        except BaseException as error:
+            broken = self._server.unavailable("the section was interrupted")
+            self._failure = error if isinstance(error, StoreError) else broken
+            self.known.seen = {}
+            raise

@@ -1,0 +1,183 @@
+"""The way to the database: connections lent out for a moment, patience while it is away, and errors that say why."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool, PoolTimeout
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from ctxwrap.errors import SettingsError, StoreUnavailable
+from ctxwrap.stores.postgres.migrations import Connection, migrate
+
+T = TypeVar("T")
+
+Rows = list[tuple[Any, ...]]
+
+_ABSENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+"""How soon it is noticed that nobody is there, unless the URL says otherwise."""
+
+_PASSING = ("08", "40", "53300", "57P", "25006")
+"""How states begin that may be others soon: no connection, a conflict, no free slot, a restart, a replica."""
+
+
+class Statement(NamedTuple):
+    sql: str
+    values: Mapping[str, Any] = {}
+
+
+class Server:
+    """What the processes that are forked off share is the URL: each has connections of its own."""
+
+    def __init__(self, url: str, *, connections: int, patience: float) -> None:
+        self._conninfo, self._password, self.place = _parsed(url)
+        self._size = connections
+        self.patience = patience
+        self._pools: dict[int, ConnectionPool[Connection]] = {}
+        """By process; those of others are kept only because letting go of them would close them."""
+        self._ready: set[int] = set()
+
+    def ask(self, *statements: Statement) -> list[Rows]:
+        """The answers, in a transaction of their own, which may be tried several times."""
+
+        def asked() -> list[Rows]:
+            with self.lent() as connection:
+                return trip(connection, statements)
+
+        return self.patiently(asked)
+
+    def tell(self, *statements: Statement) -> None:
+        """Last words, over a line of their own: now or never."""
+        with self.explained(), psycopg.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
+            trip(connection, statements)
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Do it, again while it fails for reasons that pass; a StoreUnavailable if they do not."""
+        tried = Retrying(
+            retry=retry_if_exception(is_passing),
+            stop=stop_after_delay(self.patience),
+            wait=wait_random_exponential(multiplier=0.02, max=1),
+            reraise=True,
+        )
+        with self.explained():
+            return tried(work)
+
+    @contextmanager
+    def lent(self) -> Iterator[Connection]:
+        """A connection to tables that are up to date; one that was in the middle of something is closed."""
+        connection = self.borrowed()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
+
+    def borrowed(self) -> Connection:
+        pool = self._pool()
+        connection = pool.getconn()
+        if os.getpid() not in self._ready:
+            try:
+                migrate(connection)
+                self._ready.add(os.getpid())
+            except BaseException:
+                self.give_back(connection)
+                raise
+        return connection
+
+    def give_back(self, connection: Connection) -> None:
+        if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            connection.close()
+        self._pool().putconn(connection)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self.unavailable(error) from _without_secrets(error, self._password)
+
+    def unavailable(self, error: psycopg.Error | str) -> StoreUnavailable:
+        reason = self._reason(error).replace(self._password, "***") if self._password else self._reason(error)
+        return StoreUnavailable(f"{self.place} does not do its part: {reason}. {_remedy(error)}")
+
+    def close(self) -> None:
+        pool = self._pools.pop(os.getpid(), None)
+        self._ready.discard(os.getpid())
+        if pool is not None:
+            pool.close(timeout=2)
+
+    def _pool(self) -> ConnectionPool[Connection]:
+        pool = self._pools.get(os.getpid()) or self._pools.setdefault(os.getpid(), self._new_pool())
+        pool.open()
+        return pool
+
+    def _new_pool(self) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            self._conninfo,
+            kwargs={"autocommit": True, "prepare_threshold": None},  # what is prepared stays with one connection
+            min_size=0,
+            max_size=self._size,
+            timeout=self.patience,
+            reconnect_timeout=self.patience,
+            max_idle=60,
+            open=False,
+        )
+
+    def _reason(self, error: psycopg.Error | str) -> str:
+        text = str(error)
+        if isinstance(error, PoolTimeout):
+            try:
+                with psycopg.connect(self._conninfo):
+                    text = f"all {self._size} connections of this process were in use for {self.patience:g} seconds"
+            except psycopg.Error as refused:
+                text = str(refused)
+        return " ".join(text.split()).rstrip(".") or type(error).__name__
+
+
+def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+    """All statements at once, and all that comes back."""
+    with connection.pipeline():
+        cursors = [connection.cursor(binary=True).execute(each.sql, each.values) for each in statements]
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def is_passing(error: BaseException) -> bool:
+    if isinstance(error, PoolTimeout) or not isinstance(error, psycopg.Error):
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate.startswith(_PASSING)
+
+
+def _remedy(error: psycopg.Error | str) -> str:
+    match getattr(error, "sqlstate", None) or "":
+        case "25006":
+            return "It is a replica, which only reads: name the primary, or add ?target_session_attrs=read-write"
+        case "55P03":
+            return "Another process holds the session: look for one that hangs in pg_stat_activity"
+        case "42501":
+            return "Let the role create tables once, or let one that may do so open the store first"
+        case "53100" | "53200":
+            return "Make room on the database's machine"
+    return "Check that the server runs, that the URL in store= is right, and that max_connections is high enough"
+
+
+def _parsed(url: str) -> tuple[str, str, str]:
+    """How to connect, the password, and the place by a name that tells nothing of it."""
+    try:
+        known = conninfo_to_dict(url)
+    except psycopg.Error:
+        known = None
+    if known is None:  # and not a character of it in the message
+        raise SettingsError("the URL of the store is none: postgresql://user:password@host:5432/database")
+    user = f"{known['user']}@" if known.get("user") else ""
+    port = f":{known['port']}" if known.get("port") else ""
+    place = f"postgresql://{user}{known.get('host') or ''}{port}/{known.get('dbname') or ''}"
+    given: dict[str, Any] = {"application_name": "ctxwrap", "client_encoding": "UTF8", **_ABSENCE, **known}
+    return make_conninfo(**given), str(known.get("password") or ""), place
+
+
+def _without_secrets(error: psycopg.Error, password: str) -> psycopg.Error | None:
+    return None if password and password in str(error) else error

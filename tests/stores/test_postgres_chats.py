@@ -1,0 +1,146 @@
+"""Whole chats with their sessions in PostgreSQL: the same to the model as with files, for every worker."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+import ctxwrap
+from ctxwrap.cli import main
+from ctxwrap.inspection import memory_of, session_details
+from ctxwrap.practice import Provider
+from ctxwrap.session.blobs import blobs_in
+from ctxwrap.storage import STREAMS
+from ctxwrap.stores.postgres import PostgresStore
+from tests.stores.postgres_proxy import Proxy
+from tests.stores.postgres_server import PostgresServer
+from tests.stores.test_encrypted_chats import ANSWER, KEY, MASTER, SAID, Model, chat, say, settled
+
+QUESTION: Any = [{"role": "user", "content": "Where is the marmalade, and the zebrafish?"}]
+
+
+@pytest.fixture
+def client(provider: Provider) -> openai.OpenAI:
+    provider.answer = Model()
+    return openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+
+
+def viewed(wrapped: Any) -> tuple[Any, ...]:
+    view = ctxwrap.preview(wrapped, model="practice", messages=QUESTION)
+    return settled(json.dumps(view.body)), settled(repr(view.items)), view.budget
+
+
+def test_every_worker_tells_the_model_what_it_is_told_with_files(
+    client: openai.OpenAI, home: Path, database: str
+) -> None:
+    views = [viewed(chat(client, place)) for place in (home, database)]
+    views += [
+        viewed(ctxwrap.wrap(client, store=ctxwrap.open_store(place), session="s", budget=4000))
+        for place in (home, database)
+    ]
+    assert views == [views[0]] * 4
+    for word in ("periwinkle", "swordfish", "zebrafish", "turquoise"):
+        assert word in views[0][0], "the pack holds something of everything"
+
+
+@pytest.mark.parametrize("key", [None, MASTER], ids=["clear", "encrypted"])
+def test_a_session_is_whole_can_be_rebuilt_and_forgets(
+    client: openai.OpenAI, database: str, key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if key is not None:
+        monkeypatch.setenv("CTXWRAP_KEY", key)
+    wrapped = chat(client, database)
+    verification = ctxwrap.verify("s", store=database)
+    assert verification.findings == ()
+    assert verification.unchecked == 0
+    rebuilding = ctxwrap.rebuild("s", store=database)
+    assert (rebuilding.written, rebuilding.removed) == ((), ())
+    assert session_details(ctxwrap.open_store(database), KEY).damaged == 0
+    ctxwrap.forget("s", item="w-1", store=database)
+    for number, message in enumerate(ctxwrap.open_store(database).open(KEY).read("messages")[0], 1):
+        if "zebrafish" in json.dumps(message) or any(blobs_in(message)):
+            ctxwrap.purge("s", message=number, store=database)
+    for word in (b"swordfish", SAID.encode(), b"marmalade is in"):
+        assert word not in everything_in(database)
+    assert (ANSWER.encode() in everything_in(database)) == (key is None)
+    say(wrapped, "go on")
+    assert "swordfish" not in json.dumps(memory_of(ctxwrap.open_store(database), KEY))
+    assert not ctxwrap.verify("s", store=database).is_damaged
+
+
+def everything_in(database: str) -> bytes:
+    """All bytes of all rows."""
+    with psycopg.connect(database) as connection:
+        tables = ("SELECT body FROM ctxwrap_records", "SELECT body FROM ctxwrap_checkpoints")
+        rows = [row for statement in tables for row in connection.execute(statement)]
+        rows += connection.execute("SELECT string_agg(body, '' ORDER BY start) FROM ctxwrap_pieces GROUP BY content")
+        return b"\n".join(bytes(body) for (body,) in rows)
+
+
+def test_a_session_moves_from_files_to_the_database_and_back(
+    client: openai.OpenAI, home: Path, database: str, tmp_path: Path
+) -> None:
+    chat(client, home)
+    ctxwrap.export_session("s", tmp_path / "out", store=home)
+    ctxwrap.import_session(tmp_path / "out", store=database)
+    ctxwrap.export_session("s", tmp_path / "back", store=database)
+    ctxwrap.import_session(tmp_path / "back", store=home, session="again")
+    logs = [ctxwrap.open_store(home).open(KEY), ctxwrap.open_store(database).open(KEY)]
+    logs.append(ctxwrap.open_store(home).open(KEY._replace(session="again")))
+    for stream in STREAMS:
+        said = [[line.get("content") or line.get("type") for line in log.read(stream)[0]] for log in logs]
+        assert said[0] == said[1][: len(said[0])] == said[2][: len(said[0])]
+    shown = CliRunner().invoke(main, ["sessions", "--store", database, "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert '"s"' in shown.output
+
+
+def test_streams_and_tasks_at_once_take_their_turns(client: openai.OpenAI, provider: Provider, database: str) -> None:
+    bare = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+    wrapped = ctxwrap.wrap(bare, store=database, session="s", busy_timeout=60)
+
+    async def one(number: int) -> str:
+        message: Any = {"role": "user", "content": f"hello {number}"}
+        stream = await wrapped.chat.completions.create(model="practice", messages=[message], stream=True)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
+
+    async def all_of_them() -> list[str]:
+        return await asyncio.gather(*map(one, range(6)))
+
+    assert asyncio.run(all_of_them()) == [ANSWER] * 6
+    messages = ctxwrap.open_store(database).open(KEY).read("messages")[0]
+    assert [line["role"] for line in messages] == ["user", "assistant"] * 6
+    assert sorted(line["content"] for line in messages[::2]) == [f"hello {number}" for number in range(6)]
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
+    import shutil
+    import tempfile
+
+    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))
+    with Proxy(postgres.sockets, place) as proxy:
+        yield proxy
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize(("on_busy", "most"), [("wait", 6), ("interleave", 4)])
+def test_a_turn_takes_few_round_trips(
+    client: openai.OpenAI, proxy: Proxy, database: str, on_busy: str, most: int
+) -> None:
+    url = proxy.url(database.partition("@/")[2].partition("?")[0])
+    store = PostgresStore(url, lifetime=3600)  # no sign of life comes in between
+    wrapped = ctxwrap.wrap(client, store=store, session="s", on_busy=on_busy)
+    counts = []
+    for number in range(5):
+        before = proxy.trips
+        say(wrapped, f"hello {number}")
+        counts.append(proxy.trips - before)
+    assert counts[2:] == [most] * 3
+    store.close()
