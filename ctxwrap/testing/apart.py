@@ -54,6 +54,8 @@ class ApartContract:
         assert [contents(store.open(key)) for key in keys] == [["0"], ["1"], ["2"], ["3"]]
         assert sorted(store.sessions("tenant", "agent")) == ["other", "session"]
         assert list(store.sessions("nobody", "agent")) == []
+        assert sorted(store.agents("tenant")) == ["agent", "other"]
+        assert list(store.agents("nobody")) == []
 
     def test_no_way_to_read_leads_to_anothers_data(self, store: Store) -> None:
         for number, key in enumerate(KEYS):
