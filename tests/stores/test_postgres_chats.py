@@ -136,7 +136,7 @@ def test_a_turn_takes_few_round_trips(
 ) -> None:
     url = proxy.url(database.partition("@/")[2].partition("?")[0])
     store = PostgresStore(url, lifetime=3600)  # no sign of life comes in between
-    wrapped = ctxwrap.wrap(client, store=store, session="s", on_busy=on_busy)
+    wrapped = ctxwrap.wrap(client, store=store, session="s", on_busy=on_busy, context_document=False)
     counts = []
     for number in range(5):
         before = proxy.trips
