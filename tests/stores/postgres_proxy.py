@@ -74,7 +74,7 @@ class _Line:
         self._heard = threading.Event()
 
     def speak(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := self._client.recv(1 << 20):
                 self._proxy.trips += self._answered
                 self._answered = False
@@ -83,7 +83,10 @@ class _Line:
                     self._end(cut, data)
                     break
                 self._server.sendall(data)
-        self._close()
+        except OSError:
+            pass  # one of them is gone
+        finally:
+            self._close()
 
     def answer(self) -> None:
         with contextlib.suppress(OSError):
@@ -100,8 +103,10 @@ class _Line:
         self._heard.clear()
         if cut.delivers:
             self._server.sendall(data)
+            more = select.poll()  # for descriptors of any number
+            more.register(self._client, select.POLLIN)
             while not self._heard.wait(0.01):
-                if select.select([self._client], [], [], 0)[0]:  # the word's own message came in pieces
+                if more.poll(0):  # the word's own message came in pieces
                     self._server.sendall(self._client.recv(1 << 20))
         else:
             self._server.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,202 @@
+"""Lines that break and servers that die under the store in PostgreSQL: nothing is lost, and nothing is there twice."""
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ctxwrap.errors import StoreUnavailable
+from ctxwrap.session import Session
+from ctxwrap.storage import STREAMS
+from ctxwrap.stores.postgres import PostgresStore
+from ctxwrap.stores.postgres.log import PostgresLog
+from ctxwrap.testing import KEY, contents, record
+from tests.stores.postgres_proxy import Proxy
+from tests.stores.postgres_server import PostgresServer
+from tests.stores.work import entry, ids
+
+CRASHES = int(os.environ.get("CTXWRAP_TEST_PG_CRASHES", "5"))
+CLIENTS = 4
+
+COMMIT = "COMMIT\0"
+"""As it is sent, and READ COMMITTED is not."""
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    import shutil
+    import tempfile
+
+    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))  # a socket's path is short
+    with Proxy(postgres.sockets, place) as proxy:
+        yield proxy
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def log(proxy: Proxy, database: str) -> Iterator[PostgresLog]:
+    """Over the line that can be cut."""
+    store = PostgresStore(proxy.url(name_of(database)), patience=20)
+    yield store.open(KEY)
+    store.close()
+
+
+def name_of(database: str) -> str:
+    return database.partition("@/")[2].partition("?")[0]
+
+
+def append(log: PostgresLog, text: str) -> None:
+    with log.locked():
+        log.append({stream: [record(text)] for stream in STREAMS})
+        log.files.save("file", text.encode())
+        wait = log.unsynced()
+    wait()
+
+
+@pytest.mark.parametrize("delivers", [True, False], ids=["done", "not done"])
+def test_a_commit_that_nobody_answered_is_there_once(
+    log: PostgresLog, proxy: Proxy, database: str, delivers: bool
+) -> None:
+    append(log, "a")
+    proxy.cut(COMMIT, delivers=delivers)
+    append(log, "b")
+    append(log, "c")
+    assert proxy.cuts == 1
+    there = PostgresStore(database).open(KEY)
+    for stream in STREAMS:
+        assert contents(there, stream=stream) == ["a", "b", "c"]
+    assert there.files.load("file") == b"c"
+
+
+def test_a_commit_that_nobody_answered_is_known_though_others_wrote_since(
+    log: PostgresLog, proxy: Proxy, database: str
+) -> None:
+    append(log, "a")
+    proxy.cut(COMMIT, delivers=True, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
+    append(log, "b")
+    assert contents(log) == ["a", "b", "other"]
+    append(log, "c")
+    assert contents(PostgresStore(database).open(KEY)) == ["a", "b", "other", "c"]
+
+
+def test_what_was_read_before_others_wrote_is_not_written_upon(log: PostgresLog, proxy: Proxy, database: str) -> None:
+    append(log, "a")
+    proxy.cut(COMMIT, delivers=False, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
+    with pytest.raises(StoreUnavailable, match="others wrote to the session"):
+        append(log, "b")
+    assert contents(log) == ["a", "other"]
+    append(log, "c")
+    assert contents(PostgresStore(database).open(KEY)) == ["a", "other", "c"]
+
+
+@pytest.mark.parametrize("word", ["FOR UPDATE", "pos >=", "ctxwrap_files", "INSERT INTO ctxwrap_records"])
+def test_a_section_goes_on_where_the_line_broke(log: PostgresLog, proxy: Proxy, database: str, word: str) -> None:
+    append(log, "a")
+    proxy.cut(word, delivers=False)
+    with log.locked():
+        log.append({"messages": [record("b")]})
+        assert log.files.load("nothing") is None
+        log.append({"messages": [record("c")]})
+        assert contents(log) == ["a", "b", "c"]
+        log.files.extend("grows", b"x", 0)
+    assert contents(PostgresStore(database).open(KEY)) == ["a", "b", "c"]
+
+
+def test_a_session_looks_again_when_nobody_knows_what_the_server_has(
+    log: PostgresLog, proxy: Proxy, database: str
+) -> None:
+    session, now = Session(KEY, log), datetime.now(UTC)
+
+    def say(turn: str, text: str) -> None:
+        start = {"type": "start", "run": turn, "runtime": {"round": 1, "datetime": "", "startup_at": ""}, "ctx": {}}
+        with session.locked():
+            session.append(turn, [{"role": "user", "content": text, "ctx": {}}], [start], now, part="o")
+
+    say("t1", "a")
+    proxy.cut(COMMIT, delivers=False, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
+    with pytest.raises(StoreUnavailable):
+        say("t2", "b")
+    say("t2", "b")
+    found = PostgresStore(database).open(KEY).read("messages")[0]
+    assert [line["content"] for line in found] == ["a", "other", "b"]
+    assert found[-1]["ctx"]["seq"] == 3
+
+
+def test_a_server_that_lost_what_was_read_makes_another_edition(database: str) -> None:
+    log = PostgresStore(database).open(KEY)
+    for text in ("a", "b", "c"):
+        append(log, text)
+    with log.locked():
+        log.read("messages")
+    edition = log.edition()
+    with psycopg.connect(database) as connection:  # as after a failover to a replica that was behind
+        connection.execute("DELETE FROM ctxwrap_records WHERE pos = 3")
+        connection.execute("UPDATE ctxwrap_sessions SET messages = 2, events = 2, version = 2")
+    append(PostgresStore(database).open(KEY), "other")
+    with log.locked():
+        assert log.edition() != edition
+        assert contents(log) == ["a", "b", "other"]
+    assert PostgresStore(database).open(KEY).edition() != edition
+
+
+def test_servers_that_crash_under_writers_lose_and_double_nothing(postgres: PostgresServer) -> None:
+    reading, writing = os.pipe()
+    with PostgresServer(postgres.binaries) as server:
+        url = server.url()
+        clients = [started(url, name, writing) for name in range(CLIENTS)]
+        with os.fdopen(reading, "rb") as told:
+            acked = [json.loads(told.readline()) for _ in range(10)]
+            for _ in range(CRASHES):
+                server.crash()
+                server.start()
+                acked += [json.loads(told.readline()) for _ in range(5 * CLIENTS)]
+            for process in clients:
+                os.kill(process, signal.SIGKILL)
+            statuses = [os.waitpid(process, 0)[1] for process in clients]
+            os.close(writing)
+            acked += [json.loads(line) for line in told if line.endswith(b"\n")]
+        assert [os.WTERMSIG(status) for status in statuses] == [signal.SIGKILL] * CLIENTS, "no client gave up"
+        log = PostgresStore(url).open(KEY)
+        for stream in STREAMS:
+            found = ids(log.read(stream)[0])
+            assert [each for each, times in Counter(found).items() if times > 1] == []
+            assert set(acked) - set(found) == set()
+            assert [line.fault for line in log.lines(stream) if line.fault] == []
+        for name in range(CLIENTS):
+            mine = [each for each in ids(log.read("messages")[0]) if each.startswith(f"{name}-")]
+            assert mine == [f"{name}-{number}" for number in range(len(mine))]
+
+
+def started(url: str, name: int, telling: int) -> int:
+    """A process that writes and tells what was acknowledged, until it is killed."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        log = PostgresStore(url, patience=60).open(KEY)
+        for number in count():
+            write(log, f"{name}-{number}")
+            os.write(telling, json.dumps(f"{name}-{number}").encode() + b"\n")
+    finally:
+        os._exit(1)
+
+
+def write(log: PostgresLog, id: str) -> None:
+    """Once: who is told that it was not written looks before writing again."""
+    while True:
+        try:
+            with log.locked():
+                if id not in ids(log.read("messages")[0]):
+                    log.append({stream: [entry(id, 200)] for stream in STREAMS}, lasting=True)
+                wait = log.unsynced()
+            return wait()
+        except StoreUnavailable as error:
+            if "others wrote" not in str(error):
+                raise
