@@ -162,9 +162,6 @@ class _Composing:
             events.add_compaction(each)
         return events
 
-    def _pairs(self, turn: Turn) -> list[tuple[Any, Projection]]:
-        return list(zip(turn.attempts, self.made[turn.id], strict=True))
-
     def _envelope(self, turn: Turn, events: Events) -> Envelope:
         ids, made, compactions = ids_of(self.known, turn), self.made[turn.id], self._compacted(turn)
         items = [each.id for projection in made for each in projection.placed]

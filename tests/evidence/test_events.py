@@ -83,7 +83,7 @@ def test_a_request_that_no_provider_took_is_not_injected(provider: Provider, sto
     assert checked(envelope_of("s", turn=1, store=store)).injections == ()
 
 
-def test_all_but_one_are_gone_when_switched_off(provider: Provider, store: MemoryStore) -> None:
+def test_no_stage_leaves_an_event_when_switched_off(provider: Provider, store: MemoryStore) -> None:
     Chat(provider, store, evidence=False).say("Hello.")
     assert classes(store) == []
     assert checked(envelope_of("s", turn=1, store=store)).injections  # what was packed and sent is told all the same
