@@ -121,12 +121,16 @@ class OpenCall:
         """
         assert self._target.key is not None
         session = self._context.session(self._target.key)
-        if not self._comes_next(session.line):
+        if not self._can_come(session.line):
             return False
         body = self._body()
         request = self._wire.read(body)
         given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
-        with self._telemetry.opening(self._opened_record), undisturbed(), session.locked():
+
+        def opened() -> Turn | None:
+            assert self._target.key is not None
+            if self._place is not None and not self._place.take():
+                return None
             opening = session.open_turn(request, self._clock())
             turn = Turn(
                 new_turn_id(),
@@ -141,17 +145,29 @@ class OpenCall:
             )
             kept = session.shelf.keep(turn.texts)
             session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
-            self._opened = session, turn
-        self._written_at = monotonic()
-        return True
+            return turn
 
-    def _comes_next(self, line: Line) -> bool:
-        """Whether the session is free, or turns may go on beside each other, or this one changes nothing."""
+        with self._telemetry.opening(self._opened_record), undisturbed():
+            turn = session.do(opened, self._undo)
+            self._opened = (session, turn) if turn is not None else None
+        self._written_at = monotonic()
+        return turn is not None
+
+    def _can_come(self, line: Line) -> bool:
+        """Whether there is hope that the session is free: the first time it is asked for with what is to be written.
+
+        It need not be free if turns may go on beside each other, or if this one changes nothing.
+        """
         if self._context.settings.on_busy == "interleave" or self._target.mode in _AS_IT_IS:
             return True
-        if self._place is None:
-            self._place = Place(line, self._caller)
-        return self._place.take()
+        if self._place is not None:
+            return self._place.take()
+        self._place = Place(line, self._caller)
+        return True
+
+    def _undo(self) -> None:
+        if self._place is not None:
+            self._place.undo()
 
     def patience(self) -> dict[str, Any]:
         """How to go on opening a session that is not free, in tenacity's words."""
@@ -282,10 +298,15 @@ class OpenCall:
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
             return messages, events, now
 
+        def written() -> None:
+            messages, events, _ = end()
+            session.append(turn.id, messages, events, now, part="c")
+            if self._place is not None:
+                self._place.give_back()
+
         try:
-            with undisturbed(), session.locked():
-                messages, events, _ = end()
-                session.append(turn.id, messages, events, now, part="c")
+            with undisturbed():
+                session.do(written)
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)

@@ -95,10 +95,13 @@ def _unread(session: Session) -> int:
 
 
 def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+    def grown() -> None:
+        if _unread(session):
+            session.append(turn, [], [next_version(session)], clock(), is_edge=False)
+
     try:
-        with undisturbed(), session.locked():
-            if _unread(session):
-                session.append(turn, [], [next_version(session)], clock(), is_edge=False)
+        with undisturbed():
+            session.do(grown)
         _behind.note(session, is_behind=False)
     except Exception as error:
         logger.info("session %r: its context document is behind: %r", session.key.session, error)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from ctxwrap.errors import StoreError
 from ctxwrap.types import Record, SessionKey
 
 STREAMS = ("messages", "events")
@@ -88,6 +89,10 @@ class Line(NamedTuple):
     """Whether a checksum vouches for it; lines that others wrote have none."""
 
 
+class Outdated(StoreError):
+    """What a section was sure of is not so any more; nothing that it wrote is there, and it may be done again."""
+
+
 class Log(Protocol):
     """One session's append-only streams of records, and the files beside them.
 
@@ -100,8 +105,11 @@ class Log(Protocol):
     def edition(self) -> int:
         """Another number after every rewriting: positions and records of an earlier edition are worth nothing."""
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keep every other thread and process out, for the moment it takes to read and append."""
+    def locked(self, *, redoable: bool = False) -> AbstractContextManager[None]:
+        """Keep every other thread and process out, for the moment it takes to read and append.
+
+        What is `redoable` may begin without asking whether others wrote; if they did, it is Outdated in the end.
+        """
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         """The records behind position `after`, and the position behind them; damaged ones are passed over."""
@@ -139,7 +147,8 @@ class Log(Protocol):
     def lease(self) -> Callable[[], None] | None:
         """The right to be the session's only turn, as what gives it back; None while another has it.
 
-        It ends with the process at the latest.
+        It ends with the process at the latest. Inside `locked` it is taken, and given back, with what is written there;
+        who is not sure that it was given back may do so again.
         """
 
     @property

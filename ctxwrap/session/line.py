@@ -46,6 +46,17 @@ class Place:
         line.waiting.popleft()
         return True
 
+    def undo(self) -> None:
+        """That it was not taken after all: it comes next again."""
+        if self._give_back is not None:
+            self.leave()
+            self._line.waiting.appendleft(self)
+
+    def give_back(self) -> None:
+        """Let others have the session as soon as they see what is written; it is to be left all the same."""
+        if self._give_back is not None:
+            self._give_back()
+
     def leave(self) -> None:
         """Let others have the session, or give up waiting for it."""
         if self in self._line.waiting:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TypeVar
 
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
@@ -25,10 +26,12 @@ from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import Begun
 from ctxwrap.settings import Settings
 from ctxwrap.stages.surface import Found, Passage
-from ctxwrap.storage import STREAMS, Change, Checkpoint, Log
+from ctxwrap.storage import STREAMS, Change, Checkpoint, Log, Outdated
 from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")
+
+T = TypeVar("T")
 
 _CHECKPOINT_EVERY = 64
 """After how many records of its own, or left behind by others, a session writes a checkpoint."""
@@ -91,12 +94,25 @@ class Session:
         """Events that tell of what happened, as far as settings want them."""
         return events if self._settings.evidence else ()
 
+    def do(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
+        """Do it inside `locked`, in as few steps as the store can: should it be outdated, it is done a second time.
+
+        `undo` is for what the first time left outside of the session.
+        """
+        try:
+            with self.locked(redoable=True):
+                return work()
+        except Outdated:
+            undo()
+            with self.locked():
+                return work()
+
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
         """Keep others out to read and write; what is written lasts behind it as settings say."""
         sync: Callable[[], None] | None = None
         try:
-            with self.log.locked():
+            with self.log.locked(redoable=redoable):
                 try:
                     self.refresh()
                     self._close_dead_turns()
@@ -207,6 +223,8 @@ class Session:
         """What the messages before number `below` say about a query; nothing, should anything go wrong."""
         try:
             return self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
+        except Outdated:
+            raise
         except Exception as error:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
             self._retriever = Retriever(self.log, self._embedding)

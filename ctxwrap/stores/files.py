@@ -97,7 +97,7 @@ class FileLog:
         self.files = FileTree(self._place, self._explained, self._sync_place)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._explained("lock"):
             self._create()
             with locks.exclusive(self._lock_path):

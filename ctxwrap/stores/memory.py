@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from ctxwrap.records import number_in, numbered
 from ctxwrap.storage import CACHE, Change, Checkpoint, FileEntry, Line
@@ -78,7 +79,9 @@ class MemoryLog:
     def __init__(self) -> None:
         self._streams: dict[str, list[Record]] = defaultdict(list)
         self._lock = threading.Lock()
-        self._lease = threading.Lock()
+        self._taking = threading.Lock()
+        self._turn: object = None
+        """Whose turn it is."""
         self._checkpoint: str | None = None
         self._edition = 0
         self.files = MemoryFiles()
@@ -92,7 +95,7 @@ class MemoryLog:
         return any(self._streams.values())
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._lock:
             yield
 
@@ -125,7 +128,14 @@ class MemoryLog:
         return lambda: None
 
     def lease(self) -> Callable[[], None] | None:
-        return self._lease.release if self._lease.acquire(blocking=False) else None
+        mine = object()
+        with self._taking:
+            self._turn = self._turn or mine
+        return partial(self._give_back, mine) if self._turn is mine else None
+
+    def _give_back(self, turn: object) -> None:
+        with self._taking:
+            self._turn = None if self._turn is turn else self._turn
 
     def is_alive(self, writer: str) -> bool:
         return writer == self.writer

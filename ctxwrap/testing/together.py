@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.session import Session
-from ctxwrap.storage import Store
+from ctxwrap.storage import Outdated, Store
 from ctxwrap.testing.records import KEY, contents, numbered_record, record
 
 TIMEOUT = 120
@@ -98,6 +98,51 @@ class TogetherContract:
             log.append({"messages": [record("mine")]})
         thread.join()
         assert seen == ["mine"]
+
+    def test_what_may_be_redone_is_there_once_and_upon_all_that_was_there(self, store: Store) -> None:
+        def count(name: int) -> None:
+            log = store.open(KEY)
+
+            def add() -> None:
+                highest = max([0, *(line["ctx"]["seq"] for line in log.read("messages")[0])])
+                log.append({"messages": [{**numbered_record(highest + 1), "by": name}]})
+                log.files.save("highest", str(highest + 1).encode())
+
+            for _ in range(15):
+                try:
+                    with log.locked(redoable=True):
+                        add()
+                except Outdated:
+                    with log.locked():
+                        add()
+
+        count(0)
+        in_threads(3, count)
+        count(0)
+        records = store.open(KEY).read("messages")[0]
+        assert [line["ctx"]["seq"] for line in records] == list(range(1, 76))
+        assert [line["by"] for line in records].count(0) == 45
+        assert store.open(KEY).files.load("highest") == b"75"
+
+    def test_a_lease_comes_and_goes_with_what_is_written(self, store: Store) -> None:
+        log, other = store.open(KEY), store.open(KEY)
+        for number in range(5):
+            with log.locked(redoable=True):
+                log.append({"messages": [numbered_record(2 * number + 1)]})
+                mine = log.lease()
+                assert mine is not None
+            assert other.lease() is None
+            with other.locked():
+                assert other.lease() is None
+            with log.locked(redoable=True):
+                log.append({"messages": [numbered_record(2 * number + 2)]})
+                mine()
+            theirs = other.lease()
+            assert theirs is not None
+            mine()  # once more, which is not theirs
+            assert log.lease() is None
+            theirs()
+        assert [line["ctx"]["seq"] for line in log.read("messages")[0]] == list(range(1, 11))
 
     def test_a_lease_is_one_turns_only(self, store: Store) -> None:
         log, others = store.open(KEY), []

@@ -68,9 +68,9 @@ class FaultyLog(PassingLog):
         super().__init__(inner)
         self.fault = fault
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self, *, redoable: bool = False) -> AbstractContextManager[None]:
         self.fault.at("lock")
-        return self.inner.locked()
+        return self.inner.locked(redoable=redoable)
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         self.fault.at("read")

@@ -41,6 +41,10 @@ class Door:
             self._log.files.save(KEY_FILE, self._keys.wrapped(secret, self.session), lasting=True)
             self._cipher = Cipher(secret, self.session)
 
+    def forget(self) -> None:
+        """Look for the session's key again before it is used."""
+        self._cipher = None
+
     def rewrap(self) -> bool:
         """Let the first master key wrap the session's key, inside its lock; whether another one did so far."""
         data = self._log.files.load(KEY_FILE)

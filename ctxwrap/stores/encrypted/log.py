@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from ctxwrap.errors import StoreError
 from ctxwrap.records import numbered
 from ctxwrap.storage import Change, Checkpoint, Line, Log
 from ctxwrap.stores.encrypted.door import Door
@@ -28,10 +29,15 @@ class EncryptedLog:
         self._reported: set[tuple[str, int | None, str]] = set()
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        with self._log.locked():
-            self._door.begin()
-            yield
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
+        try:
+            with self._log.locked(redoable=redoable):
+                self._door.begin()
+                yield
+        except StoreError:
+            self._door.forget()  # a key that was made here may not be there
+            self._numbers.clear()
+            raise
 
     def edition(self) -> int:
         return self._log.edition()

@@ -1,12 +1,34 @@
 """What a log knows from its last section, which is worth something as long as nobody else wrote to the session."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.storage import FileEntry
+from ctxwrap.stores.postgres.server import Rows, Statement
 
 _SMALL = 16 * 1024
 _REMEMBERED = 64
 """So many files up to that size are remembered."""
+
+_USUAL = 8
+"""So many questions that a section began with are asked with the beginning of the next one."""
+
+_SURE = 2
+"""After so many sections that found the session as this log left it, the next one does not ask."""
+
+
+class Row(NamedTuple):
+    """A session's row."""
+
+    version: int
+    """How many sections wrote to it."""
+    token: bytes
+    """Of the last one."""
+    edition: int
+    ends: Mapping[str, int]
+    """The last position of each stream."""
+    numbers: Mapping[str, int]
+    """The number of the last record of each stream."""
 
 
 class Seen(NamedTuple):
@@ -44,17 +66,62 @@ class KnownFiles:
             del self.entries[under]
 
 
+def _length(row: tuple[Any, ...]) -> int:
+    return sum(len(value) for value in row if isinstance(value, bytes))
+
+
 class Known:
     """Used by the section that is open, and by nobody else."""
 
     def __init__(self) -> None:
-        self.version: tuple[int, bytes] | None = None
-        """The session as the last section left it."""
+        self.row: Row | None = None
+        """The session as the last section left it, if that went well."""
+        self.has_turn = False
+        """Whether the lease is this log's, so that hardly anybody else writes."""
+        self._unchanged = 0
+        """So many sections in a row, outside of turns, found nothing that others wrote."""
         self.edition = 0
         self.seen: dict[str, Seen] = {}
         self.fresh: dict[str, tuple[int, list[tuple[Any, ...]]]] = {}
         """What each stream has from a position on, as of the section's beginning."""
         self.files = KnownFiles()
+        self._usual: dict[str, Statement] = {}
+        self._foreseen: dict[str, Rows] = {}
+
+    def sure_row(self) -> Row | None:
+        """The session's row, if it is very likely as it was left."""
+        return self.row if self.has_turn or self._unchanged >= _SURE else None
+
+    def take_row(self, row: Row) -> None:
+        """The row as it is now, which is compared with the one that was left."""
+        is_same = self.row is not None and row[:2] == self.row[:2]
+        if not is_same:
+            self.files = KnownFiles()
+        if not self.has_turn:
+            self._unchanged = self._unchanged + 1 if is_same else 0
+
+    def usual_questions(self) -> list[Statement]:
+        """What sections began with, if others write to the session; what was known of it is worth nothing then."""
+        return list(self._usual.values()) if not self._unchanged else []
+
+    def foresee(self, questions: list[Statement], answers: list[Rows]) -> None:
+        self._foreseen = dict(zip(map(repr, questions), answers, strict=True))
+
+    def foreseen(self, question: Statement) -> Rows | None:
+        """The answer that came with the section's beginning; right as long as nothing was written."""
+        return self._foreseen.get(repr(question))
+
+    def take_answer(self, question: Statement, answer: Rows) -> None:
+        """That the section asked this before it wrote anything; the next one may have it sooner."""
+        self._usual.pop(repr(question), None)
+        if len(answer) < _REMEMBERED and sum(map(_length, answer)) <= _SMALL:
+            self._usual[repr(question)] = question
+        if len(self._usual) > _USUAL:
+            self._usual.pop(next(iter(self._usual)))
+
+    def lose(self) -> None:
+        """That something else is in the database, or nobody knows."""
+        self.row, self.seen, self._unchanged = None, {}, 0
 
     def begin_edition(self, edition: int) -> None:
         self.edition, self.seen, self.fresh = edition, {}, {}

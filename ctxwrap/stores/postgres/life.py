@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.section import Bound
+from ctxwrap.stores.postgres.section import Bound, Section
 from ctxwrap.stores.postgres.server import Server, Statement
 
 logger = logging.getLogger("ctxwrap")
@@ -21,14 +21,16 @@ logger = logging.getLogger("ctxwrap")
 class Lease(NamedTuple):
     bound: Bound
     holder: str
-    fence: int
-    """Counts whose turn it was: what is said of an earlier one changes nothing."""
+    """A name of its own: what is said of an earlier lease changes nothing."""
+
+    def taken(self, over: int, seconds: float) -> Statement:
+        return self.bound(sql.TAKE_LEASE, holder=self.holder, over=over, seconds=seconds)
 
     def renewed(self, seconds: float) -> Statement:
-        return self.bound(sql.RENEW_LEASE, holder=self.holder, fence=self.fence, seconds=seconds)
+        return self.bound(sql.RENEW_LEASE, holder=self.holder, seconds=seconds)
 
     def ended(self) -> Statement:
-        return self.bound(sql.END_LEASE, holder=self.holder, fence=self.fence)
+        return self.bound(sql.END_LEASE, holder=self.holder)
 
 
 class Life:
@@ -49,16 +51,31 @@ class Life:
             self._begin_renewing(now)
         return now.name
 
-    def lease(self, bound: Bound) -> Callable[[], None] | None:
-        """A session's lease, as what gives it back, or None while another has it."""
-        now, holder = self._here(), secrets.token_hex(8)
-        ((*found,),) = self._server.ask(bound(sql.TAKE_LEASE, holder=holder, seconds=self._seconds))
-        if not found:
+    def lease(self, bound: Bound, section: Section) -> Lease | None:
+        """A session's lease from the end of the section on, or None while another has it."""
+        over = section.free_lease()
+        if over is None:
             return None
-        lease = Lease(bound, holder, found[0][0])
+        now, lease = self._here(), Lease(bound, secrets.token_hex(8))
+        section.write_last(lease.taken(over, self._seconds))
         now.leases.add(lease)
         self._begin_renewing(now)
-        return lambda: self._give_back(now, lease)
+        return lease
+
+    def give_back(self, lease: Lease, section: Section | None) -> None:
+        """Let others have it: at the end of the section, or now. What the database is not told it finds out in time."""
+        now = self._here()
+        if lease not in now.leases:
+            return  # it was given back before, or is that of the process that forked this one
+        if section is not None:
+            section.write_last(lease.ended())
+            section.then(lambda: now.leases.discard(lease))
+            return
+        now.leases.discard(lease)
+        try:
+            self._server.ask(lease.ended())
+        except StoreError as error:
+            logger.warning("ctxwrap: a turn's lease is given back only when it runs out: %s", error)
 
     def close(self) -> None:
         """Say that the process, as far as this store knows it, is at its end."""
@@ -72,16 +89,6 @@ class Life:
             self._server.tell(*(lease.ended() for lease in leases), Statement(sql.END_LIFE, {"name": now.name}))
         except StoreError as error:
             logger.debug("the end of process %s could not be told: %s", now.name, error)
-
-    def _give_back(self, now: "_Process", lease: Lease) -> None:
-        """Once, and in the process that has it. What the database is not told it finds out when the time is over."""
-        if now.process != os.getpid() or lease not in now.leases:
-            return
-        now.leases.discard(lease)
-        try:
-            self._server.ask(lease.ended())
-        except StoreError as error:
-            logger.warning("ctxwrap: a turn's lease is given back only when it runs out: %s", error)
 
     def _here(self) -> "_Process":
         if self._now.process != os.getpid():

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from ctxwrap.errors import StoreError
@@ -14,7 +15,7 @@ from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.files import PostgresFiles
 from ctxwrap.stores.postgres.known import Known, KnownFiles, Seen
-from ctxwrap.stores.postgres.life import Life
+from ctxwrap.stores.postgres.life import Lease, Life
 from ctxwrap.stores.postgres.rows import batch_of, changed_line, line_of, record_of, rows_of
 from ctxwrap.stores.postgres.section import Section
 from ctxwrap.stores.postgres.server import Rows, Server, Statement
@@ -43,7 +44,7 @@ class PostgresLog:
         """By process. Of the threads that want the session's row, one at a time gets a connection for that."""
         self._known = Known()
         self._reported: set[tuple[str, int]] = set()
-        self.files = PostgresFiles(self._bound, self._ask, self._known_files, self._writing)
+        self.files = PostgresFiles(self._bound, self._ask_as_usual, self._known_files, self._writing)
 
     def _bound(self, statement: str, **values: object) -> Statement:
         """The one place where a statement gets whose data it is about."""
@@ -52,9 +53,9 @@ class PostgresLog:
     # sections
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._locks.setdefault(os.getpid(), threading.Lock()):
-            section = Section(self._server, self._bound, self._meta, self._known)
+            section = Section(self._server, self._bound, self._meta, self._known, redoable=redoable)
             is_continued = section.begin()
             self._sections.open[self._key] = section
             try:
@@ -87,6 +88,10 @@ class PostgresLog:
     def _ask(self, statement: Statement) -> Rows:
         section = self._section
         return self._server.ask(statement)[0] if section is None else section.ask(statement)
+
+    def _ask_as_usual(self, statement: Statement) -> Rows:
+        section = self._section
+        return self._server.ask(statement)[0] if section is None else section.ask_as_usual(statement)
 
     # streams
 
@@ -195,7 +200,22 @@ class PostgresLog:
     # turns
 
     def lease(self) -> Callable[[], None] | None:
-        return self._life.lease(self._bound)
+        if self._section is None and not self._lease_is_free():
+            return None
+        with self._writing() as section:
+            lease = self._life.lease(self._bound, section)
+        if lease is None:
+            return None
+        self._known.has_turn = True
+        return partial(self._give_back, lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        self._known.has_turn = False
+        self._life.give_back(lease, self._section)
+
+    def _lease_is_free(self) -> bool:
+        """Before the session's row is taken for it."""
+        return all(is_over for _, is_over in self._ask(self._bound(sql.LEASE)))
 
     @property
     def writer(self) -> str:

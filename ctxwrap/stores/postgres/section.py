@@ -1,21 +1,22 @@
 """One transaction that has a session's row: nobody else reads and appends before it ends.
 
-What is written waits until it is needed or the section ends. If the connection breaks, another one begins where this
-one was, as long as nobody else wrote meanwhile; whether a commit that nobody answered was done is told by the token
-that every section leaves in the session's row and in its records.
+What is written waits until it is needed or the section ends; so one that may be redone, and is sure of what the session
+holds, is one round trip, in which the database checks that. If the connection breaks, another one begins where this one
+was, as long as nobody else wrote meanwhile; whether a commit that nobody answered was done is told by the token that
+every section leaves in the session's row and in its records.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 
 from ctxwrap.errors import StoreCorrupt, StoreError
-from ctxwrap.storage import STREAMS
+from ctxwrap.storage import STREAMS, Outdated
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.known import Known, KnownFiles
+from ctxwrap.stores.postgres.known import Known, Row
 from ctxwrap.stores.postgres.migrations import Connection
 from ctxwrap.stores.postgres.server import Rows, Server, Statement, trip
 
@@ -26,26 +27,14 @@ _IDLE = 30.0
 """A section that asks nothing for so many seconds may have lost its process: the server lets others in."""
 
 
-class Row(NamedTuple):
-    """A session's row."""
-
-    version: int
-    """How many sections wrote to it."""
-    token: bytes
-    """Of the last one."""
-    edition: int
-    ends: Mapping[str, int]
-    """The last position of each stream."""
-    numbers: Mapping[str, int]
-    """The number of the last record of each stream."""
-
-
 class Section:
     """Use it in one thread, from `begin` to `end`."""
 
-    def __init__(self, server: Server, bound: Bound, key: bytes, known: Known) -> None:
+    def __init__(self, server: Server, bound: Bound, key: bytes, known: Known, *, redoable: bool = False) -> None:
         self._server, self._bound, self._key = server, bound, key
         self.known = known
+        self._redoable, self._is_unsaid = redoable, False
+        """Whether it may be outdated, and whether the database does not know of it yet."""
         self.token = os.urandom(16)
         self._process = os.getpid()
         self._connection: Connection | None = None
@@ -57,34 +46,68 @@ class Section:
         self._failure: StoreError | None = None
         self.base = self.row = Row(0, b"", 0, {}, {})
         """The session's row as it was found, and as it is to be."""
+        self._lease: Rows | None = None
+        """Whose turn it was, if it asked."""
+        self._last: list[Statement] = []
+        self._then: list[Callable[[], None]] = []
 
     def begin(self) -> bool:
         """Take the session's row, with what is new in its streams. Whether it goes on from what is known of it.
 
         It does not if the server was replaced by one that lacks what was written last.
         """
+        row = self.known.sure_row() if self._redoable else None
+        self._redoable = self._is_unsaid = row is not None
+        return self._begun_asking() if row is None else self._begun_unsaid(row)
+
+    def _begun_unsaid(self, row: Row) -> bool:
+        known, self.base, self.row = self.known, row, row
+        known.row, known.fresh = None, {}  # unless all goes well
+        known.foresee([], [])
+        return True
+
+    def _begun_asking(self) -> bool:
         known, seen = self.known, dict(self.known.seen)
         asked = [self._bound(sql.READ_ON, stream=stream, after=each.position) for stream, each in seen.items()]
-        self.base, answers = self._server.patiently(lambda: self._locked(asked))
+        usual = known.usual_questions()
+        self.base, (*answers,) = self._server.patiently(lambda: self._locked([*asked, *usual]))
         self.row = self.base
-        if known.version != self.base[:2]:
-            known.files = KnownFiles()
-        known.version = None  # unless all goes well
+        known.take_row(self.base)
+        known.foresee(usual, answers[len(asked) :])
+        known.row = None  # unless all goes well
         if self.base.edition != known.edition:
             known.begin_edition(self.base.edition)
             return True
-        found = dict(zip(seen, answers, strict=True))
+        found = dict(zip(seen, answers, strict=False))
         known.fresh = {stream: (seen[stream].position, rows) for stream, rows in found.items()}
         return not any(known.is_other(stream, rows) for stream, rows in found.items())
+
+    def ask_as_usual(self, statement: Statement) -> Rows:
+        """The same as `ask`, for what sections may ask first again and again."""
+        if self._sent or self._unsent or self._saves:
+            return self.ask(statement)
+        rows = self.known.foreseen(statement)
+        if rows is None:
+            rows = self.ask(statement)
+        self.known.take_answer(statement, rows)
+        return rows
 
     def ask(self, statement: Statement) -> Rows:
         """What the database says, everything that was written included."""
         self.write()
         with self._guarded():
             self.check()
+            if self._is_unsaid and not self._unsent:
+                return self._begun_with(statement)
             answers = self._server.patiently(lambda: self._asked([*self._unsent, statement]))
         self._sent, self._unsent = self._sent + self._unsent, []
         return answers[-1]
+
+    def _begun_with(self, statement: Statement) -> Rows:
+        """The answer, which is what makes the section begin."""
+        now, (answer,) = self._server.patiently(lambda: self._locked([statement]))
+        self._replay(now)
+        return answer
 
     def write(self, *statements: Statement) -> None:
         """Write this, behind all that was written before."""
@@ -99,6 +122,19 @@ class Section:
         """That a record is written there."""
         self._first = self._first or (stream, position)
 
+    def write_last(self, statement: Statement) -> None:
+        """Write what nothing that is asked here depends on."""
+        self._last.append(statement)
+
+    def then(self, work: Callable[[], None]) -> None:
+        """Do it when all of it is in the database."""
+        self._then.append(work)
+
+    def free_lease(self) -> int | None:
+        """The number of the last lease if it is over, as far as is known; None while somebody has it."""
+        ((fence, is_over),) = self._lease or [(0, True)]
+        return fence if is_over else None
+
     @property
     def is_mine(self) -> bool:
         """Whether it is not the one that a forked process was in."""
@@ -106,7 +142,7 @@ class Section:
 
     @property
     def has_written(self) -> bool:
-        return bool(self._sent or self._unsent or self._saves)
+        return bool(self._sent or self._unsent or self._saves or self._last)
 
     def check(self) -> None:
         """That all of it can be in the database, or, behind its end, is; a StoreUnavailable if not."""
@@ -121,10 +157,17 @@ class Section:
             with self._guarded():
                 self.check()
                 self._finish()
-            version, token = self.base[:2]
-            self.known.version = (version + 1, self.token) if self.has_written else (version, token)
+            self.known.row = self._left()
         finally:
             self._let_go()
+        for work in self._then:
+            work()
+
+    def _left(self) -> Row:
+        """The session's row as it is behind the section."""
+        if not self.has_written:
+            return self.base
+        return self.row._replace(version=self.base.version + 1, token=self.token)
 
     def _finish(self) -> None:
         self.write()
@@ -135,9 +178,26 @@ class Section:
                 trip(self._connection, [Statement(sql.COMMIT)])
 
     def _committed(self) -> None:
-        if self._is_cut_off and self._resumed_as_done():
-            return
-        self._asked([*self._unsent, self._bound(sql.UPDATE_SESSION, **self._new_row()), Statement(sql.COMMIT)])
+        row = self._bound(sql.UPDATE_SESSION, **self._new_row())
+        last = [row, *self._unsent, *self._last, Statement(sql.COMMIT)]
+        if self._is_unsaid:
+            self._is_unsaid = False
+            self._do_at_once(last)
+        elif not (self._is_cut_off and self._resumed_as_done()):
+            self._asked(last)
+
+    def _do_at_once(self, statements: Sequence[Statement]) -> None:
+        with self._server.lent() as connection:
+            try:
+                trip(connection, [Statement(sql.BEGIN), self._limits(), *statements])
+            except psycopg.errors.DivisionByZero:
+                trip(connection, [Statement(sql.ROLLBACK)])
+                raise self._overtaken() from None
+
+    def _overtaken(self) -> StoreError:
+        if self._redoable:
+            return Outdated("others wrote to the session since it was read")
+        return self._server.unavailable("the connection broke, and others wrote to the session before it was back")
 
     def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[Statement]:
         names, bodies = list(saves), list(saves.values())
@@ -150,7 +210,8 @@ class Section:
 
     def _new_row(self) -> dict[str, Any]:
         numbers = {f"{stream}_number": number for stream, number in self.row.numbers.items()}
-        return {"token": self.token, "edition": self.row.edition, **self.row.ends, **numbers}
+        base = {"base_version": self.base.version, "base_token": self.base.token}
+        return {"token": self.token, "edition": self.row.edition, **self.row.ends, **numbers, **base}
 
     def _asked(self, statements: Sequence[Statement]) -> list[Rows]:
         if self._is_cut_off:
@@ -158,6 +219,9 @@ class Section:
         assert self._connection is not None
         try:
             return trip(self._connection, statements)
+        except psycopg.errors.DivisionByZero:
+            self._connection.close()
+            raise self._overtaken() from None
         except BaseException:
             self._connection.close()
             raise
@@ -182,8 +246,8 @@ class Section:
         return self._locked()[0]
 
     def _replay(self, now: Row) -> None:
-        if (now.version, now.token) != (self.base.version, self.base.token):
-            raise self._server.unavailable("the connection broke, and others wrote to the session before it was back")
+        if now[:2] != self.base[:2]:
+            raise self._overtaken()
         if self._sent:
             self._asked(self._sent)
 
@@ -194,13 +258,15 @@ class Section:
         return self._asked([self._bound(sql.TOKEN_AT, stream=stream, pos=position)]) == [[(self.token,)]]
 
     def _locked(self, also: Sequence[Statement] = ()) -> tuple[Row, list[Rows]]:
+        self._is_unsaid = False
         connection = self._server.borrowed()
         try:
             lock = self._bound(sql.LOCK_SESSION)
-            _, _, rows, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), lock, *also])
+            asked = [lock, self._bound(sql.LEASE), *also]
+            _, _, rows, self._lease, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), *asked])
             if not rows:
                 create = self._bound(sql.CREATE_SESSION, key=self._key)
-                _, rows, *answers = trip(connection, [create, lock, *also])
+                _, rows, self._lease, *answers = trip(connection, [create, *asked])
             row = self._row_in(rows)
         except BaseException:
             self._server.give_back(connection)
@@ -232,5 +298,5 @@ class Section:
         except BaseException as error:
             broken = self._server.unavailable("the section was interrupted")
             self._failure = error if isinstance(error, StoreError) else broken
-            self.known.seen = {}
+            self.known.lose()
             raise

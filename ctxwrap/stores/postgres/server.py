@@ -138,8 +138,15 @@ class Server:
 
 def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
     """All statements at once, and all that comes back."""
-    with connection.pipeline():
-        cursors = [connection.cursor(binary=True).execute(each.sql, each.values) for each in statements]
+    first = None
+    try:
+        with connection.pipeline():
+            try:
+                cursors = [connection.cursor(binary=True).execute(each.sql, each.values) for each in statements]
+            except psycopg.Error as error:
+                first = error  # the pipeline's own would only say that it does not go on
+    except psycopg.Error as error:
+        raise first or error from None
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 

@@ -5,6 +5,7 @@ Names of tenants, agents and sessions are as `safe_name` spells them; names of f
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
 
 LIMITS = """
 SELECT set_config('lock_timeout', %(wait)s, true), set_config('idle_in_transaction_session_timeout', %(idle)s, true)
@@ -23,11 +24,17 @@ ON CONFLICT DO NOTHING
 """
 
 UPDATE_SESSION = """
-UPDATE ctxwrap_sessions SET version = version + 1, token = %(token)s, edition = %(edition)s,
-    messages = %(messages)s, events = %(events)s,
-    messages_number = %(messages_number)s, events_number = %(events_number)s
-WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
+WITH updated AS (
+    UPDATE ctxwrap_sessions SET version = version + 1, token = %(token)s, edition = %(edition)s,
+        messages = %(messages)s, events = %(events)s,
+        messages_number = %(messages_number)s, events_number = %(events_number)s
+    WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
+        AND version = %(base_version)s AND token = %(base_token)s
+    RETURNING 1
+)
+SELECT 1 / count(*) FROM updated
 """
+"""Nothing divided by nothing is the error that undoes all, if the session is not as it is believed to be."""
 
 EDITION = """
 SELECT edition FROM ctxwrap_sessions WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
@@ -212,25 +219,34 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
 
 # turns and processes, by the database's clock
 
-TAKE_LEASE = """
-INSERT INTO ctxwrap_leases (tenant, agent, session, fence, holder, expires)
-VALUES (%(tenant)s, %(agent)s, %(session)s, 1, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second')
-ON CONFLICT (tenant, agent, session)
-DO UPDATE SET fence = ctxwrap_leases.fence + 1, holder = excluded.holder, expires = excluded.expires
-WHERE ctxwrap_leases.expires <= clock_timestamp() OR ctxwrap_leases.holder = excluded.holder
-RETURNING fence
+LEASE = """
+SELECT fence, expires <= clock_timestamp() FROM ctxwrap_leases
+WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
 """
+
+TAKE_LEASE = """
+WITH taken AS (
+    INSERT INTO ctxwrap_leases (tenant, agent, session, fence, holder, expires)
+    VALUES (%(tenant)s, %(agent)s, %(session)s, 1, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second')
+    ON CONFLICT (tenant, agent, session)
+    DO UPDATE SET fence = ctxwrap_leases.fence + 1, holder = excluded.holder, expires = excluded.expires
+    WHERE ctxwrap_leases.expires <= clock_timestamp() OR ctxwrap_leases.fence = %(over)s
+    RETURNING 1
+)
+SELECT 1 / count(*) FROM taken
+"""
+"""By whoever has the session's row, or believes that the lease is free. `over` is one that was seen to have run out."""
 
 RENEW_LEASE = """
 UPDATE ctxwrap_leases SET expires = clock_timestamp() + %(seconds)s * interval '1 second'
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
-    AND holder = %(holder)s AND fence = %(fence)s
+    AND holder = %(holder)s
 """
 
 END_LEASE = """
 UPDATE ctxwrap_leases SET expires = '-infinity'
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
-    AND holder = %(holder)s AND fence = %(fence)s
+    AND holder = %(holder)s
 """
 
 SHOW_LIFE = """
