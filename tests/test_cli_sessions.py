@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -278,14 +279,18 @@ def test_an_interruption_while_printing_ends_it_as_well(home: Path) -> None:
 def test_tail_follows_until_it_is_interrupted(home: Path) -> None:
     appended(FileStore(home), KEY, "messages", note("here"))
     arguments = [sys.executable, "-m", "ctxwrap", "tail", "s", "--store", str(home), "-f", "--json"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where tests run in the background
+    with subprocess.Popen(arguments, stdout=-1, stderr=-1, text=True, preexec_fn=heeds) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(process.stdout.readline())["content"] == "here"
         appended(FileStore(home), KEY, "messages", note("there"))
         assert json.loads(process.stdout.readline())["content"] == "there"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        try:
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
         assert process.stdout.read() == process.stderr.read() == ""
 
 
