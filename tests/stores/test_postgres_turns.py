@@ -25,6 +25,8 @@ from tests.stores.test_encrypted_chats import ANSWER, Model, say
 from tests.stores.test_encrypted_chats import KEY as CHAT
 
 COMMIT = "COMMIT\0"
+AT_ONCE = "UPDATE ctxwrap_sessions"
+"""With which a section begins that is one trip."""
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ def test_a_section_of_one_trip_that_nobody_answered_is_there_once(
     store: PostgresStore, proxy: Proxy, database: str, delivers: bool
 ) -> None:
     log = sure(store)
-    proxy.cut(COMMIT, delivers=delivers)
+    proxy.cut(AT_ONCE, delivers=delivers)
     add(log, "d")
     add(log, "e")
     assert proxy.cuts == 1
@@ -203,7 +205,7 @@ def test_a_section_that_lost_its_line_before_others_wrote_may_be_redone(
     store: PostgresStore, proxy: Proxy, database: str
 ) -> None:
     log, other = sure(store), PostgresStore(database).open(KEY)
-    proxy.cut(COMMIT, delivers=False, meanwhile=lambda: add(other, "other"))
+    proxy.cut(AT_ONCE, delivers=False, meanwhile=lambda: add(other, "other"))
     with pytest.raises(Outdated):
         add(log, "d")
     add(log, "d")
@@ -238,3 +240,13 @@ def test_what_was_foreseen_is_true_only_until_something_is_written(store: Postgr
         with log.locked(redoable=True):
             assert log.files.load("x") == b"1234"[:number]
             assert [entry.name for entry in log.files.entries()] == ["file", "x"]
+
+
+def test_a_section_of_one_trip_does_not_wait_for_ever(database: str) -> None:
+    store, other = PostgresStore(database, patience=0.5), PostgresStore(database).open(KEY)
+    log = sure(store)
+    with other.locked(), pytest.raises(StoreUnavailable, match="pg_stat_activity"):
+        add(log, "d")
+    add(log, "e")
+    assert contents(other) == ["a", "b", "c", "e"]
+    store.close()

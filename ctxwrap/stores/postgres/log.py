@@ -16,7 +16,7 @@ from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.files import PostgresFiles
 from ctxwrap.stores.postgres.known import Known, KnownFiles, Seen
 from ctxwrap.stores.postgres.life import Lease, Life
-from ctxwrap.stores.postgres.rows import batch_of, changed_line, line_of, record_of, rows_of
+from ctxwrap.stores.postgres.rows import Batch, changed_line, empty_batch, line_of, record_of
 from ctxwrap.stores.postgres.section import Section
 from ctxwrap.stores.postgres.server import Rows, Server, Statement
 from ctxwrap.types import Record, SessionKey
@@ -152,16 +152,20 @@ class PostgresLog:
         section = self._section
         assert section is not None, "records are written inside `locked`"
         row = section.row
-        added = {
-            stream: batch_of(records, row.ends[stream], row.numbers[stream])
-            for stream, records in batches.items()
-            if records
-        }
-        for stream, batch in added.items():
-            section.write(self._bound(sql.INSERT_RECORDS, stream=stream, token=section.token, **batch._asdict()))
-            section.adds(stream, batch.pos[0])
-            self._place(section, stream, *batch.last)
-        return {stream: batch.last[0] for stream, batch in added.items()}
+        batch, ends = empty_batch(), {}
+        for stream, records in batches.items():
+            if records:
+                lines = [(record, line_of(record)) for record in records]
+                batch.add(stream, lines, row.ends[stream], row.numbers[stream])
+                section.adds(stream, row.ends[stream] + 1)
+                self._place(section, stream, *batch.last)
+                ends[stream] = batch.last[0]
+        self._insert(section, batch)
+        return ends
+
+    def _insert(self, section: Section, batch: Batch) -> None:
+        if batch.pos:
+            section.write(self._bound(sql.INSERT_RECORDS, token=section.token, **batch._asdict()))
 
     def _place(self, section: Section, stream: str, position: int, number: int) -> None:
         """That a stream ends there."""
@@ -183,11 +187,11 @@ class PostgresLog:
         rows = self._ask(self._bound(sql.READ, stream=stream, after=0))
         known, spellings = [(record_of(body), bytes(body)) for _, body in rows], spellings_of(banned)
         lines = [_changed(record, body, change) for record, body in known if record or not holds(body, spellings)]
-        batch = rows_of([*lines, *((record, line_of(record)) for record in new)], 0, 0)
+        batch = empty_batch()
+        batch.add(stream, [*lines, *((record, line_of(record)) for record in new)], 0, 0)
         self._begin_edition(section)
         section.write(self._bound(sql.DELETE_RECORDS, stream=stream))
-        if batch.pos:
-            section.write(self._bound(sql.INSERT_RECORDS, stream=stream, token=section.token, **batch._asdict()))
+        self._insert(section, batch)
         self._place(section, stream, *(batch.last if batch.pos else (0, 0)))
 
     def _begin_edition(self, section: Section) -> None:

@@ -1,6 +1,6 @@
 """Records as rows: each a line with a checksum of its own; their order is that of their positions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ctxwrap.records import next_number, number_in
@@ -11,13 +11,24 @@ _LARGEST = 1 << 62
 
 
 class Batch(NamedTuple):
-    """Rows behind a position, column by column."""
+    """Rows, column by column."""
 
+    stream: list[str]
     pos: list[int]
     number: list[int]
     said: list[bool]
     """Whether the record says that number itself."""
     body: list[bytes]
+
+    def add(self, stream: str, lines: Iterable[tuple[Record | None, bytes]], position: int, number: int) -> None:
+        """Rows of a stream, behind a position and a number."""
+        for at, (record, line) in enumerate(lines, position + 1):
+            number = _next(record or {}, number)
+            self.stream.append(stream)
+            self.pos.append(at)
+            self.number.append(number)
+            self.said.append(record is not None and number_in(record) == number)
+            self.body.append(line)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -25,20 +36,8 @@ class Batch(NamedTuple):
         return self.pos[-1], self.number[-1]
 
 
-def batch_of(records: Iterable[Record], position: int, number: int) -> Batch:
-    """The rows of records behind a position and a number."""
-    return rows_of([(record, line_of(record)) for record in records], position, number)
-
-
-def rows_of(lines: Sequence[tuple[Record | None, bytes]], position: int, number: int) -> Batch:
-    batch = Batch([], [], [], [])
-    for at, (record, line) in enumerate(lines, position + 1):
-        number = _next(record or {}, number)
-        batch.pos.append(at)
-        batch.number.append(number)
-        batch.said.append(record is not None and number_in(record) == number)
-        batch.body.append(line)
-    return batch
+def empty_batch() -> Batch:
+    return Batch([], [], [], [], [])
 
 
 def line_of(record: Record) -> bytes:

@@ -132,6 +132,8 @@ class Section:
 
     def free_lease(self) -> int | None:
         """The number of the last lease if it is over, as far as is known; None while somebody has it."""
+        if self._lease == []:
+            self.write_last(self._bound(sql.CREATE_LEASE))
         ((fence, is_over),) = self._lease or [(0, True)]
         return fence if is_over else None
 
@@ -178,20 +180,19 @@ class Section:
                 trip(self._connection, [Statement(sql.COMMIT)])
 
     def _committed(self) -> None:
-        row = self._bound(sql.UPDATE_SESSION, **self._new_row())
-        last = [row, *self._unsent, *self._last, Statement(sql.COMMIT)]
+        last = [self._bound(sql.UPDATE_SESSION, **self._new_row()), *self._unsent, *self._last]
         if self._is_unsaid:
             self._is_unsaid = False
             self._do_at_once(last)
         elif not (self._is_cut_off and self._resumed_as_done()):
-            self._asked(last)
+            self._asked([*last, Statement(sql.COMMIT)])
 
     def _do_at_once(self, statements: Sequence[Statement]) -> None:
+        """What is sent in one go, with nothing around it, is a transaction."""
         with self._server.lent() as connection:
             try:
-                trip(connection, [Statement(sql.BEGIN), self._limits(), *statements])
+                trip(connection, [self._limits(), *statements])
             except psycopg.errors.DivisionByZero:
-                trip(connection, [Statement(sql.ROLLBACK)])
                 raise self._overtaken() from None
 
     def _overtaken(self) -> StoreError:
@@ -201,11 +202,10 @@ class Section:
 
     def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[Statement]:
         names, bodies = list(saves), list(saves.values())
-        contents, sizes = [os.urandom(16) for _ in names], [len(body) for body in bodies]
+        contents = [os.urandom(16) for _ in names]
         return [
             self._bound(sql.DROP_CONTENTS, names=names),
-            self._bound(sql.SAVE_FILES, names=names, contents=contents, sizes=sizes),
-            self._bound(sql.INSERT_PIECES, contents=contents, bodies=bodies),
+            self._bound(sql.SAVE_FILES, names=names, contents=contents, bodies=bodies),
         ]
 
     def _new_row(self) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
                 first = error  # the pipeline's own would only say that it does not go on
     except psycopg.Error as error:
         raise first or error from None
+    if first is not None:
+        raise first
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 

@@ -5,7 +5,6 @@ Names of tenants, agents and sessions are as `safe_name` spells them; names of f
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 COMMIT = "COMMIT"
-ROLLBACK = "ROLLBACK"
 
 LIMITS = """
 SELECT set_config('lock_timeout', %(wait)s, true), set_config('idle_in_transaction_session_timeout', %(idle)s, true)
@@ -58,9 +57,9 @@ ALL_KEYS = "SELECT key FROM ctxwrap_sessions ORDER BY tenant, agent, session"
 
 INSERT_RECORDS = """
 INSERT INTO ctxwrap_records (tenant, agent, session, stream, pos, number, said, token, body)
-SELECT %(tenant)s, %(agent)s, %(session)s, %(stream)s, pos, number, said, %(token)s, body
-FROM unnest(%(pos)s::bigint[], %(number)s::bigint[], %(said)s::boolean[], %(body)s::bytea[])
-    AS new (pos, number, said, body)
+SELECT %(tenant)s, %(agent)s, %(session)s, stream, pos, number, said, %(token)s, body
+FROM unnest(%(stream)s::text[], %(pos)s::bigint[], %(number)s::bigint[], %(said)s::boolean[], %(body)s::bytea[])
+    AS new (stream, pos, number, said, body)
 """
 
 DELETE_RECORDS = """
@@ -154,14 +153,13 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND na
 """
 
 SAVE_FILES = """
-INSERT INTO ctxwrap_files (tenant, agent, session, name, content, size, modified)
-SELECT %(tenant)s, %(agent)s, %(session)s, name, content, size, clock_timestamp()
-FROM unnest(%(names)s::bytea[], %(contents)s::bytea[], %(sizes)s::bigint[]) AS new (name, content, size)
-ON CONFLICT (tenant, agent, session, name)
-DO UPDATE SET content = excluded.content, size = excluded.size, modified = excluded.modified
-"""
-
-INSERT_PIECES = """
+WITH saved AS (
+    INSERT INTO ctxwrap_files (tenant, agent, session, name, content, size, modified)
+    SELECT %(tenant)s, %(agent)s, %(session)s, name, content, length(body), statement_timestamp()
+    FROM unnest(%(names)s::bytea[], %(contents)s::bytea[], %(bodies)s::bytea[]) AS new (name, content, body)
+    ON CONFLICT (tenant, agent, session, name)
+    DO UPDATE SET content = excluded.content, size = excluded.size, modified = excluded.modified
+)
 INSERT INTO ctxwrap_pieces (tenant, agent, session, content, start, body)
 SELECT %(tenant)s, %(agent)s, %(session)s, content, 0, body
 FROM unnest(%(contents)s::bytea[], %(bodies)s::bytea[]) AS new (content, body)
@@ -174,7 +172,7 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND na
 """
 
 GROW_FILE = """
-UPDATE ctxwrap_files SET size = size + %(length)s, modified = clock_timestamp()
+UPDATE ctxwrap_files SET size = size + %(length)s, modified = statement_timestamp()
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND content = (
     SELECT g.content FROM ctxwrap_files g
     WHERE g.tenant = %(tenant)s AND g.agent = %(agent)s AND g.session = %(session)s AND g.name = %(name)s
@@ -220,17 +218,22 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
 # turns and processes, by the database's clock
 
 LEASE = """
-SELECT fence, expires <= clock_timestamp() FROM ctxwrap_leases
+SELECT fence, expires <= statement_timestamp() FROM ctxwrap_leases
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
+"""
+
+CREATE_LEASE = """
+INSERT INTO ctxwrap_leases (tenant, agent, session, fence, holder, expires)
+VALUES (%(tenant)s, %(agent)s, %(session)s, 0, '', '-infinity')
+ON CONFLICT DO NOTHING
 """
 
 TAKE_LEASE = """
 WITH taken AS (
-    INSERT INTO ctxwrap_leases (tenant, agent, session, fence, holder, expires)
-    VALUES (%(tenant)s, %(agent)s, %(session)s, 1, %(holder)s, clock_timestamp() + %(seconds)s * interval '1 second')
-    ON CONFLICT (tenant, agent, session)
-    DO UPDATE SET fence = ctxwrap_leases.fence + 1, holder = excluded.holder, expires = excluded.expires
-    WHERE ctxwrap_leases.expires <= clock_timestamp() OR ctxwrap_leases.fence = %(over)s
+    UPDATE ctxwrap_leases SET fence = fence + 1, holder = %(holder)s,
+        expires = statement_timestamp() + %(seconds)s * interval '1 second'
+    WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
+        AND (expires <= statement_timestamp() OR fence = %(over)s)
     RETURNING 1
 )
 SELECT 1 / count(*) FROM taken
@@ -238,7 +241,7 @@ SELECT 1 / count(*) FROM taken
 """By whoever has the session's row, or believes that the lease is free. `over` is one that was seen to have run out."""
 
 RENEW_LEASE = """
-UPDATE ctxwrap_leases SET expires = clock_timestamp() + %(seconds)s * interval '1 second'
+UPDATE ctxwrap_leases SET expires = statement_timestamp() + %(seconds)s * interval '1 second'
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
     AND holder = %(holder)s
 """
@@ -250,15 +253,15 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
 """
 
 SHOW_LIFE = """
-INSERT INTO ctxwrap_writers (name, expires) VALUES (%(name)s, clock_timestamp() + %(seconds)s * interval '1 second')
+INSERT INTO ctxwrap_writers (name, expires) VALUES (%(name)s, statement_timestamp() + %(seconds)s * interval '1 second')
 ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
 """
 
 END_LIFE = "DELETE FROM ctxwrap_writers WHERE name = %(name)s"
 
-BURY = "DELETE FROM ctxwrap_writers WHERE expires < clock_timestamp() - interval '1 day'"
+BURY = "DELETE FROM ctxwrap_writers WHERE expires < statement_timestamp() - interval '1 day'"
 
-IS_ALIVE = "SELECT 1 FROM ctxwrap_writers WHERE name = %(name)s AND expires > clock_timestamp()"
+IS_ALIVE = "SELECT 1 FROM ctxwrap_writers WHERE name = %(name)s AND expires > statement_timestamp()"
 
 # migrations
 
@@ -270,7 +273,7 @@ LOCK_MIGRATIONS = "SELECT pg_advisory_xact_lock(7238412095471182093)"
 
 CREATE_MIGRATIONS = """
 CREATE TABLE IF NOT EXISTS ctxwrap_migrations (
-    name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT clock_timestamp()
+    name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT statement_timestamp()
 )
 """
 
