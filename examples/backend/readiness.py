@@ -1,12 +1,16 @@
 """Whether this worker should be sent requests: not while its store is away, and not while it is about to end."""
 
 import asyncio
+import logging
 import signal
 import threading
 from types import FrameType
 
+import ctxwrap
 from ctxwrap.storage import Store
 from ctxwrap.types import SessionKey
+
+logger = logging.getLogger("backend")
 
 _PATIENCE = 2.0
 _NOBODY = SessionKey("default", "default", "readiness")
@@ -17,7 +21,7 @@ class Readiness:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._looking: asyncio.Future[None] | None = None
+        self._looking: asyncio.Future[str] | None = None
         self._is_leaving = False
 
     async def obstacle(self) -> str:
@@ -27,9 +31,7 @@ class Readiness:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(asyncio.to_thread(self._look))
         done, _ = await asyncio.wait({self._looking}, timeout=_PATIENCE)
-        if not done:
-            return "the store does not answer"
-        return "the store is away" if self._looking.exception() else ""
+        return self._looking.result() if done else "the store does not answer"
 
     def leave_slowly(self, seconds: float) -> None:
         """Let SIGTERM be known here first, so that a balancer looks elsewhere, and so many seconds later to uvicorn."""
@@ -44,6 +46,11 @@ class Readiness:
 
         signal.signal(signal.SIGTERM, leave)
 
-    def _look(self) -> None:
-        """A file that is not there, of a session that is not there: the cheapest thing to ask for."""
-        self._store.open(_NOBODY).files.load("state")
+    def _look(self) -> str:
+        """Ask for a file that is not there, of a session that is not there: nothing is cheaper."""
+        try:
+            self._store.open(_NOBODY).files.load("state")
+        except (ctxwrap.StoreError, OSError) as error:
+            logger.warning("not ready: %s", error)
+            return "the store is away"
+        return ""
