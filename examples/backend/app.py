@@ -96,7 +96,8 @@ app.add_middleware(SmallBodies)
 @app.exception_handler(RequestValidationError)
 async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
-    return JSONResponse({"detail": f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"}, 422)
+    field = ".".join(map(str, first["loc"][1:])) or "body"
+    return JSONResponse({"detail": f"{field}: {first['msg']}"}, 422)
 
 
 @app.exception_handler(ctxwrap.StoreError)

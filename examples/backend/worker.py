@@ -21,6 +21,7 @@ _LAST_WORDS = 20.0
 """So many seconds answers have to be saved that uvicorn cancelled."""
 
 _MODEL_SILENT = 60.0
+"""After so many seconds without a word the model is given up; meanwhile it keeps its user from going on."""
 
 
 class UnderWay:

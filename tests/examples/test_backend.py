@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import asks_for_trailer
+from examples.backend.passwords import hashed, is_right, users_in
 from examples.backend.settings import from_environment
 from examples.backend.signing import Signing
 from tests.examples.serving import PASSWORD, PATIENCE, ROOT, SECRET, Backend, Person, environment, said_in, until
@@ -178,6 +181,43 @@ def test_a_message_that_is_none_is_refused_with_the_field_that_is_wrong(
     assert zoe.http.get("/history").json()["messages"] == []
 
 
+NO_MESSAGES = {
+    "empty": b"",
+    "cut": b"{",
+    "list": b"[]",
+    "no UTF-8": b"\xff",
+    "half a character": b'{"text": "\\ud800"}',
+    "deep": b'{"text": ' + b"[" * 60_000,
+}
+
+
+@pytest.mark.parametrize("body", NO_MESSAGES.values(), ids=NO_MESSAGES)
+def test_a_body_that_is_no_message_is_refused(practice: Backend, body: bytes) -> None:
+    for path in ("/chat", "/sign-in"):
+        answer = Person(practice, "zoe").http.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 422)
+        assert answer.json()["detail"]
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_password_is_right_for_whom_it_was_hashed_and_no_other_is(password: str, other: str) -> None:
+    users = users_in(f"# people\n\nada:{hashed(password, cost=(2, 8, 1))}\n")
+    assert is_right(password, users, "ada")
+    assert is_right(other, users, "ada") == (other == password)
+
+
+def test_behind_https_cookies_are_for_https_and_the_origin_is_the_one_that_browsers_see(
+    tmp_path: Path, serving: Callable[..., Backend]
+) -> None:
+    with serving(str(tmp_path / "sessions"), ORIGIN="https://chat.example") as backend:
+        ada = Person(backend, "ada")
+        cookie = ada.signed_in.headers["set-cookie"]
+        assert cookie.startswith("__Host-chat=ada.")
+        assert {"Secure", "Path=/", "HttpOnly"} <= set(cookie.split("; "))
+        assert ada.http.post("/sign-out", headers={"origin": backend.url}).status_code == 403
+        assert ada.http.post("/sign-out", headers={"origin": "https://chat.example"}).status_code == 204
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_that_is_too_large_is_refused_however_it_comes(practice: Backend, chunked: bool) -> None:
     body = b'{"text": "' + b"x" * 100_000 + b'"}'
@@ -244,9 +284,11 @@ def test_who_leaves_in_the_middle_has_what_was_said_so_far_and_may_go_on_at_once
     with serving(place) as backend:
         ada = Person(backend, "ada")
         with ada.hearing("Count to six.") as events:
-            heard = [next(events) for _ in range(3)]
+            heard = [next(events)]
+            assert [message["content"] for message in said_in(place, "ada")] == ["Count to six."], "it was accepted"
+            heard += [next(events) for _ in range(2)]
         assert names_of(heard) == ["accepted", "text"]
-        assert held.came.is_set()
+        assert held.came.wait(PATIENCE)
         provider.answer = lambda ask: Answer("Seven.")
         assert text_of(ada.says("And then?")) == "Seven."
         said = said_in(place, "ada")
