@@ -185,3 +185,9 @@ class Store(Protocol):
 
     def keys(self) -> Iterable[SessionKey]:
         """Every session of everybody; for the operator only."""
+
+    def close(self) -> None:
+        """Let go of connections, and say that this process, as far as the store knows it, is at its end.
+
+        It comes last: by itself when the process ends, but not when a signal ends it.
+        """

@@ -1,9 +1,10 @@
 """Blocking work from async code, and work that comes at any moment, even in the middle of other work."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,16 +23,22 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
         future = asyncio.get_running_loop().run_in_executor(None, partial(work, *args, **kwargs))
     except RuntimeError:  # no loop, or an interpreter that starts no more threads since it is about to end
         return work(*args, **kwargs)
-    cancelled: BaseException | None = None
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
+    try:
+        await asyncio.wait({future})
+    except asyncio.CancelledError:
+        with _left_alone():
+            while not future.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({future})
         future.exception()
-        raise cancelled
+        raise
     return future.result()
+
+
+def _left_alone() -> AbstractContextManager[Any]:
+    """A block that anyio's cancellation does not reach: it comes again at every turn of the loop, which would spin."""
+    anyio = sys.modules.get("anyio")
+    return anyio.CancelScope(shield=True) if anyio else nullcontext()
 
 
 class _Thread(threading.local):

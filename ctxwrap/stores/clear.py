@@ -33,3 +33,6 @@ class ClearStore:
 
     def keys(self) -> Iterable[SessionKey]:
         return self._store.keys()
+
+    def close(self) -> None:
+        self._store.close()

@@ -44,6 +44,9 @@ class FileStore:
         for directory in sorted(self.root.glob("home/*/agent/*/session")):
             yield from _keys_in(directory)
 
+    def close(self) -> None:
+        """Nothing: the kernel takes back what a process holds, however it ends."""
+
     def _sessions_of(self, tenant: str, agent: str) -> Path:
         return self.root / "home" / safe_name(tenant) / "agent" / safe_name(agent) / "session"
 

@@ -33,6 +33,9 @@ class MemoryStore:
     def keys(self) -> Iterator[SessionKey]:
         yield from sorted(key for key, log in self._logs.items() if log.begun)
 
+    def close(self) -> None:
+        """Nothing: it ends with the process."""
+
 
 class MemoryFiles:
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,23 @@ def test_streams_and_tasks_at_once_take_their_turns(client: openai.OpenAI, provi
     messages = ctxwrap.open_store(database).open(KEY).read("messages")[0]
     assert [line["role"] for line in messages] == ["user", "assistant"] * 6
     assert sorted(line["content"] for line in messages[::2]) == [f"hello {number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("key", [None, MASTER], ids=["clear", "encrypted"])
+def test_a_store_that_is_closed_leaves_no_connection_lease_or_sign_of_life(
+    client: openai.OpenAI, database: str, key: str | None
+) -> None:
+    store = ctxwrap.open_store(database, key=key)
+    stream = ctxwrap.wrap(client, store=store, session="s").chat.completions.create(
+        model="practice", messages=QUESTION, stream=True
+    )
+    assert next(iter(stream)) is not None, "a turn is under way, whose lease this process has"
+    store.close()
+    with psycopg.connect(database, autocommit=True) as connection:
+        held = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'ctxwrap' AND datname = current_database()"
+        until = time.monotonic() + 10
+        while connection.execute(held).fetchall():
+            assert time.monotonic() < until, "a server's process ends a moment after its connection"
+        assert connection.execute("SELECT * FROM ctxwrap_writers").fetchall() == []
+        assert connection.execute("SELECT * FROM ctxwrap_leases WHERE expires > now()").fetchall() == []
+    stream.close()

@@ -32,6 +32,9 @@ class EncryptedStore:
     def keys(self) -> Iterable[SessionKey]:
         return self._store.keys()
 
+    def close(self) -> None:
+        self._store.close()
+
     def rekey(self, key: SessionKey) -> bool:
         """Let the first key wrap the session's own, which stays; whether another one did so far."""
         log = self._store.open(key)

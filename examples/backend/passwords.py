@@ -1,0 +1,46 @@
+"""Passwords as scrypt hashes, and the file of users that holds them."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from functools import cache
+
+_COST = (2**14, 8, 5)
+_MEMORY = 64 * 1024 * 1024
+_LINE = re.compile(r"([A-Za-z0-9_-]{1,32}):(scrypt\$\d+\$\d+\$\d+\$[0-9a-f]{32}\$[0-9a-f]{64})")
+_NOBODY = f"scrypt$16384$8$5${'0' * 32}${'0' * 64}"
+
+
+def hashed(password: str, salt: bytes | None = None, cost: tuple[int, int, int] = _COST) -> str:
+    salt = secrets.token_bytes(16) if salt is None else salt
+    n, r, p = cost
+    key = hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=_MEMORY, dklen=32)
+    return f"scrypt${n}${r}${p}${salt.hex()}${key.hex()}"
+
+
+def is_right(password: str, users: Mapping[str, str], name: str) -> bool:
+    """Whether it is the password of `name`. A name that nobody has takes as long as one that somebody has."""
+    known = users.get(name, _NOBODY)
+    _, n, r, p, salt, _ = known.split("$")
+    return hmac.compare_digest(hashed(password, bytes.fromhex(salt), (int(n), int(r), int(p))), known)
+
+
+def users_in(text: str) -> dict[str, str]:
+    """The users of a file with a line `name:hash` for each; empty lines and comments are passed over."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [(number, _LINE.fullmatch(line)) for number, line in enumerate(lines, 1) if line and line[0] != "#"]
+    for number, match in found:
+        if match is None:
+            raise ValueError(f"line {number} is not name:hash, as `python -m backend hash NAME` prints it")
+    users = {match[1]: match[2] for _, match in found if match}
+    if len(users) != len(found) or not users:
+        raise ValueError("the file names a user twice" if users else "the file names no user")
+    return users
+
+
+@cache
+def demo_users() -> dict[str, str]:
+    """Ada and Bob, for trying things out; with a fixed salt, since all workers must agree on it."""
+    return dict.fromkeys(("ada", "bob"), hashed("practice", b"the same for all"))

@@ -1,0 +1,5 @@
+"""A PostgreSQL for the examples that need one."""
+
+from tests.stores.conftest import database, postgres
+
+__all__ = ["database", "postgres"]
