@@ -40,7 +40,8 @@ class PostgresServer:
 
     def __init__(self, place: Path, *, fsync: bool = False) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="cwpg-", dir="/tmp"))  # a socket's path has 107 bytes at most
-        self._place = self.binaries = place
+        self.binaries = self.reachable = place
+        """As they were found, and where the server's user can reach them."""
         self._fsync = "on" if fsync else "off"
         self._child: subprocess.Popen[bytes] | None = None
         self._user: dict[str, Any] = {}
@@ -113,19 +114,19 @@ class PostgresServer:
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             for directory in (self._data, self.sockets):
                 os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-            if not _open_to_all(self._place):
-                self._place = self._copied()
+            if not _open_to_all(self.binaries):
+                self.reachable = self._copied()
         (self._base / "log").touch()
 
     def _copied(self) -> Path:
         """The binaries where everybody can reach them, and the libraries that a wheel keeps beside its package."""
-        install = self._place.parent
+        install = self.binaries.parent
         package, copy = install.parent, self._base / "install" / install.parent.name / install.name
         shutil.copytree(install, copy, symlinks=True)
         libraries = package.with_name(f"{package.name}.libs")
         if libraries.is_dir():
             shutil.copytree(libraries, self._base / "install" / libraries.name)
-        return copy / self._place.name
+        return copy / self.binaries.name
 
     def _run(self, name: str, *options: str) -> None:
         done = subprocess.run(
@@ -134,7 +135,7 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr.decode()
 
     def _command(self, name: str, *options: str) -> Sequence[str]:
-        return [str(self._place / name), *options]
+        return [str(self.reachable / name), *options]
 
     def _wait(self) -> None:
         import psycopg
