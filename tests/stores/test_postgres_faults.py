@@ -22,8 +22,8 @@ from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer
 from tests.stores.work import entry, ids
 
-CRASHES = int(os.environ.get("CTXWRAP_TEST_PG_CRASHES", "5"))
-CLIENTS = 4
+CRASHES = int(os.environ.get("CTXWRAP_TEST_PG_CRASHES", "25"))
+CLIENTS = 8
 
 COMMIT = "COMMIT\0"
 """As it is sent, and READ COMMITTED is not."""

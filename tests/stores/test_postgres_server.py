@@ -67,7 +67,11 @@ def test_the_server_runs_where_only_root_can_look(postgres: PostgresServer, tmp_
 def skipped_or_failed(**environment: str) -> tuple[int, str]:
     """A test that needs a server, on a machine that has none."""
     known = {name: value for name, value in os.environ.items() if name not in ("CI", "CTXWRAP_REQUIRE_PG")}
-    known |= {"CTXWRAP_TEST_PG_BIN": "/nonexistent", "PYTHONPATH": str(ROOT), **environment}
+    known |= {
+        "CTXWRAP_TEST_PG_BIN": "/nonexistent",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+        **environment,
+    }
     test = "tests/stores/test_postgres_server.py::test_a_user_who_is_not_root_starts_a_server"
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n0", test]
     done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, check=False)
