@@ -96,6 +96,17 @@ class PostgresServer:
             connection.execute(f'CREATE DATABASE "{database}"')  # a name that the test made
         return self.url(database)
 
+    def wait_until_nobody_is_in(self, database: str) -> None:
+        """Connections that were closed are gone in a moment; those that a test left open are told of."""
+        import psycopg
+
+        asks = "SELECT application_name, state, query FROM pg_stat_activity WHERE datname = %s"
+        until = time.monotonic() + TIMEOUT / 4
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            while there := connection.execute(asks, [database]).fetchall():
+                assert time.monotonic() < until, f"still connected to {database}: {there}"
+                time.sleep(0.02)  # the server has no event for it
+
     @property
     def _data(self) -> Path:
         return self._base / "d"

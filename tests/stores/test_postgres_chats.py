@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from ctxwrap.session.blobs import blobs_in
 from ctxwrap.storage import STREAMS
 from ctxwrap.stores.postgres import PostgresStore
 from tests.stores.postgres_proxy import Proxy
-from tests.stores.postgres_server import PostgresServer
 from tests.stores.test_encrypted_chats import ANSWER, KEY, MASTER, SAID, Model, chat, say, settled
 
 QUESTION: Any = [{"role": "user", "content": "Where is the marmalade, and the zebrafish?"}]
@@ -117,17 +115,6 @@ def test_streams_and_tasks_at_once_take_their_turns(client: openai.OpenAI, provi
     messages = ctxwrap.open_store(database).open(KEY).read("messages")[0]
     assert [line["role"] for line in messages] == ["user", "assistant"] * 6
     assert sorted(line["content"] for line in messages[::2]) == [f"hello {number}" for number in range(6)]
-
-
-@pytest.fixture
-def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
-    import shutil
-    import tempfile
-
-    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))
-    with Proxy(postgres.sockets, place) as proxy:
-        yield proxy
-    shutil.rmtree(place)
 
 
 @pytest.mark.parametrize(("on_busy", "most"), [("wait", 6), ("interleave", 4)])
