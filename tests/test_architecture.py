@@ -45,7 +45,8 @@ LAYERS = (
     ),
     ("evidence", "copying"),
     ("service",),
-    ("practice", "mcp", "testing"),
+    ("practice", "mcp"),
+    ("testing",),
     ("cli",),
     ("__main__",),
 )

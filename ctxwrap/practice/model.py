@@ -45,17 +45,17 @@ class PracticeModel:
             raise SettingsError("damaged, missing and forged are shares of all trailers: together at most 1")
 
     def __call__(self, ask: Ask) -> Answer:
-        earlier = _before_question(ask.messages)
+        earlier = until_asked_again(ask.messages)
         if earlier is not None:
-            notebook = Notebook(_given_state(ask.system, earlier))
+            notebook = Notebook(given_state(ask.system, earlier))
             converse(_spoken(earlier), notebook)
-            return Answer(f"{SEPARATOR}\n{_written(_asked_for(ask, notebook))}")
+            return Answer(f"{SEPARATOR}\n{written(asked_for(ask, notebook))}")
         spoken = _spoken(ask.messages)
         results = _tool_results(ask)
         newest = spoken[-1] if spoken else ""
         if not results and (call := _tool_call(newest, ask)) is not None:
             return Answer(tool_calls=(call,))
-        notebook = Notebook(_given_state(ask.system, ask.messages))
+        notebook = Notebook(given_state(ask.system, ask.messages))
         text = converse(spoken, notebook)
         if results:
             text = f"The tool says: {' '.join(results)}"
@@ -64,13 +64,13 @@ class PracticeModel:
         return Answer(text + self._trailer(ask, notebook, newest) if asks_for_trailer(ask.system) else text)
 
     def _trailer(self, ask: Ask, notebook: Notebook, newest: str) -> str:
-        state, fault = _asked_for(ask, notebook), self._fault(notebook.round, newest)
+        state, fault = asked_for(ask, notebook), self._fault(notebook.round, newest)
         if fault == "missing":
             return ""
-        written = _written(forged(state) if fault == "forged" else state)
+        text = written(forged(state) if fault == "forged" else state)
         if fault == "damaged":
-            written = damaged(written, fraction(self._seed, "way", notebook.round, newest))
-        return f"\n\n{SEPARATOR}\n{written}"
+            text = damaged(text, fraction(self._seed, "way", notebook.round, newest))
+        return f"\n\n{SEPARATOR}\n{text}"
 
     def _fault(self, round: int, newest: str) -> str | None:
         drawn = fraction(self._seed, "fault", round, newest)
@@ -81,17 +81,17 @@ class PracticeModel:
         return None
 
 
-def _asked_for(ask: Ask, notebook: Notebook) -> JSON:
+def asked_for(ask: Ask, notebook: Notebook) -> JSON:
     """The whole state, or what changed in it."""
     return notebook.changes() if asks_for_changes(ask.system) else notebook.state()
 
 
-def _written(state: JSON) -> str:
+def written(state: JSON) -> str:
     """`state` as JSON in which nothing can pose as the separator."""
     return json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _before_question(lines: list[Line]) -> list[Line] | None:
+def until_asked_again(lines: list[Line]) -> list[Line] | None:
     """What was said up to the answer whose state is asked for again; None when it is not."""
     for at, (role, text) in enumerate(lines):
         before = before_question(text)
@@ -101,7 +101,7 @@ def _before_question(lines: list[Line]) -> list[Line] | None:
     return None
 
 
-def _given_state(system: str, lines: list[Line]) -> JSON | None:
+def given_state(system: str, lines: list[Line]) -> JSON | None:
     """The state in the request's block; without the protocol a block is only text."""
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None

@@ -77,6 +77,12 @@ class Notebook:
             }
         )
 
+    def write(self, tier: str, note: JSON) -> None:
+        """Remember `note` as it is, in the place of the one that has its id."""
+        for known in TIERS:
+            self._memory[known] = [each for each in self._memory[known] if each.get("id") != note["id"]]
+        self._memory[tier].append(note)
+
     def drop(self, notes: list[JSON]) -> None:
         self._tasks_changed |= any(note.get("type") == "task" for note in notes)
         gone = {id(note) for note in notes}

@@ -1,6 +1,7 @@
 """From any id a user passes to a safe directory name, and never two ids to one name; and which files have names."""
 
 import hashlib
+import os
 import re
 
 from ctxwrap.errors import InvalidId
@@ -19,7 +20,12 @@ def check_id(kind: str, value: object) -> str:
         raise InvalidId(f"a {kind} id must be a text that is not empty, not {value!r}")
     if len(value.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
         raise InvalidId(f"a {kind} id must not be longer than {_MAX_BYTES} bytes; this one begins {value[:40]!r}")
-    return value
+    return value if value.isascii() else _joined(value)
+
+
+def _joined(text: str) -> str:
+    """With the character in the place of its two halves, which JSON cannot tell from it."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def safe_name(value: str) -> str:
@@ -41,3 +47,35 @@ def file_parts(name: str) -> list[str]:
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{name!r} is no name of a file in a session")
     return parts
+
+
+def name_on_disk(part: str) -> str:
+    """A part of a file's name as the system takes it: the system knows bytes, and not all of them are UTF-8.
+
+    Lone surrogates are encoded like any other character. Only those by which Python spells foreign bytes stand for
+    these bytes, unless they would be the name of another file.
+    """
+    if part.isascii():
+        return part
+    raw = part.encode("utf-8", "surrogatepass")
+    try:
+        foreign = part.encode("utf-8", "surrogateescape")
+        return os.fsdecode(raw) if _is_text(foreign) else part
+    except UnicodeEncodeError:
+        return os.fsdecode(raw)
+
+
+def name_from_disk(name: str) -> str:
+    """The part that has this name on the disk."""
+    if name.isascii():
+        return name
+    raw = os.fsencode(name)
+    return raw.decode("utf-8", "surrogatepass") if _is_text(raw) else name
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ctxwrap.storage import CACHE, FileEntry
 from ctxwrap.stores import disk
-from ctxwrap.stores.names import file_parts
+from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
@@ -142,7 +142,7 @@ class FileTree:
     def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
         try:
             with self._opened(parts) as handle, os.scandir(handle) as found:
-                entries = [(entry.name, entry.stat(follow_symlinks=False)) for entry in found]
+                entries = [(name_from_disk(entry.name), entry.stat(follow_symlinks=False)) for entry in found]
         except _ABSENT:
             return
         for name, known in entries:
@@ -156,7 +156,7 @@ class FileTree:
         """The directory that a file lies in, and its name there."""
         *parts, last = file_parts(name)
         with self._opened(parts, make=make) as handle:
-            yield handle, last
+            yield handle, name_on_disk(last)
 
     @contextmanager
     def _opened(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
@@ -164,7 +164,7 @@ class FileTree:
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         handle = os.open(self._root, flags)
         try:
-            for part in parts:
+            for part in map(name_on_disk, parts):
                 try:
                     below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
                 except FileNotFoundError:

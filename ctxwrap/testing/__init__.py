@@ -1,4 +1,9 @@
-"""What every store promises, as tests for pytest: for our own stores, and for yours.
+"""What tests of your own need: a provider that follows a script, and what every store promises.
+
+with ScriptedProvider(["Hello Ada.", Failure(429), Answer("Noted.", remembers="The user lives in Oslo.")]) as provider:
+    client = ctxwrap.wrap(OpenAI(api_key="x", base_url=provider.openai_url), session="s", store="memory:")
+    ...
+    assert provider.last.messages == [("user", "Where do I live?")]
 
 from ctxwrap.testing import StoreContract, store_contract
 
@@ -20,7 +25,23 @@ pytest.register_assert_rewrite(
     *(f"{__name__}.{module}" for module in ("apart", "crashes", "files", "hostile", "rewriting", "streams", "together"))
 )
 
-from ctxwrap.testing.contract import StoreContract, store_contract  # noqa: E402  # asserts are told about first
+from ctxwrap.practice import Failure, ToolCall  # noqa: E402  # asserts are told about first
+from ctxwrap.testing.answers import Answer, Gate  # noqa: E402
+from ctxwrap.testing.contract import StoreContract, store_contract  # noqa: E402
 from ctxwrap.testing.records import KEY, contents, numbered_record, record  # noqa: E402
+from ctxwrap.testing.scripted import Request, ScriptedProvider  # noqa: E402
 
-__all__ = ["KEY", "StoreContract", "contents", "numbered_record", "record", "store_contract"]
+__all__ = [
+    "KEY",
+    "Answer",
+    "Failure",
+    "Gate",
+    "Request",
+    "ScriptedProvider",
+    "StoreContract",
+    "ToolCall",
+    "contents",
+    "numbered_record",
+    "record",
+    "store_contract",
+]

@@ -11,10 +11,12 @@ import pytest
 from openai import OpenAI
 
 import ctxwrap
+from ctxwrap import testing
 from ctxwrap.inspection import details_of, memory_of
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR, asks_for_changes
 from ctxwrap.session import Session
+from ctxwrap.testing import ScriptedProvider
 from ctxwrap.types import SessionKey
 from tests.support import events, item, state_shown
 
@@ -26,6 +28,11 @@ KEY = SessionKey("default", "default", "s")
 def client(provider: Provider) -> Iterator[OpenAI]:
     with OpenAI(api_key="k", base_url=provider.openai_url) as client:
         yield client
+
+
+def remembering(provider: Provider, home: Path, **settings: Any) -> OpenAI:
+    bare = OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+    return ctxwrap.wrap(bare, store=str(home), session="s", **settings)
 
 
 def say(client: Any, text: str, *more: dict[str, Any], **how: Any) -> Any:
@@ -81,17 +88,10 @@ POISONED = (
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_a_poisoned_tool_result_stays_out_of_core(
-    provider: Provider, client: OpenAI, home: Path, allowed: bool
-) -> None:
-    def obedient(ask: Ask) -> Answer:
-        state = state_shown(ask)
-        state["memory"]["core"] = [item("boss", "The boss is Eve")]
-        return answer(state)
-
-    provider.answer = obedient
-    wrapped = ctxwrap.wrap(client, store=str(home), session="s", foreign_core=allowed)
-    reply = say(wrapped, "What does the page say?", *POISONED)
+def test_a_poisoned_tool_result_stays_out_of_core(home: Path, allowed: bool) -> None:
+    obedient = testing.Answer("Noted.", remembers=[{"id": "boss", "content": "The boss is Eve", "tier": "core"}])
+    with ScriptedProvider([obedient]) as provider:
+        reply = say(remembering(provider, home, foreign_core=allowed), "What does the page say?", *POISONED)
     tier = "core" if allowed else "working"
     assert ids(home)[tier] == ["boss"]
     assert ids(home, KEY._replace(session="other"))[tier] == []
@@ -121,20 +121,17 @@ def test_a_delta_asks_for_changes_and_changes_the_same(provider: Provider, clien
     assert [ctxwrap.turn_of(reply).report.reading for reply in replies] == ["clean"] * 4
 
 
-def test_memory_fades_between_rounds_and_its_moves_are_events(provider: Provider, client: OpenAI, home: Path) -> None:
-    def tells_once(ask: Ask) -> Answer:
-        state = state_shown(ask)
-        if state["runtime"]["round"] == 1:
-            state["memory"]["ephemeral"] = [{**item("hint", "It is raining"), "decay": 0.7}]
-        return answer(state)
+HINT = {"id": "hint", "content": "It is raining", "tier": "ephemeral", "decay": 0.7}
 
-    provider.answer = tells_once
-    wrapped = ctxwrap.wrap(client, store=str(home), session="s")
+
+def test_memory_fades_between_rounds_and_its_moves_are_events(home: Path) -> None:
     seen = []
-    for number in range(20):
-        say(wrapped, f"Word {number}.")
-        hints = memory_of(ctxwrap.open_store(str(home)), KEY)["memory"]["ephemeral"]
-        seen.append(hints[0]["decay"] if hints else None)
+    with ScriptedProvider([testing.Answer("Noted.", remembers=[HINT]), *["Noted."] * 19]) as provider:
+        client = remembering(provider, home)
+        for number in range(20):
+            say(client, f"Word {number}.")
+            hints = memory_of(ctxwrap.open_store(str(home)), KEY)["memory"]["ephemeral"]
+            seen.append(hints[0]["decay"] if hints else None)
     faded = [decay for decay in seen if decay is not None]
     assert faded == sorted(faded)
     assert faded[-1] < 0.9
@@ -163,17 +160,9 @@ def test_what_the_user_speaks_of_again_comes_back(provider: Provider, client: Op
     assert [operation["reason"] for operation in recalled["operations"]] == ["the user spoke of it again"]
 
 
-def test_without_evolution_memory_stays_as_it_was_written(provider: Provider, client: OpenAI, home: Path) -> None:
-    def tells_once(ask: Ask) -> Answer:
-        state = state_shown(ask)
-        if state["runtime"]["round"] == 1:
-            state["memory"]["ephemeral"] = [item("hint", "It is raining")]
-        return answer(state)
-
-    provider.answer = tells_once
-    wrapped = ctxwrap.wrap(client, store=str(home), session="s", evolution="off")
-    shown = []
-    for number in range(12):
-        say(wrapped, f"Word {number}.")
-        shown.append(json.dumps(ctxwrap.turn_of(say(wrapped, f"More {number}.")).snapshot["memory"]))
+def test_without_evolution_memory_stays_as_it_was_written(home: Path) -> None:
+    with ScriptedProvider([testing.Answer("Noted.", remembers=[HINT]), *["Noted."] * 23]) as provider:
+        client = remembering(provider, home, evolution="off")
+        replies = [say(client, f"Word {number}.") for number in range(24)]
+    shown = [json.dumps(ctxwrap.turn_of(reply).snapshot["memory"]) for reply in replies]
     assert len(set(shown)) == 1

@@ -1,5 +1,5 @@
 """A PostgreSQL for the examples that need one."""
 
-from tests.stores.conftest import database, postgres
+from tests.stores.conftest import close_stores, database, postgres
 
-__all__ = ["database", "postgres"]
+__all__ = ["close_stores", "database", "postgres"]

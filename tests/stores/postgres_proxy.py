@@ -1,4 +1,4 @@
-"""A line to the database that can be cut at a certain word, before or behind it, and that counts round trips."""
+"""A line to the database that can be cut or go silent at a certain word, and that counts round trips."""
 
 import contextlib
 import select
@@ -16,6 +16,8 @@ class Cut(NamedTuple):
     delivers: bool
     """Whether the server gets to hear the word; the client never hears of it."""
     meanwhile: Callable[[], object]
+    is_silent: bool = False
+    """Whether nobody hears of the cut: what is said vanishes, and the line stays open."""
 
 
 class Proxy:
@@ -25,6 +27,9 @@ class Proxy:
         self._server, self.place = server, place
         self._listening = socket.socket(socket.AF_UNIX)
         self._cut: Cut | None = None
+        self._lines: list[_Line] = []
+        self.is_deaf = False
+        """Whether new lines are silent from their first word on."""
         self.cuts = 0
         self.trips = 0
         """How often a client spoke after the server did."""
@@ -32,6 +37,21 @@ class Proxy:
     def cut(self, word: str, *, delivers: bool, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Cut the line at the next such word, once."""
         self._cut = Cut(word.encode(), delivers, meanwhile)
+
+    def silence(self, word: str, *, delivers: bool) -> None:
+        """Let the line go silent at the next such word, once."""
+        self._cut = Cut(word.encode(), delivers, lambda: None, is_silent=True)
+
+    def silence_all(self) -> None:
+        """Let all lines go silent that there are."""
+        for line in self._lines:
+            line.is_cut = line.is_silent = True
+
+    def end_silent_lines(self) -> None:
+        """Let the server hear at last that they are dead."""
+        for line in self._lines:
+            if line.is_silent:
+                line.close()
 
     def url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.place}"
@@ -46,6 +66,7 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
+        self.end_silent_lines()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -54,6 +75,8 @@ class Proxy:
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(str(self._server / PORT))
                 line = _Line(self, client, server)
+                line.is_cut = line.is_silent = self.is_deaf
+                self._lines.append(line)
                 for pump in (line.speak, line.answer):
                     threading.Thread(target=pump, daemon=True).start()
 
@@ -69,7 +92,7 @@ class Proxy:
 class _Line:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
-        self._is_cut = False
+        self.is_cut = self.is_silent = False
         self._answered = True
         self._heard = threading.Event()
 
@@ -78,41 +101,57 @@ class _Line:
             while data := self._client.recv(1 << 20):
                 self._proxy.trips += self._answered
                 self._answered = False
+                if self.is_silent:
+                    continue
                 cut = self._proxy.taken_cut(data)
-                if cut is not None:
+                if cut is None:
+                    self._server.sendall(data)
+                elif cut.is_silent:
+                    self._go_silent(cut, data)
+                else:
                     self._end(cut, data)
                     break
-                self._server.sendall(data)
         except OSError:
             pass  # one of them is gone
         finally:
-            self._close()
+            if not self.is_silent:  # the server does not hear that the client is gone
+                self.close()
 
     def answer(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._server.recv(1 << 20):
                 self._heard.set()
-                if not self._is_cut:
+                if not self.is_cut:
                     self._answered = True
                     self._client.sendall(data)
-        if not self._is_cut:  # else the client is to hear of it when all is done that happens meanwhile
-            self._close()
+        if not self.is_cut:  # else the client is to hear of it when all is done that happens meanwhile
+            self.close()
+
+    def _go_silent(self, cut: Cut, data: bytes) -> None:
+        self.is_cut = True
+        if cut.delivers:
+            self._deliver(data)
+        self.is_silent = True
 
     def _end(self, cut: Cut, data: bytes) -> None:
-        self._is_cut = True
-        self._heard.clear()
+        self.is_cut = True
         if cut.delivers:
-            self._server.sendall(data)
-            more = select.poll()  # for descriptors of any number
-            more.register(self._client, select.POLLIN)
-            while not self._heard.wait(0.01):
-                if more.poll(0):  # the word's own message came in pieces
-                    self._server.sendall(self._client.recv(1 << 20))
+            self._deliver(data)
         else:
             self._server.shutdown(socket.SHUT_RDWR)
         cut.meanwhile()
 
-    def _close(self) -> None:
+    def _deliver(self, data: bytes) -> None:
+        """Until the server answers."""
+        self._heard.clear()
+        self._server.sendall(data)
+        more = select.poll()  # for descriptors of any number
+        more.register(self._client, select.POLLIN)
+        while not self._heard.wait(0.01):
+            if more.poll(0):  # the word's own message came in pieces
+                self._server.sendall(self._client.recv(1 << 20))
+
+    def close(self) -> None:
         for each in (self._client, self._server):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

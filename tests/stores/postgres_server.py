@@ -40,7 +40,8 @@ class PostgresServer:
 
     def __init__(self, place: Path, *, fsync: bool = False) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="cwpg-", dir="/tmp"))  # a socket's path has 107 bytes at most
-        self._place = self.binaries = place
+        self.binaries = self.reachable = place
+        """As they were found, and where the server's user can reach them."""
         self._fsync = "on" if fsync else "off"
         self._child: subprocess.Popen[bytes] | None = None
         self._user: dict[str, Any] = {}
@@ -95,6 +96,17 @@ class PostgresServer:
             connection.execute(f'CREATE DATABASE "{database}"')  # a name that the test made
         return self.url(database)
 
+    def wait_until_nobody_is_in(self, database: str) -> None:
+        """Connections that were closed are gone in a moment; those that a test left open are told of."""
+        import psycopg
+
+        asks = "SELECT application_name, state, query FROM pg_stat_activity WHERE datname = %s"
+        until = time.monotonic() + TIMEOUT / 4
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            while there := connection.execute(asks, [database]).fetchall():
+                assert time.monotonic() < until, f"still connected to {database}: {there}"
+                time.sleep(0.02)  # the server has no event for it
+
     @property
     def _data(self) -> Path:
         return self._base / "d"
@@ -113,19 +125,19 @@ class PostgresServer:
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             for directory in (self._data, self.sockets):
                 os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-            if not _open_to_all(self._place):
-                self._place = self._copied()
+            if not _open_to_all(self.binaries):
+                self.reachable = self._copied()
         (self._base / "log").touch()
 
     def _copied(self) -> Path:
         """The binaries where everybody can reach them, and the libraries that a wheel keeps beside its package."""
-        install = self._place.parent
+        install = self.binaries.parent
         package, copy = install.parent, self._base / "install" / install.parent.name / install.name
         shutil.copytree(install, copy, symlinks=True)
         libraries = package.with_name(f"{package.name}.libs")
         if libraries.is_dir():
             shutil.copytree(libraries, self._base / "install" / libraries.name)
-        return copy / self._place.name
+        return copy / self.binaries.name
 
     def _run(self, name: str, *options: str) -> None:
         done = subprocess.run(
@@ -134,7 +146,7 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr.decode()
 
     def _command(self, name: str, *options: str) -> Sequence[str]:
-        return [str(self._place / name), *options]
+        return [str(self.reachable / name), *options]
 
     def _wait(self) -> None:
         import psycopg

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
+from ctxwrap.session.finding import key_for
 from ctxwrap.storage import Checkpoint, Store
 from ctxwrap.stores.clear import ClearStore
 from ctxwrap.stores.files import FileStore
-from ctxwrap.stores.names import safe_name
+from ctxwrap.stores.names import check_id, safe_name
 from ctxwrap.testing import KEY, StoreContract, contents, record
 from ctxwrap.types import Record, SessionKey
 
@@ -72,6 +73,32 @@ def test_hostile_ids_get_directories_of_their_own_inside_the_root(tmp_path: Path
     for id in HOSTILE:
         assert contents(store.open(SessionKey(id, id, id))) == [id]
         assert list(store.sessions(id, id)) == [id]
+
+
+@given(st.text(st.sampled_from("\ud83d\ude00\udbff\udfff😀a"), min_size=1))
+def test_every_id_is_the_same_when_it_is_read_again(id: str) -> None:
+    known = check_id("session", id)
+    assert json.loads(json.dumps(known)) == known == check_id("session", known)
+    assert known.encode("utf-16-le", "surrogatepass") == id.encode("utf-16-le", "surrogatepass")
+
+
+def test_halves_of_a_character_name_the_session_that_it_names(tmp_path: Path) -> None:
+    for text in ("\ud83d\ude00", "😀"):
+        log = FileStore(tmp_path).open(key_for(text))
+        with log.locked():
+            log.append({"messages": [record("a")]})
+    (key,) = FileStore(tmp_path).keys()
+    assert (key.session, contents(FileStore(tmp_path).open(key))) == ("😀", ["a", "a"])
+
+
+def test_foreign_bytes_in_names_of_files_are_found_as_they_are_listed(tmp_path: Path) -> None:
+    directory = written(tmp_path, "a")
+    (directory / "context" / "pinned").mkdir(parents=True)
+    with open(os.fsencode(directory / "context" / "pinned") + b"/caf\xe9.md", "wb") as foreign:
+        foreign.write(b"x")
+    files = FileStore(tmp_path).open(KEY).files
+    (entry,) = files.entries("context/pinned")
+    assert files.load(entry.name) == b"x"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))

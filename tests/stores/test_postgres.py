@@ -25,7 +25,6 @@ from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.postgres import PostgresStore, migrations, statements
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, record
 from tests.session.telling import Teller, item
-from tests.stores.postgres_server import PostgresServer
 
 FORK: ForkContext = multiprocessing.get_context("fork")
 TURNS = int(os.environ.get("CTXWRAP_TEST_PG_TURNS", "50"))
@@ -335,17 +334,3 @@ def test_a_session_that_somebody_holds_is_told_apart(database: str) -> None:
     other = PostgresStore(database, patience=0.3).open(KEY)
     with PostgresStore(database).open(KEY).locked(), pytest.raises(StoreUnavailable, match="pg_stat_activity"):
         other.locked().__enter__()
-
-
-def test_the_server_runs_where_only_root_can_look(postgres: PostgresServer, tmp_path: Path) -> None:
-    """As in a home directory: the binaries are brought to where the server's user can reach them."""
-    import shutil
-
-    tmp_path.chmod(0o700)
-    package = tmp_path / postgres.binaries.parent.parent.name
-    shutil.copytree(postgres.binaries.parent, package / postgres.binaries.parent.name, symlinks=True)
-    libraries = postgres.binaries.parent.parent.with_name(f"{package.name}.libs")
-    if libraries.is_dir():
-        shutil.copytree(libraries, tmp_path / libraries.name)
-    with PostgresServer(package / postgres.binaries.parent.name / "bin") as server:
-        assert PostgresStore(server.url()).open(KEY).read("messages") == ([], 0)

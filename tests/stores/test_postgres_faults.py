@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
+from time import monotonic
 
 import psycopg
 import pytest
@@ -18,26 +19,16 @@ from ctxwrap.storage import STREAMS
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.stores.postgres.log import PostgresLog
 from ctxwrap.testing import KEY, contents, record
+from ctxwrap.testing.together import in_threads
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer
 from tests.stores.work import entry, ids
 
-CRASHES = int(os.environ.get("CTXWRAP_TEST_PG_CRASHES", "5"))
-CLIENTS = 4
+CRASHES = int(os.environ.get("CTXWRAP_TEST_PG_CRASHES", "25"))
+CLIENTS = 8
 
 COMMIT = "COMMIT\0"
 """As it is sent, and READ COMMITTED is not."""
-
-
-@pytest.fixture
-def proxy(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    import shutil
-    import tempfile
-
-    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))  # a socket's path is short
-    with Proxy(postgres.sockets, place) as proxy:
-        yield proxy
-    shutil.rmtree(place)
 
 
 @pytest.fixture
@@ -109,6 +100,104 @@ def test_a_section_goes_on_where_the_line_broke(log: PostgresLog, proxy: Proxy, 
     assert contents(PostgresStore(database).open(KEY)) == ["a", "b", "c"]
 
 
+# lines that go silent
+
+HASTE = 3.0
+"""Seconds of patience where a test waits until it is over."""
+
+
+@pytest.fixture
+def hasty(proxy: Proxy, database: str) -> Iterator[PostgresLog]:
+    store = PostgresStore(proxy.url(name_of(database)), patience=HASTE, lifetime=3600)
+    yield store.open(KEY)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("word", "delivers"),
+    [("FOR UPDATE", False), (COMMIT, True), ("SELECT pos, body", False), ("SELECT pos, body", True)],
+)
+def test_what_is_said_over_a_silent_line_goes_over_another(
+    hasty: PostgresLog, proxy: Proxy, database: str, word: str, delivers: bool
+) -> None:
+    append(hasty, "a")
+    proxy.silence(word, delivers=delivers)
+    began = monotonic()
+    append(hasty, "b")
+    assert contents(hasty) == ["a", "b"]
+    assert proxy.cuts == 1
+    assert HASTE / 2 < monotonic() - began < 4 * HASTE
+    append(hasty, "c")
+    for stream in STREAMS:
+        assert contents(PostgresStore(database).open(KEY), stream=stream) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("word", "delivers"), [("FOR UPDATE", True), (COMMIT, False)])
+def test_a_session_that_a_silent_line_holds_is_told(
+    hasty: PostgresLog, proxy: Proxy, database: str, word: str, delivers: bool
+) -> None:
+    append(hasty, "a")
+    proxy.silence(word, delivers=delivers)
+    with pytest.raises(StoreUnavailable, match="pg_stat_activity"):
+        append(hasty, "b")
+    assert contents(hasty) == ["a"]
+    proxy.end_silent_lines()
+    append(hasty, "b")
+    for stream in STREAMS:
+        assert contents(PostgresStore(database).open(KEY), stream=stream) == ["a", "b"]
+
+
+def test_of_many_silent_lines_one_is_waited_for(hasty: PostgresLog, proxy: Proxy, database: str) -> None:
+    everybody = threading.Barrier(6)
+
+    def work(name: int) -> None:
+        with hasty._store.open(KEY._replace(session=str(name))).locked():
+            everybody.wait(60)
+
+    in_threads(6, work)
+    proxy.silence_all()
+    began = monotonic()
+    append(hasty, "a")
+    assert monotonic() - began < 2 * HASTE
+    assert contents(PostgresStore(database).open(KEY)) == ["a"]
+
+
+def test_a_server_that_hears_nobody_any_more_is_told(proxy: Proxy, database: str) -> None:
+    store = PostgresStore(f"{proxy.url(name_of(database))}&connect_timeout=2", patience=2 * HASTE)
+    log = store.open(KEY)
+    append(log, "a")
+    proxy.is_deaf = True
+    proxy.silence_all()
+    began = monotonic()
+    with pytest.raises(StoreUnavailable, match="Check that the server runs"):
+        append(log, "b")
+    assert monotonic() - began < 5 * HASTE
+    proxy.is_deaf = False
+    append(log, "c")
+    assert contents(log) == ["a", "c"]
+    store.close()
+
+
+DAWDLING = """
+CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2.5); RETURN NULL; END';
+CREATE TRIGGER dawdling AFTER INSERT ON ctxwrap_records EXECUTE FUNCTION dawdle()
+"""
+
+
+def test_an_answer_may_take_longer_the_more_is_written(database: str) -> None:
+    store = PostgresStore(database, patience=0.3)
+    log = store.open(KEY)
+    log.read("messages")
+    with psycopg.connect(database) as connection:
+        connection.execute(DAWDLING)
+    with log.locked():
+        log.append({"messages": [record("a")] * 2000})
+    assert len(contents(log)) == 2000
+    with pytest.raises(StoreUnavailable), log.locked():
+        log.append({"messages": [record("b")]})
+    store.close()
+
+
 def test_a_session_looks_again_when_nobody_knows_what_the_server_has(
     log: PostgresLog, proxy: Proxy, database: str
 ) -> None:
@@ -156,7 +245,7 @@ def test_servers_that_crash_under_writers_lose_and_double_nothing(postgres: Post
             for _ in range(CRASHES):
                 server.crash()
                 server.start()
-                acked += [json.loads(told.readline()) for _ in range(5 * CLIENTS)]
+                acked += [json.loads(told.readline()) for _ in range(2 * CLIENTS)]
             for process in clients:
                 os.kill(process, signal.SIGKILL)
             statuses = [os.waitpid(process, 0)[1] for process in clients]

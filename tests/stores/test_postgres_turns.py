@@ -1,11 +1,8 @@
 """Turns of sessions in PostgreSQL: few words to the database, and right when others wrote meanwhile."""
 
 import logging
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -20,7 +17,6 @@ from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.stores.postgres.log import PostgresLog
 from ctxwrap.testing import KEY, contents, record
 from tests.stores.postgres_proxy import Proxy
-from tests.stores.postgres_server import PostgresServer
 from tests.stores.test_encrypted_chats import ANSWER, Model, say
 from tests.stores.test_encrypted_chats import KEY as CHAT
 
@@ -33,14 +29,6 @@ AT_ONCE = "UPDATE ctxwrap_sessions"
 def client(provider: Provider) -> openai.OpenAI:
     provider.answer = Model()
     return openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
-
-
-@pytest.fixture
-def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
-    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))  # a socket's path is short
-    with Proxy(postgres.sockets, place) as proxy:
-        yield proxy
-    shutil.rmtree(place)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ class Life:
             return
         now.leases.discard(lease)
         try:
-            self._server.ask(lease.ended())
+            self._server.tell(lease.ended())
         except StoreError as error:
             logger.warning("ctxwrap: a turn's lease is given back only when it runs out: %s", error)
 

@@ -1,14 +1,13 @@
 """The tables, step by step: each step is applied once, by whoever comes first, while the others wait."""
 
 from collections.abc import Callable
-from typing import Any
-
-import psycopg
+from math import inf
 
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.stores.postgres import statements as sql
+from ctxwrap.stores.postgres.line import Line
 
-Connection = psycopg.Connection[Any]
+Connection = Line
 
 
 def first_tables(connection: Connection) -> None:
@@ -23,7 +22,7 @@ def migrate(connection: Connection) -> None:
     """Bring the tables up to date, in one transaction; a database that newer code made is left alone."""
     if not _missing(connection):
         return
-    with connection.transaction():
+    with connection.waiting(inf), connection.transaction():  # large tables take their time, for whoever waits as well
         connection.execute(sql.LOCK_MIGRATIONS)
         connection.execute(sql.CREATE_MIGRATIONS)
         for step in _missing(connection):

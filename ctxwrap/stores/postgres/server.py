@@ -1,8 +1,10 @@
 """The way to the database: connections lent out for a moment, patience while it is away, and errors that say why."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -11,6 +13,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from ctxwrap.errors import SettingsError, StoreUnavailable
+from ctxwrap.stores.postgres.line import Line, Silence
 from ctxwrap.stores.postgres.migrations import Connection, migrate
 
 T = TypeVar("T")
@@ -22,6 +25,15 @@ _ABSENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interva
 
 _PASSING = ("08", "40", "53300", "57P", "25006")
 """How states begin that may be others soon: no connection, a conflict, no free slot, a restart, a replica."""
+
+_FOR_OTHERS = 0.6
+"""The part of a call's patience that a statement may wait for a lock: what is left is for another line."""
+
+_MARGIN = 1.0
+"""Seconds that an answer may take beyond that."""
+
+_PER_ROW = 0.001
+"""Seconds more for each row that a statement writes or names: all records of a session may be written anew."""
 
 
 class Statement(NamedTuple):
@@ -35,8 +47,14 @@ class Server:
     def __init__(self, url: str, *, connections: int, patience: float) -> None:
         self._conninfo, self._password, self.place = _parsed(url)
         self._size = connections
-        self.patience = patience
-        self._pools: dict[int, ConnectionPool[Connection]] = {}
+        self._patience = patience
+        self.patience = _FOR_OTHERS * patience
+        """Of one statement that waits for others."""
+        self._silence = self.patience + max(_MARGIN, 0.1 * patience)
+        self._distrusted = 0.0
+        """When a line was silent: those that were there before may be as dead."""
+        self._call = threading.local()
+        self._pools: dict[int, ConnectionPool[Line]] = {}
         """By process; those of others are kept only because letting go of them would close them."""
         self._ready: set[int] = set()
 
@@ -50,20 +68,27 @@ class Server:
         return self.patiently(asked)
 
     def tell(self, *statements: Statement) -> None:
-        """Last words, over a line of their own: now or never."""
-        with self.explained(), psycopg.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
+        """Over a line of its own: now or never."""
+        with self.explained(), Line.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
+            connection.silence = self._silence
             trip(connection, statements)
 
     def patiently(self, work: Callable[[], T]) -> T:
         """Do it, again while it fails for reasons that pass; a StoreUnavailable if they do not."""
         tried = Retrying(
-            retry=retry_if_exception(is_passing),
-            stop=stop_after_delay(self.patience),
+            retry=retry_if_exception(self._passes),
+            stop=stop_after_delay(self._patience),
             wait=wait_random_exponential(multiplier=0.02, max=1),
             reraise=True,
         )
+        self._call.until = monotonic() + self._patience
         with self.explained():
             return tried(work)
+
+    def _passes(self, error: BaseException) -> bool:
+        if isinstance(error, Silence):
+            self._distrusted = monotonic()
+        return is_passing(error)
 
     @contextmanager
     def lent(self) -> Iterator[Connection]:
@@ -75,8 +100,7 @@ class Server:
             self.give_back(connection)
 
     def borrowed(self) -> Connection:
-        pool = self._pool()
-        connection = pool.getconn()
+        connection = self._trusted()
         if os.getpid() not in self._ready:
             try:
                 migrate(connection)
@@ -84,6 +108,17 @@ class Server:
             except BaseException:
                 self.give_back(connection)
                 raise
+        return connection
+
+    def _trusted(self) -> Line:
+        """A line on which an answer can be expected, in the time that is left."""
+        left = max(_MARGIN, getattr(self._call, "until", 0.0) - monotonic())
+        connection = self._pool().getconn(min(left, self._patience))
+        while connection.since < self._distrusted:
+            connection.close()
+            self._pool().putconn(connection)
+            connection = self._pool().getconn(min(left, self._patience))
+        connection.silence = self._silence
         return connection
 
     def give_back(self, connection: Connection) -> None:
@@ -108,19 +143,20 @@ class Server:
         if pool is not None:
             pool.close(timeout=2)
 
-    def _pool(self) -> ConnectionPool[Connection]:
+    def _pool(self) -> ConnectionPool[Line]:
         pool = self._pools.get(os.getpid()) or self._pools.setdefault(os.getpid(), self._new_pool())
         pool.open()
         return pool
 
-    def _new_pool(self) -> ConnectionPool[Connection]:
+    def _new_pool(self) -> ConnectionPool[Line]:
         return ConnectionPool(
             self._conninfo,
+            connection_class=Line,
             kwargs={"autocommit": True, "prepare_threshold": None},  # what is prepared stays with one connection
             min_size=0,
             max_size=self._size,
-            timeout=self.patience,
-            reconnect_timeout=self.patience,
+            timeout=self._patience,
+            reconnect_timeout=self._patience,
             max_idle=60,
             open=False,
         )
@@ -129,8 +165,8 @@ class Server:
         text = str(error)
         if isinstance(error, PoolTimeout):
             try:
-                with psycopg.connect(self._conninfo):
-                    text = f"all {self._size} connections of this process were in use for {self.patience:g} seconds"
+                with psycopg.connect(self._conninfo, connect_timeout=2):
+                    text = f"all {self._size} connections of this process were in use for {self._patience:g} seconds"
             except psycopg.Error as refused:
                 text = str(refused)
         return " ".join(text.split()).rstrip(".") or type(error).__name__
@@ -140,7 +176,7 @@ def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
     """All statements at once, and all that comes back."""
     first = None
     try:
-        with connection.pipeline():
+        with _given_time(connection, statements), connection.pipeline():
             try:
                 cursors = [connection.cursor(binary=True).execute(each.sql, each.values) for each in statements]
             except psycopg.Error as error:
@@ -150,6 +186,11 @@ def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
     if first is not None:
         raise first
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def _given_time(connection: Connection, statements: Sequence[Statement]) -> AbstractContextManager[None]:
+    rows = sum(len(value) for each in statements for value in each.values.values() if isinstance(value, list))
+    return connection.waiting(connection.silence + _PER_ROW * rows)
 
 
 def is_passing(error: BaseException) -> bool:

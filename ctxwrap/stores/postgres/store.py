@@ -23,7 +23,11 @@ class PostgresStore:
         self._server = Server(url, connections=connections, patience=patience)
         self._life = Life(self._server, lifetime)
         self._sections = Sections()
-        self.close = weakref.finalize(self, _closed, self._life, self._server)
+        weakref.finalize(self, _closed, self._life, self._server)
+
+    def close(self) -> None:
+        """A session that is used after that opens the store again."""
+        _closed(self._life, self._server)
 
     def open(self, key: SessionKey) -> PostgresLog:
         return PostgresLog(self, self._server, key, self._life, self._sections)

@@ -1,0 +1,132 @@
+"""A provider that says what a test tells it to, in order, and shows what the model was asked."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+
+from ctxwrap import practice
+from ctxwrap.practice.answer import JSON, Failure
+from ctxwrap.practice.ask import Ask, Line
+from ctxwrap.practice.model import given_state, until_asked_again
+from ctxwrap.practice.notebook import Notebook
+from ctxwrap.protocol.text import without_injected
+from ctxwrap.testing.answers import Answer, Gate, finished, snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the model was asked, as it saw it."""
+
+    ask: Ask
+    """All of it: `body`, `headers`, `model`, `stream`, `tools`, and the texts with what was added to them."""
+
+    @property
+    def messages(self) -> list[Line]:
+        """As (role, text), without the system prompt and without what ctxwrap added."""
+        lines = [(role, without_injected(text).strip()) for role, text in self.ask.messages]
+        return [(role, text) for role, text in lines if text]
+
+    @property
+    def system(self) -> str:
+        return without_injected(self.ask.system).strip()
+
+    @property
+    def context(self) -> JSON | None:
+        """The state that ctxwrap added: `runtime`, `memory` and the rest; None if it added none."""
+        return given_state(self.ask.system, self.ask.messages)
+
+    @property
+    def memory(self) -> list[str]:
+        """The contents of all that was remembered."""
+        return Notebook(self.context).contents
+
+    @property
+    def text(self) -> str:
+        """Every text that the model saw, in one."""
+        return "\n\n".join([self.ask.system, *(text for _, text in self.ask.messages)])
+
+
+Told = str | practice.Answer | Failure
+Telling = Callable[[Request], Told]
+
+
+class ScriptedProvider(practice.Provider):
+    """Gives the steps of a script in order, or what a function makes of every request.
+
+    What goes wrong is the client's error at once, and an AssertionError at the end of the `with` statement: a request
+    too many, a function that raised, and, unless `all_used` is false, a step that nobody asked for. A question for a
+    snapshot that could not be used takes no step, and is in `seen` alone.
+    """
+
+    def __init__(self, script: Iterable[Told | Telling] | Telling, *, all_used: bool = True) -> None:
+        super().__init__(self._answered)
+        self._always = script if callable(script) else None
+        self._steps: list[Told | Telling] = (
+            [] if callable(script) else [script] if isinstance(script, str) else list(script)
+        )
+        self._all_used = all_used
+        self._turn = threading.Lock()
+        self._faults: list[str] = []
+        self._last: practice.Answer | None = None
+        self._gates: list[Gate] = []
+        self.requests: list[Request] = []
+        """What the model was asked, in order."""
+
+    @property
+    def last(self) -> Request:
+        assert self.requests, "nobody has asked anything: is the client's base_url the provider's openai_url?"
+        return self.requests[-1]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for gate in self._gates:
+            gate.open()
+        super().__exit__(kind, error, traceback)
+        if kind is not None:
+            return
+        assert not self._faults, self._faults[0]
+        left = len(self._steps) - len(self.requests)
+        assert left <= 0 or not self._all_used or self._always, (
+            f"{left} of the script's {len(self._steps)} steps were not asked for, the first of them "
+            f"{self._steps[-left]!r}: leave them out, or say all_used=False"
+        )
+
+    def _answered(self, ask: Ask) -> practice.Answer | Failure:
+        earlier = until_asked_again(ask.messages)
+        if earlier is not None:
+            return practice.Answer(snapshot(ask, earlier, self._last).strip())
+        request = Request(ask)
+        with self._turn:
+            self.requests.append(request)
+            number = len(self.requests)
+        try:
+            answer = self._step(number, request)
+            return answer if isinstance(answer, Failure) else self._held(ask, answer)
+        except Exception as error:
+            return self._failed(f"step {number} of the script raised {type(error).__name__}: {error}")
+
+    def _step(self, number: int, request: Request) -> practice.Answer | Failure:
+        if self._always is None and number > len(self._steps):
+            return self._failed(
+                f"the script has {len(self._steps)} steps, and request {number} came: "
+                f"{request.ask.last_user[:80]!r}. Add a step, or give a function instead of a list"
+            )
+        step = self._always or self._steps[number - 1]
+        told = step(request) if callable(step) else step
+        if not isinstance(told, (str, practice.Answer, Failure)):
+            raise TypeError(f"a step is a text, an Answer, a Failure, or a function that gives one; not {told!r}")
+        return Answer(told) if isinstance(told, str) else told
+
+    def _failed(self, fault: str) -> Failure:
+        self._faults.append(fault)
+        return Failure(400, fault, headers={"x-should-retry": "false"})
+
+    def _held(self, ask: Ask, answer: practice.Answer) -> practice.Answer:
+        self._last = answer
+        if isinstance(answer.pause, Gate):
+            self._gates.append(answer.pause)
+            if not ask.stream:
+                answer.pause.hold()
+        return finished(ask, answer)
