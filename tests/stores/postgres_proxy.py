@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 PORT = ".s.PGSQL.5432"
 
+SYNC = b"S\0\0\0\4"
+"""The message with which a client says that it waits for the answers to all it said."""
+
 
 class Cut(NamedTuple):
     word: bytes
@@ -32,7 +35,7 @@ class Proxy:
         """Whether new lines are silent from their first word on."""
         self.cuts = 0
         self.trips = 0
-        """How often a client spoke after the server did."""
+        """How often a client waited for an answer."""
 
     def cut(self, word: str, *, delivers: bool, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Cut the line at the next such word, once."""
@@ -93,14 +96,12 @@ class _Line:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self.is_cut = self.is_silent = False
-        self._answered = True
         self._heard = threading.Event()
 
     def speak(self) -> None:
         try:
             while data := self._client.recv(1 << 20):
-                self._proxy.trips += self._answered
-                self._answered = False
+                self._proxy.trips += data.count(SYNC)
                 if self.is_silent:
                     continue
                 cut = self._proxy.taken_cut(data)
@@ -122,7 +123,6 @@ class _Line:
             while data := self._server.recv(1 << 20):
                 self._heard.set()
                 if not self.is_cut:
-                    self._answered = True
                     self._client.sendall(data)
         if not self.is_cut:  # else the client is to hear of it when all is done that happens meanwhile
             self.close()
