@@ -40,10 +40,10 @@ def serve(pipe: Connection) -> None:
 
 
 def conversation(count: int) -> list[dict[str, str]]:
-    """`count` messages, the last one the user's, each of the size people really write."""
+    """`count` messages, the first and the last one the user's, each of the size people really write."""
     answers = {"role": "assistant", "content": TEXT.strip()}
     asked = ({"role": "user", "content": f"question {at}: " + "some words " * 20} for at in range(count))
-    return [next(asked) if at % 2 else answers for at in range(count % 2, count + count % 2)]
+    return [answers if at % 2 else next(asked) for at in range(count)]
 
 
 def variants(bare: Any, home: str) -> Iterator[tuple[str, Any]]:
@@ -131,7 +131,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         for sdk in options.sdk or SDKS:
             calls = dict(SDKS[sdk](url, home))
-            for count in (2, 40):
+            for count in (3, 41):
                 for stream in (False, True):
                     spent = measure(calls, count, stream, options.rounds)
                     bare, silent, wrapped = spent["bare"], spent["silent"], spent["wrapped"]

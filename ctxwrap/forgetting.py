@@ -18,6 +18,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
+from ctxwrap.session.rewriting import rewrite_events, rewrite_messages
 from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
@@ -85,7 +86,7 @@ def purge(
         event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
         without = frozenset({purged["ctx"]["seq"]})
         _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now, without)
-        known.rewrite_messages(partial(_buried, id=purged["ctx"]["id"], time=timestamp(now)), trace.redaction.texts)
+        rewrite_messages(known, partial(_buried, id=purged["ctx"]["id"], time=timestamp(now)), trace.redaction.texts)
     return trace.ids
 
 
@@ -155,7 +156,7 @@ def _rewrite_events(
     told = known.records("events")
     new = [*asked, *applied, *document_without(known, gone, told, without)]
     gone = with_contents(gone, told, partial(loaded, files=known.log.files))
-    known.rewrite_events(gone.event, new_turn_id(), new, now, gone.texts)
+    rewrite_events(known, gone.event, new_turn_id(), new, now, gone.texts)
 
 
 def _one(messages: Sequence[Record], wanted: int | str, session: str) -> Record:

@@ -4,8 +4,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
+from ctxwrap.session.derived import is_derived
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.session import is_derived
 from ctxwrap.session.verifying import SEVERITIES, Finding, Progress, Severity, Verification, verified
 from ctxwrap.storage import Files
 from ctxwrap.stores import given_store

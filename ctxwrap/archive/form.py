@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidArchive, InvalidId
 from ctxwrap.session.finding import key_for
-from ctxwrap.session.session import INPUTS
+from ctxwrap.session.inputs import INPUTS
 from ctxwrap.storage import STREAMS
 from ctxwrap.types import Record, SessionKey
 

@@ -19,7 +19,7 @@ from ctxwrap.errors import SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.records import timestamp
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.session import INPUTS
+from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.verifying import Findings, Progress, StreamCheck, lines_of
 from ctxwrap.storage import STREAMS, Files, Log
 from ctxwrap.stores.lines import encoded

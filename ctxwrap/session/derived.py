@@ -14,6 +14,7 @@ from ctxwrap.session.collected import Collected
 from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
 from ctxwrap.session.documents import DOCUMENT, Documents
+from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.summaries import Summaries
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
@@ -149,6 +150,11 @@ class Derived:
         derived.collected = Collected.from_json(value["collected"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
         return derived
+
+
+def is_derived(name: str) -> bool:
+    """Whether a file of that name can be made of the log again."""
+    return name == "latest.md" or (name.startswith("context/") and not name.startswith(INPUTS))
 
 
 def _output(blob: dict[str, Any], message: Message) -> Record:

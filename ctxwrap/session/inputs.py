@@ -11,6 +11,9 @@ logger = logging.getLogger("ctxwrap")
 PINNED = "context/pinned"
 BUDGET = "context/budget"
 
+INPUTS = (f"{PINNED}/", BUDGET, "context/gc.policy")
+"""What lies in `context/` and does not follow from the log."""
+
 _LARGEST = 256 * 1024
 """So many bytes at most are read of a pinned file."""
 

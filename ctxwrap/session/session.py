@@ -9,12 +9,11 @@ from typing import TypeVar
 
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
-from ctxwrap.records import as_record, number_in, timestamp
+from ctxwrap.records import as_record, timestamp
 from ctxwrap.redacting import Redaction
-from ctxwrap.session import blobs, indexed
-from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.derived import COUNTING
-from ctxwrap.session.inputs import BUDGET, PINNED, Inputs
+from ctxwrap.session import blobs
+from ctxwrap.session.derived import COUNTING, is_derived
+from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.line import Line
 from ctxwrap.session.meanings import Embedding, embedding_for
 from ctxwrap.session.opening import opening_of, rounds_of
@@ -70,7 +69,6 @@ class Session:
         self._edition = 0
         self._opened = False
         self._unsaved = 0
-        self._placed = False
         self._owed: dict[str, Callable[[], Ending]] = {}
         """The ends of turns that the medium refused, by turn."""
         self._begin()
@@ -81,6 +79,7 @@ class Session:
         self.shelf.clear()
         self._retriever = Retriever(self.log, self._embedding)
         self._positions = dict.fromkeys(STREAMS, 0)
+        self._placed = False
 
     @property
     def memory(self) -> Memory:
@@ -111,18 +110,21 @@ class Session:
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
         """Keep others out to read and write; what is written lasts behind it as settings say."""
         sync: Callable[[], None] | None = None
+        paid: list[str] = []
         try:
             with self.log.locked(redoable=redoable):
                 try:
                     self.refresh()
                     self._close_dead_turns()
-                    self._pay()
+                    paid = self._pay()
                     yield
                 finally:
                     sync = self.log.unsynced()
         finally:
             if sync is not None:
                 self._wait_for(sync)
+                for turn in paid:
+                    self._owed.pop(turn, None)
 
     def _wait_for(self, sync: Callable[[], None]) -> None:
         try:
@@ -192,8 +194,8 @@ class Session:
             return
         lasting = self._settings.durability == "always" or (is_edge and self._settings.durability == "turn")
         whole = {
-            "messages": self._numbered("messages", turn, part, messages, timestamp(now)),
-            "events": self._numbered("events", turn, part, events, timestamp(now)),
+            "messages": self.numbered("messages", turn, part, messages, timestamp(now)),
+            "events": self.numbered("events", turn, part, events, timestamp(now)),
         }
         count = self.past.sequence["messages"] + len(messages)
         whole["events"] = [_counted(event, count) for event in map(self._allowed(turn), whole["events"])]
@@ -238,51 +240,6 @@ class Session:
             self._retriever = Retriever(self.log, self._embedding)
             raise
 
-    def rewrite_events(
-        self, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
-    ) -> None:
-        """Change the log's events for good, and add `new` ones that say so, in one step."""
-        self._remove_derived()
-        before = self._used()
-        added = self._numbered("events", turn, "", new, timestamp(now))
-
-        def rewrite() -> int:
-            self.log.rewrite("events", change, added, banned)
-            return self.next_message
-
-        indexed.outlived(self.log, rewrite)
-        for name in before - self._used():
-            self.log.files.remove(f"raw/{name}")
-        self.refresh()
-        self.rebuild()
-
-    def rewrite_messages(self, change: Change, banned: Sequence[str] = ()) -> None:
-        """Change the log's messages for good, and let the contents go that no record has any more."""
-        changed = [self.next_message]
-
-        def noted(record: Record) -> Record:
-            new = change(record)
-            changed.append(changed[0] if new is record else number_in(record) or 0)
-            return new
-
-        def rewrite() -> int:
-            self.log.rewrite("messages", noted, banned=banned)
-            return min(changed)
-
-        self._remove_derived()
-        indexed.outlived(self.log, rewrite)
-        used = self._used()
-        for entry in self.log.files.entries("raw"):
-            if entry.name.removeprefix("raw/") not in used:
-                self.log.files.remove(entry.name)
-        self.refresh()
-        self.rebuild()
-
-    def _used(self) -> set[str]:
-        """The names of the contents that records refer to."""
-        records = (record for stream in STREAMS for record in self.log.read(stream)[0])
-        return {blob["id"] for record in records for blob in blobs.blobs_in(record) if is_legal_name(blob["id"])}
-
     def _allowed(self, turn: str) -> Change:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
@@ -291,7 +248,7 @@ class Session:
         redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 
-    def _numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
+    def numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
         """The records with their control data; those of a part have ids that are the same if it is written again."""
         first, kind = self.past.sequence[stream] + 1, "e" if stream == "events" else ""
         return [
@@ -314,16 +271,19 @@ class Session:
         if len(self._owed) < _MOST_OWED:
             self._owed[turn] = end
 
-    def _pay(self) -> None:
+    def _pay(self) -> list[str]:
+        """Write what is owed; the turns that are not owed any more if the medium has it."""
+        paid = []
         for turn, end in list(self._owed.items()):
             try:
                 messages, events, now = end()
                 self.append(turn, messages, events, now, part="c")
             except StoreError:
-                return
+                break
             except Exception:
                 logger.exception("session %r: the end of a turn is lost", self.key.session)
-            del self._owed[turn]
+            paid.append(turn)
+        return paid
 
     def _close_dead_turns(self) -> None:
         """End the turns whose processes ended without a word, with what they said as far as it is known."""
@@ -371,12 +331,12 @@ class Session:
         """Make all that follows from the log anew, inside `locked`."""
         fresh = Session(self.key, self.log, self._settings)
         fresh._read_on()
-        self._remove_derived()
+        self.remove_derived()
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
         fresh.shelf.show(fresh.past)
         self.past.derived = fresh.past.derived
 
-    def _remove_derived(self) -> None:
+    def remove_derived(self) -> None:
         for entry in self.log.files.entries():
             if is_derived(entry.name):
                 self.log.files.remove(entry.name)
@@ -399,14 +359,6 @@ class Session:
         except Exception as error:
             logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)
             self._begin()
-
-
-INPUTS = (f"{PINNED}/", BUDGET, "context/gc.policy")
-"""What lies in `context/` and does not follow from the log."""
-
-
-def is_derived(name: str) -> bool:
-    return name == "latest.md" or (name.startswith("context/") and not name.startswith(INPUTS))
 
 
 def _working_directory() -> bytes:

@@ -73,6 +73,8 @@ class _Content:
         if not isinstance(message, Mapping):
             return PER_MESSAGE + self.tokens(message)
         tokens = PER_MESSAGE + self.tokens(message.get("role")) + self.tokens(message.get("content"))
+        if len(message) == 2 and "content" in message and "role" in message:
+            return tokens  # as most are
         if message.get("name"):
             tokens += PER_NAME + self.tokens(message["name"])
         tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))

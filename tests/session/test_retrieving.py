@@ -32,6 +32,7 @@ from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.indexed import segments_of
 from ctxwrap.session.meanings import Embedding
 from ctxwrap.session.retrieving import _RELEVANT, _TRIED, Found
+from ctxwrap.session.rewriting import rewrite_events
 from ctxwrap.storage import CACHE, Log, Store
 from ctxwrap.stores.files import FileLog, FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -541,7 +542,7 @@ def test_the_index_outlives_what_is_forgotten(tmp_path: Path) -> None:
         before = index_files(talk.store.open(KEY))
         session = talk.opened()
         with session.locked():
-            session.rewrite_events(lambda event: event, "t9", [], NOW)
+            rewrite_events(session, lambda event: event, "t9", [], NOW)
         assert index_files(talk.store.open(KEY)) == before
         log = Watched(talk.store.open(KEY))
         talk.sessions = [Session(KEY, log)]  # type: ignore[arg-type]

@@ -218,6 +218,24 @@ def test_a_session_looks_again_when_nobody_knows_what_the_server_has(
     assert found[-1]["ctx"]["seq"] == 3
 
 
+def test_the_end_of_a_turn_is_owed_until_the_server_has_it(log: PostgresLog, proxy: Proxy, database: str) -> None:
+    session, now = Session(KEY, log), datetime.now(UTC)
+    start = {"type": "start", "run": "t1", "runtime": {"round": 1, "datetime": "", "startup_at": ""}, "ctx": {}}
+    answer = {"role": "assistant", "content": "b", "ctx": {}}
+    done = {"type": "done", "run": "t1", "status": "ok", "ctx": {}}
+    with session.locked():
+        session.append("t1", [{"role": "user", "content": "a", "ctx": {}}], [start], now, part="o")
+    session.owe("t1", lambda: ([answer], [done], now))
+    proxy.cut(COMMIT, delivers=False, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
+    with pytest.raises(StoreUnavailable), session.locked():
+        assert session.past.turns.is_over("t1")
+    for _ in range(2):
+        with session.locked():
+            assert session.past.turns.is_over("t1")
+    found = PostgresStore(database).open(KEY).read("messages")[0]
+    assert [line["content"] for line in found] == ["a", "other", "b"]
+
+
 def test_a_server_that_lost_what_was_read_makes_another_edition(database: str) -> None:
     log = PostgresStore(database).open(KEY)
     for text in ("a", "b", "c"):

@@ -17,7 +17,7 @@ from ctxwrap.session.abi import (
     pack_issues,
     record_issues,
 )
-from ctxwrap.session.session import is_derived
+from ctxwrap.session.derived import is_derived
 from ctxwrap.session.verifying.fold import Computed
 from ctxwrap.session.verifying.report import Finding, Findings
 from ctxwrap.session.verifying.streams import RESTORE, Reference
