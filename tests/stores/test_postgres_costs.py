@@ -38,11 +38,11 @@ def touched(connection: psycopg.Connection[Any]) -> dict[str, int]:
     """The blocks that saving some files anew touches, by statement; nothing of it stays."""
     names = [name.encode() for name in CHANGED]
     contents = [secrets.token_bytes(16) for _ in names]
-    values = {"names": names, "contents": contents, "bodies": [b"y" * 50] * len(names), "sizes": [50] * len(names)}
+    values = {"names": names, "contents": contents, "bodies": [b"y" * 50] * len(names)}
     with connection.transaction(force_rollback=True):
         return {
             name: blocks(connection, getattr(sql, name), {**SCOPE, **values})
-            for name in ("DROP_CONTENTS", "SAVE_FILES", "INSERT_PIECES", "DELETE_FILES")
+            for name in ("DROP_CONTENTS", "SAVE_FILES", "DELETE_FILES")
         }
 
 

@@ -20,6 +20,9 @@ from tests.wires.replies import SPEAKERS, Speaker
 
 TRAILER = f'\n\n{SEPARATOR}\n{{"memory": {{"core": [], "working": [], "ephemeral": []}}, "active_task": "{CANARY}"}}'
 INJECTION = Injection("PROTOCOL", "BLOCK", (Message("user", "earlier"), Message("assistant", "indeed")), reserve=100)
+SPOKEN = st.text(max_size=30).filter(lambda text: "context" not in text.lower())
+"""What is no separator; hypothesis tries the words that it finds in the code."""
+
 SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.wire.name)
 
 
@@ -187,7 +190,7 @@ def cut(text: str, cuts: list[int]) -> tuple[str, ...]:
 
 
 @SPEAKER
-@given(text=st.text(max_size=20) | st.just("A line\n<<<CONTROL flow"), cuts=st.lists(st.integers(0, 300), max_size=9))
+@given(text=SPOKEN | st.just("A line\n<<<CONTROL flow"), cuts=st.lists(st.integers(0, 300), max_size=9))
 def test_for_every_cut_a_stream_shows_what_the_whole_shows(speaker: Speaker, text: str, cuts: list[int]) -> None:
     answer = Answer(text + TRAILER, pieces=cut(text + TRAILER, cuts), logprobs=speaker.has_logprobs)
     whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
@@ -201,7 +204,7 @@ def test_for_every_cut_a_stream_shows_what_the_whole_shows(speaker: Speaker, tex
 
 
 @SPEAKER
-@given(text=st.text(max_size=30), cuts=st.lists(st.integers(0, 300), max_size=9))
+@given(text=SPOKEN, cuts=st.lists(st.integers(0, 300), max_size=9))
 def test_a_reply_without_a_trailer_goes_through_unchanged(speaker: Speaker, text: str, cuts: list[int]) -> None:
     answer = Answer(text, pieces=cut(text, cuts))
     whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
