@@ -10,7 +10,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,29 @@ class PostgresServer:
             raise
         return self
 
+    @contextlib.contextmanager
+    def standby(self) -> Iterator["PostgresServer"]:
+        """Another server that follows this one; no commit is answered before it has it, too."""
+        other = PostgresServer(self.binaries)
+        with contextlib.ExitStack() as stack:
+            stack.callback(other.__exit__)
+            other._prepare()
+            other._run("pg_basebackup", "-D", str(other._data), "-h", str(self.sockets), "-U", "postgres", "-R", "-N")
+            other.start()
+            self._ask("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+            yield other
+
+    def promote(self) -> None:
+        """Follow nobody any more."""
+        self._ask("SELECT pg_promote()")
+
+    def _ask(self, *statements: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)  # what a test says
+
     def __exit__(self, *_: object) -> None:
         self.crash()
         shutil.rmtree(self._base, ignore_errors=True)
@@ -90,10 +113,7 @@ class PostgresServer:
 
     def create(self, database: str) -> str:
         """A new database; its URL."""
-        import psycopg
-
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{database}"')  # a name that the test made
+        self._ask(f'CREATE DATABASE "{database}"')  # a name that the test made
         return self.url(database)
 
     def wait_until_nobody_is_in(self, database: str) -> None:

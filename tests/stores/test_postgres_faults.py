@@ -15,11 +15,12 @@ import pytest
 
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.session import Session
-from ctxwrap.storage import STREAMS
+from ctxwrap.storage import STREAMS, Outdated
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.stores.postgres.log import PostgresLog
 from ctxwrap.testing import KEY, contents, record
 from ctxwrap.testing.together import in_threads
+from ctxwrap.types import SessionKey
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer
 from tests.stores.work import entry, ids
@@ -254,56 +255,106 @@ def test_a_server_that_lost_what_was_read_makes_another_edition(database: str) -
 
 
 def test_servers_that_crash_under_writers_lose_and_double_nothing(postgres: PostgresServer) -> None:
-    reading, writing = os.pipe()
-    with PostgresServer(postgres.binaries) as server:
-        url = server.url()
-        clients = [started(url, name, writing) for name in range(CLIENTS)]
-        with os.fdopen(reading, "rb") as told:
-            acked = [json.loads(told.readline()) for _ in range(10)]
-            for _ in range(CRASHES):
-                server.crash()
-                server.start()
-                acked += [json.loads(told.readline()) for _ in range(2 * CLIENTS)]
-            for process in clients:
-                os.kill(process, signal.SIGKILL)
-            statuses = [os.waitpid(process, 0)[1] for process in clients]
-            os.close(writing)
-            acked += [json.loads(line) for line in told if line.endswith(b"\n")]
-        assert [os.WTERMSIG(status) for status in statuses] == [signal.SIGKILL] * CLIENTS, "no client gave up"
-        log = PostgresStore(url).open(KEY)
+    with PostgresServer(postgres.binaries) as server, Writers(server.url()) as writers:
+        writers.hear(10)
+        for _ in range(CRASHES):
+            server.crash()
+            server.start()
+            writers.hear(2 * CLIENTS)
+        writers.end()
+        writers.check(server.url())
+
+
+def test_a_failover_under_writers_loses_and_doubles_nothing(postgres: PostgresServer) -> None:
+    with PostgresServer(postgres.binaries) as server, server.standby() as standby:
+        both = f"postgresql://postgres@/postgres?host={server.sockets},{standby.sockets}"
+        with Writers(f"{both}&target_session_attrs=read-write") as writers:
+            writers.hear(4 * CLIENTS)
+            server.crash(signal.SIGKILL)
+            standby.promote()
+            writers.hear(4 * CLIENTS)
+            writers.end()
+        writers.check(standby.url())
+
+
+class Writers:
+    """Processes that write, each to a session of all and to one of its own, and tell what was acknowledged."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._acked: list[str] = []
+
+    def __enter__(self) -> "Writers":
+        reading, self._telling = os.pipe()
+        self._told = os.fdopen(reading, "rb")
+        self._processes = [self._started(name) for name in range(CLIENTS)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        self._processes = []
+        self._told.close()
+
+    def hear(self, acknowledgements: int) -> None:
+        self._acked += [json.loads(self._told.readline()) for _ in range(acknowledgements)]
+
+    def end(self) -> None:
+        for process in self._processes:
+            os.kill(process, signal.SIGKILL)
+        statuses, self._processes = [os.waitpid(process, 0)[1] for process in self._processes], []
+        os.close(self._telling)
+        self._acked += [json.loads(line) for line in self._told if line.endswith(b"\n")]
+        assert [os.WTERMSIG(status) for status in statuses] == [signal.SIGKILL] * CLIENTS, "no writer gave up"
+
+    def check(self, url: str) -> None:
+        store = PostgresStore(url)
+        self._check(store.open(KEY), self._acked)
+        for name in range(CLIENTS):
+            mine = [each for each in self._acked if each.startswith(f"{name}-")]
+            assert mine
+            self._check(store.open(of(name)), mine)
+            found = [each for each in ids(store.open(KEY).read("messages")[0]) if each.startswith(f"{name}-")]
+            assert found == [f"{name}-{number}" for number in range(len(found))]
+
+    def _check(self, log: PostgresLog, acked: list[str]) -> None:
         for stream in STREAMS:
             found = ids(log.read(stream)[0])
             assert [each for each, times in Counter(found).items() if times > 1] == []
             assert set(acked) - set(found) == set()
             assert [line.fault for line in log.lines(stream) if line.fault] == []
-        for name in range(CLIENTS):
-            mine = [each for each in ids(log.read("messages")[0]) if each.startswith(f"{name}-")]
-            assert mine == [f"{name}-{number}" for number in range(len(mine))]
+
+    def _started(self, name: int) -> int:
+        process = os.fork()
+        if process:
+            return process
+        try:
+            store = PostgresStore(self._url, patience=60)
+            shared, own = store.open(KEY), store.open(of(name))
+            for number in count():
+                write(own, f"{name}-{number}", redoable=True)
+                write(shared, f"{name}-{number}")
+                os.write(self._telling, json.dumps(f"{name}-{number}").encode() + b"\n")
+        finally:
+            os._exit(1)
 
 
-def started(url: str, name: int, telling: int) -> int:
-    """A process that writes and tells what was acknowledged, until it is killed."""
-    process = os.fork()
-    if process:
-        return process
-    try:
-        log = PostgresStore(url, patience=60).open(KEY)
-        for number in count():
-            write(log, f"{name}-{number}")
-            os.write(telling, json.dumps(f"{name}-{number}").encode() + b"\n")
-    finally:
-        os._exit(1)
+def of(name: int) -> SessionKey:
+    return KEY._replace(session=f"of-{name}")
 
 
-def write(log: PostgresLog, id: str) -> None:
+def write(log: PostgresLog, id: str, *, redoable: bool = False) -> None:
     """Once: who is told that it was not written looks before writing again."""
     while True:
         try:
-            with log.locked():
+            with log.locked(redoable=redoable):
                 if id not in ids(log.read("messages")[0]):
                     log.append({stream: [entry(id, 200)] for stream in STREAMS}, lasting=True)
                 wait = log.unsynced()
             return wait()
+        except Outdated:
+            redoable = False
         except StoreUnavailable as error:
             if "others wrote" not in str(error):
                 raise
