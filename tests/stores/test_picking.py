@@ -13,12 +13,13 @@ from ctxwrap.stores.files import FileLog, FileStore
 from ctxwrap.testing import KEY, numbered_record
 from ctxwrap.types import Record
 
-LENGTHS = st.sampled_from([0, 10, 300, 3000, 9000, 40_000])
+LENGTHS = st.sampled_from([0, 10, 300, 3000])
+LARGE = LENGTHS | st.just(40_000)
 STEPS = st.one_of(
     st.tuples(st.just("numbered"), st.integers(1, 40), LENGTHS),
-    st.tuples(st.just("gap"), st.integers(1, 500), LENGTHS),
+    st.tuples(st.just("gap"), st.integers(1, 500), LARGE),
     st.tuples(st.just("by hand"), st.integers(1, 20), LENGTHS),
-    st.tuples(st.just("hostile"), st.integers(1, 2000), LENGTHS),
+    st.tuples(st.just("hostile"), st.integers(1, 2000), LARGE),
     st.tuples(st.just("rewritten"), st.integers(1, 5), LENGTHS),
     st.tuples(st.just("asked"), st.integers(1, 60), LENGTHS),
 )
@@ -73,11 +74,11 @@ class Stream:
         wanted = {self.number(line): line for line in self.log.read("messages")[0] if self.number(line)}
         for log in (self.log, opened(self.root)):
             assert log.pick("messages", range(self.last + 3)) == wanted
-            for number in range(self.last + 1, 0, -1 - self.last // 40):
+            for number in range(self.last + 1, 0, -1 - self.last // 15):
                 assert log.pick("messages", [number]) == {at: line for at, line in wanted.items() if at == number}
 
 
-@given(st.lists(STEPS, max_size=12))
+@given(st.lists(STEPS, max_size=9))
 @example([("numbered", 1, 0), ("gap", 1, 0), ("by hand", 1, 0), ("numbered", 1, 0)])
 def test_records_are_picked_as_they_are_read(steps: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as root:
