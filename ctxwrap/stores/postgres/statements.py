@@ -327,7 +327,7 @@ CREATE TABLE ctxwrap_files (
     modified timestamptz NOT NULL,
     PRIMARY KEY (tenant, agent, session, name)
 );
-CREATE INDEX ctxwrap_files_content ON ctxwrap_files (tenant, agent, session, content);
+CREATE INDEX ctxwrap_files_content ON ctxwrap_files (tenant, content);
 
 CREATE TABLE ctxwrap_pieces (
     tenant text COLLATE "C" NOT NULL,
