@@ -1,9 +1,10 @@
 """Any store with all of its sessions encrypted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ctxwrap.errors import NotFound
 from ctxwrap.storage import Store
+from ctxwrap.stores.around import StoreAround
 from ctxwrap.stores.clear import KEY_FILE
 from ctxwrap.stores.encrypted.door import Door
 from ctxwrap.stores.encrypted.keys import MasterKeys
@@ -11,29 +12,16 @@ from ctxwrap.stores.encrypted.log import EncryptedLog
 from ctxwrap.types import SessionKey
 
 
-class EncryptedStore:
+class EncryptedStore(StoreAround):
     """The first of the keys is that of new sessions; every one of them opens those that it wrapped."""
 
     def __init__(self, store: Store, keys: str | Sequence[str]) -> None:
-        self._store = store
+        super().__init__(store)
         self._keys = MasterKeys(keys)
-        self.root = getattr(store, "root", None)
 
     def open(self, key: SessionKey) -> EncryptedLog:
         log = self._store.open(key)
         return EncryptedLog(log, Door(key, log, self._keys))
-
-    def sessions(self, tenant: str, agent: str) -> Iterable[str]:
-        return self._store.sessions(tenant, agent)
-
-    def agents(self, tenant: str) -> Iterable[str]:
-        return self._store.agents(tenant)
-
-    def keys(self) -> Iterable[SessionKey]:
-        return self._store.keys()
-
-    def close(self) -> None:
-        self._store.close()
 
     def rekey(self, key: SessionKey) -> bool:
         """Let the first key wrap the session's own, which stays; whether another one did so far."""
