@@ -53,9 +53,11 @@ class Life:
 
     def lease(self, bound: Bound, section: Section) -> Lease | None:
         """A session's lease from the end of the section on, or None while another has it."""
-        over = section.free_lease()
-        if over is None:
+        ((over, is_over),) = section.lease or [(0, True)]
+        if not is_over:
             return None
+        if section.lease == []:
+            section.write_last(bound(sql.CREATE_LEASE))
         now, lease = self._here(), Lease(bound, secrets.token_hex(8))
         section.write_last(lease.taken(over, self._seconds))
         now.leases.add(lease)

@@ -46,8 +46,8 @@ class Section:
         self._failure: StoreError | None = None
         self.base = self.row = Row(0, b"", 0, {}, {})
         """The session's row as it was found, and as it is to be."""
-        self._lease: Rows | None = None
-        """Whose turn it was, if it asked."""
+        self.lease: Rows | None = None
+        """The row of the last lease, if it asked: its number, and whether it is over."""
         self._last: list[Statement] = []
         self._then: list[Callable[[], None]] = []
 
@@ -129,13 +129,6 @@ class Section:
     def then(self, work: Callable[[], None]) -> None:
         """Do it when all of it is in the database."""
         self._then.append(work)
-
-    def free_lease(self) -> int | None:
-        """The number of the last lease if it is over, as far as is known; None while somebody has it."""
-        if self._lease == []:
-            self.write_last(self._bound(sql.CREATE_LEASE))
-        ((fence, is_over),) = self._lease or [(0, True)]
-        return fence if is_over else None
 
     @property
     def is_mine(self) -> bool:
@@ -263,10 +256,10 @@ class Section:
         try:
             lock = self._bound(sql.LOCK_SESSION)
             asked = [lock, self._bound(sql.LEASE), *also]
-            _, _, rows, self._lease, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), *asked])
+            _, _, rows, self.lease, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), *asked])
             if not rows:
                 create = self._bound(sql.CREATE_SESSION, key=self._key)
-                _, rows, self._lease, *answers = trip(connection, [create, *asked])
+                _, rows, self.lease, *answers = trip(connection, [create, *asked])
             row = self._row_in(rows)
         except BaseException:
             self._server.give_back(connection)
