@@ -310,10 +310,10 @@ class Writers:
 
     def check(self, url: str) -> None:
         store = PostgresStore(url)
+        assert len({each.partition("-")[0] for each in self._acked}) > 1, "several wrote"
         self._check(store.open(KEY), self._acked)
         for name in range(CLIENTS):
             mine = [each for each in self._acked if each.startswith(f"{name}-")]
-            assert mine
             self._check(store.open(of(name)), mine)
             found = [each for each in ids(store.open(KEY).read("messages")[0]) if each.startswith(f"{name}-")]
             assert found == [f"{name}-{number}" for number in range(len(found))]
