@@ -127,10 +127,10 @@ class OpenCall:
         request = self._wire.read(body)
         given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
 
-        def opened() -> Turn | None:
+        def opened() -> bool:
             assert self._target.key is not None
             if self._place is not None and not self._place.take():
-                return None
+                return False
             opening = session.open_turn(request, self._clock())
             turn = Turn(
                 new_turn_id(),
@@ -145,13 +145,13 @@ class OpenCall:
             )
             kept = session.shelf.keep(turn.texts)
             session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
-            return turn
+            self._opened = session, turn  # also if nobody knows whether the medium has it: then its end is written, too
+            return True
 
         with self._telemetry.opening(self._opened_record), undisturbed():
-            turn = session.do(opened, self._undo)
-            self._opened = (session, turn) if turn is not None else None
+            is_open = session.do(opened, self._undo)
         self._written_at = monotonic()
-        return turn is not None
+        return is_open
 
     def _can_come(self, line: Line) -> bool:
         """Whether there is hope that the session is free: the first time it is asked for with what is to be written.
@@ -166,6 +166,7 @@ class OpenCall:
         return True
 
     def _undo(self) -> None:
+        self._opened = None
         if self._place is not None:
             self._place.undo()
 

@@ -153,3 +153,14 @@ def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_pat
     assert calls[0] == ("reply",)
     assert said(tmp_path)[:3] == ["question 0", "answer 0", "question 1"]
     assert "w-0" in existing(KEY, tmp_path).memory.items
+
+
+def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_path: Path) -> None:
+    context = Context(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
+    body = {"model": "m", "messages": [{"role": "user", "content": "question"}]}
+    with installed(Seam(failing("fdatasync", 1, errno.EIO))):
+        call = drive.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
+    assert isinstance(call, BareCall)
+    past = existing(KEY, tmp_path).past
+    assert past.turns.begun == {}
+    assert past.turns.state != "active"
