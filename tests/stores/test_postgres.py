@@ -23,6 +23,7 @@ from ctxwrap.storage import Store
 from ctxwrap.stores import postgres
 from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.postgres import PostgresStore, migrations, statements
+from ctxwrap.stores.postgres.line import Line
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, record
 from tests.session.telling import Teller, item
 
@@ -100,7 +101,7 @@ def test_a_database_of_a_newer_ctxwrap_is_left_alone(database: str) -> None:
 
 
 def test_a_step_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(connection: migrations.Connection) -> None:
+    def broken(connection: Line) -> None:
         connection.execute("CREATE TABLE half_done (x integer)")
         raise ZeroDivisionError
 

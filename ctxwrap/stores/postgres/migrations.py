@@ -7,18 +7,16 @@ from ctxwrap.errors import StoreUnavailable
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.line import Line
 
-Connection = Line
 
-
-def first_tables(connection: Connection) -> None:
+def first_tables(connection: Line) -> None:
     connection.execute(sql.FIRST_TABLES)
 
 
-MIGRATIONS: list[Callable[[Connection], None]] = [first_tables]
+MIGRATIONS: list[Callable[[Line], None]] = [first_tables]
 """In order. Those that a release had are never changed, only followed."""
 
 
-def migrate(connection: Connection) -> None:
+def migrate(connection: Line) -> None:
     """Bring the tables up to date, in one transaction; a database that newer code made is left alone."""
     if not _missing(connection):
         return
@@ -30,7 +28,7 @@ def migrate(connection: Connection) -> None:
             connection.execute(sql.NOTE_MIGRATION, {"name": step.__name__})
 
 
-def _missing(connection: Connection) -> list[Callable[[Connection], None]]:
+def _missing(connection: Line) -> list[Callable[[Line], None]]:
     there = connection.execute(sql.HAS_MIGRATIONS).fetchone()
     applied = {name for (name,) in connection.execute(sql.APPLIED)} if there and there[0] else set()
     unknown = applied - {step.__name__ for step in MIGRATIONS}

@@ -17,7 +17,7 @@ from ctxwrap.errors import StoreCorrupt, StoreError
 from ctxwrap.storage import STREAMS, Outdated
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.known import Known, Row
-from ctxwrap.stores.postgres.migrations import Connection
+from ctxwrap.stores.postgres.line import Line
 from ctxwrap.stores.postgres.server import Rows, Server, Statement, trip
 
 Bound = Callable[..., Statement]
@@ -37,7 +37,7 @@ class Section:
         """Whether it may be outdated, and whether the database does not know of it yet."""
         self.token = os.urandom(16)
         self._process = os.getpid()
-        self._connection: Connection | None = None
+        self._connection: Line | None = None
         self._sent: list[Statement] = []
         self._unsent: list[Statement] = []
         self._saves: dict[bytes, bytes] = {}
@@ -268,7 +268,7 @@ class Section:
         return row, answers
 
     def _limits(self) -> Statement:
-        wait, idle = (f"{int(1000 * seconds)}ms" for seconds in (self._server.patience, _IDLE))
+        wait, idle = (f"{int(1000 * seconds)}ms" for seconds in (self._server.lock_wait, _IDLE))
         return Statement(sql.LIMITS, {"wait": wait, "idle": idle})
 
     def _row_in(self, rows: Rows) -> Row:

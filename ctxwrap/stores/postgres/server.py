@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from ctxwrap.errors import SettingsError, StoreUnavailable
 from ctxwrap.stores.postgres.line import Line, Silence
-from ctxwrap.stores.postgres.migrations import Connection, migrate
+from ctxwrap.stores.postgres.migrations import migrate
 
 T = TypeVar("T")
 
@@ -48,9 +48,9 @@ class Server:
         self._conninfo, self._password, self.place = _parsed(url)
         self._size = connections
         self._patience = patience
-        self.patience = _FOR_OTHERS * patience
-        """Of one statement that waits for others."""
-        self._silence = self.patience + max(_MARGIN, 0.1 * patience)
+        self.lock_wait = _FOR_OTHERS * patience
+        """How many seconds a statement may wait for others."""
+        self._silence = self.lock_wait + max(_MARGIN, 0.1 * patience)
         self._distrusted = 0.0
         """When a line was silent: those that were there before may be as dead."""
         self._call = threading.local()
@@ -91,7 +91,7 @@ class Server:
         return is_passing(error)
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
+    def lent(self) -> Iterator[Line]:
         """A connection to tables that are up to date; one that was in the middle of something is closed."""
         connection = self.borrowed()
         try:
@@ -99,7 +99,7 @@ class Server:
         finally:
             self.give_back(connection)
 
-    def borrowed(self) -> Connection:
+    def borrowed(self) -> Line:
         connection = self._trusted()
         if os.getpid() not in self._ready:
             try:
@@ -121,7 +121,7 @@ class Server:
         connection.silence = self._silence
         return connection
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: Line) -> None:
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             connection.close()
         self._pool().putconn(connection)
@@ -172,7 +172,7 @@ class Server:
         return " ".join(text.split()).rstrip(".") or type(error).__name__
 
 
-def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+def trip(connection: Line, statements: Sequence[Statement]) -> list[Rows]:
     """All statements at once, and all that comes back."""
     first = None
     try:
@@ -188,7 +188,7 @@ def trip(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
-def _given_time(connection: Connection, statements: Sequence[Statement]) -> AbstractContextManager[None]:
+def _given_time(connection: Line, statements: Sequence[Statement]) -> AbstractContextManager[None]:
     rows = sum(len(value) for each in statements for value in each.values.values() if isinstance(value, list))
     return connection.waiting(connection.silence + _PER_ROW * rows)
 
