@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ctxwrap.calls import new_turn_id
+from ctxwrap.memory.epoch import from_brief
 from ctxwrap.packing import Sources
-from ctxwrap.protocol.text import SEPARATOR, unframe
+from ctxwrap.protocol.text import SEPARATOR, asks_for_changes, unframe
 from ctxwrap.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files import FileStore
@@ -231,7 +232,7 @@ class Attentive(Forgetful):
     """A model that does as the protocol says: facts go to core, now and then comes a task or a hint, tasks get done."""
 
     def __call__(self, body: Body, said: Said) -> str:
-        state = state_in(body)
+        state, before = state_in(body), state_in(body)
         memory, now = state["memory"], state["runtime"]["round"]
         if said.fact:
             memory["core"].append(_note(f"fact-{now}", "fact", 0.1, now, said.fact))
@@ -243,7 +244,21 @@ class Attentive(Forgetful):
         if now % 5 == 0:
             hint = f"Today {self.talk.draw.choice(SLOTS['who'])} is on the user's mind."
             memory["ephemeral"].append(_note(f"hint-{now}", "hint", 0.6, now, hint))
-        return f"{self.talk.answer()}\n\n{SEPARATOR}\n{json.dumps(state, ensure_ascii=False)}"
+        written = changes(before, state) if asks_for_changes(texts_in(body)[0]) else state
+        return f"{self.talk.answer()}\n\n{SEPARATOR}\n{json.dumps(written, ensure_ascii=False, separators=(',', ':'))}"
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What a model writes that is asked for changes: objects that are new, other than before or elsewhere, and ids."""
+    known, kept = (
+        {note["id"]: (tier, note) for tier, notes in state["memory"].items() for note in notes}
+        for state in (before, now)
+    )
+    memory = {
+        tier: [note for note in notes if known.get(note["id"]) != (tier, note)] for tier, notes in now["memory"].items()
+    }
+    dropped = [id for id in known if id not in kept]
+    return {**now, "memory": memory, **({"dropped": dropped} if dropped else {})}
 
 
 def _note(id: str, type: str, decay: float, round: int, content: str) -> Record:
@@ -256,7 +271,8 @@ def state_in(body: Body) -> dict[str, Any]:
     state, epoch = unframe(texts[-1]), unframe(texts[0], "memory")
     assert state is not None, "the request carries no context block"
     told = {note["id"] for notes in state["memory"].values() for note in notes} | {*state.pop("dropped", ())}
-    for tier, notes in (epoch or {}).items():
+    state.pop("unchanged", None)
+    for tier, notes in from_brief(epoch).items():
         state["memory"][tier] = [note for note in notes if note["id"] not in told] + state["memory"][tier]
     return state
 
@@ -277,13 +293,23 @@ class Taken(NamedTuple):
     start: Record
     """The event that tells of its pack."""
     record: TurnRecord
+    written: str
+    """All that the model wrote."""
 
 
 class Chat:
     """A session, and a caller who sends all that was said or only what is new; every turn is a minute later."""
 
-    def __init__(self, home: Path, name: str, model: Callable[[Body, Said], str], *, sends_all: bool = False) -> None:
-        self.settings = Settings()
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        model: Callable[[Body, Said], str],
+        *,
+        sends_all: bool = False,
+        settings: Settings | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
         self.key = SessionKey("bench", "agent", name)
         self.session = Session(self.key, FileStore(home).open(self.key), self.settings)
         self.said: list[Body] = []
@@ -294,27 +320,29 @@ class Chat:
     def take(self, said: Said) -> Taken:
         self._now += timedelta(minutes=1)
         self.said.append({"role": "user", "content": said.text})
-        turn = opened(self.session, self.key, request(self.said if self._sends_all else self.said[-1:]), self._now)
+        body = request(self.said if self._sends_all else self.said[-1:])
+        turn = opened(self.session, self.key, body, self._now, self.settings)
         with self.session.locked():
             opening = turn.opening_records(self.session.shelf.keep(turn.texts))
             self.session.append(turn.id, *opening, self._now, part="o")
-        shown = turn.reply(completion(self._model(turn.body, said)))
+        written = self._model(turn.body, said)
+        shown = turn.reply(completion(written))
         close(self.session, turn, self._now)
         self.said.append(dict(shown["choices"][0]["message"]))
-        return Taken(turn.body, opening[1][0], turn.record)
+        return Taken(turn.body, opening[1][0], turn.record, written)
 
 
 def request(messages: Sequence[Body]) -> Body:
     return {"model": MODEL, "messages": [{"role": "system", "content": SYSTEM}, *messages]}
 
 
-def opened(session: Session, key: SessionKey, body: Body, now: datetime) -> Turn:
+def opened(session: Session, key: SessionKey, body: Body, now: datetime, settings: Settings | None = None) -> Turn:
     """A turn with its pack, as a call opens it; nothing is written yet."""
     read = WIRE.read(body)
     with session.locked():
         opening = session.open_turn(read, now)
         sources = Sources(None, session.retrieve)
-        return Turn(new_turn_id(), key, WIRE, body, read, "enabled", opening, Settings(), sources)
+        return Turn(new_turn_id(), key, WIRE, body, read, "enabled", opening, settings or Settings(), sources)
 
 
 def close(session: Session, turn: Turn, now: datetime) -> None:

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
     from ctxwrap.errors import StoreCorrupt as StoreCorrupt
     from ctxwrap.errors import StoreError as StoreError
     from ctxwrap.errors import StoreUnavailable as StoreUnavailable
+    from ctxwrap.errors import UnknownFormat as UnknownFormat
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
     from ctxwrap.errors import WritesLost as WritesLost
     from ctxwrap.forgetting import forget as forget
     from ctxwrap.forgetting import purge as purge
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
+    from ctxwrap.pinning import pin as pin
+    from ctxwrap.pinning import unpin as unpin
     from ctxwrap.previewing import preview as preview
     from ctxwrap.redacting import Redaction as Redaction
     from ctxwrap.resolving import resolve_missing as resolve_missing
+    from ctxwrap.scope import carry as carry
     from ctxwrap.scope import using as using
     from ctxwrap.service.memories import Memories as Memories
     from ctxwrap.service.quotas import Quotas as Quotas
@@ -78,9 +82,11 @@ _HOMES = {
     "StoreError": "errors",
     "StoreUnavailable": "errors",
     "Summariser": "summarising",
+    "UnknownFormat": "errors",
     "UnsupportedClient": "errors",
     "WritesLost": "errors",
     "acompletion": "wrapping",
+    "carry": "scope",
     "collect_garbage": "housekeeping",
     "completion": "wrapping",
     "copy_sessions": "copying",
@@ -89,12 +95,14 @@ _HOMES = {
     "forget": "forgetting",
     "import_session": "archive",
     "open_store": "stores",
+    "pin": "pinning",
     "preview": "previewing",
     "purge": "forgetting",
     "rebuild": "verifying",
     "resolve_missing": "resolving",
     "resources_for": "clients.results",
     "turn_of": "clients.results",
+    "unpin": "pinning",
     "using": "scope",
     "verify": "verifying",
     "wrap": "wrapping",

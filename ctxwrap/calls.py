@@ -13,16 +13,17 @@ from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
-from ctxwrap.errors import KeyMismatch, SessionBusy
+from ctxwrap.errors import KeyMismatch, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
 from ctxwrap.records import timestamp
 from ctxwrap.screening import Screen
 from ctxwrap.session import Session
-from ctxwrap.session.line import Line, Place, this_caller
+from ctxwrap.session.compliance import MANY
+from ctxwrap.session.line import Place, this_caller
 from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
 from ctxwrap.telemetry import Telemetry
-from ctxwrap.threads import undisturbed, when_undisturbed
+from ctxwrap.threads import undisturbed, uninterrupted, when_undisturbed
 from ctxwrap.tokens import too_long_in
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, Resource, TurnRecord, Wire
@@ -121,7 +122,7 @@ class OpenCall:
         """
         assert self._target.key is not None
         session = self._context.session(self._target.key)
-        if not self._can_come(session.line):
+        if not self._can_come(session):
             return False
         body = self._body()
         request = self._wire.read(body)
@@ -153,7 +154,7 @@ class OpenCall:
         self._written_at = monotonic()
         return is_open
 
-    def _can_come(self, line: Line) -> bool:
+    def _can_come(self, session: Session) -> bool:
         """Whether there is hope that the session is free: the first time it is asked for with what is to be written.
 
         It need not be free if turns may go on beside each other, or if this one changes nothing.
@@ -162,7 +163,7 @@ class OpenCall:
             return True
         if self._place is not None:
             return self._place.take()
-        self._place = Place(line, self._caller)
+        self._place = Place(session.line, self._caller, session.log.lease)
         return True
 
     def _undo(self) -> None:
@@ -196,12 +197,12 @@ class OpenCall:
     def refused(self, error: Exception) -> BareCall:
         """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call.
 
-        A session that is busy, and one that the keys do not open, are always an error: the next call can be right, and
-        without it every one would go on unheard.
+        A session that is busy, and one that the keys do not open or this version does not read, are always an error:
+        the next call can be right, and without it every one would go on unheard.
         """
         self.save("not opened")
         self._leave()
-        if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch)):
+        if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch, UnknownFormat)):
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
@@ -260,7 +261,11 @@ class OpenCall:
             return
         self._saved = True
         session, turn = self._opened
-        when_undisturbed(partial(self._end, session, turn, interrupted))
+        end = partial(self._end, session, turn, interrupted)
+        if interrupted:  # this may be the moment that an object is collected, in which no thread can start
+            when_undisturbed(end)
+        else:
+            uninterrupted(end)
 
     def lags(self) -> bool:
         """Whether, with one piece more, an answer has gone on for so long that what it said is to be written down."""
@@ -313,12 +318,39 @@ class OpenCall:
             self._not_saved, self._error = ("reply",), str(error)
             self._telemetry.failed(error)
             session.owe(turn.id, end)
+        except BaseException:
+            session.owe(turn.id, end)
+            self._pay_at_once(session)
+            raise
         else:
+            self._warn_of_misses(session, turn)
             if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
                 self._summarise_behind(session, turn)
                 self._document_behind(session, turn)
         finally:
             self._leave()
+
+    def _pay_at_once(self, session: Session) -> None:
+        """Write what an interruption kept from being written; whoever writes next does so if that fails."""
+        try:
+            with undisturbed():
+                session.do(lambda: None)
+        except Exception as error:
+            logger.warning("ctxwrap: the reply is written later: %s", error)
+
+    def _warn_of_misses(self, session: Session, turn: Turn) -> None:
+        """Say once in a session that the model leaves its snapshots out."""
+        told = session.past.compliance
+        if turn.missed and told.in_a_row == MANY and told.alarms == 1:
+            logger.warning(
+                "session %r: the last %d replies of %r have no snapshot, so memory has only what rules find in the "
+                'user\'s words. Set on_missing="reask" or use another model; `ctxwrap check --model %s` tells how well '
+                'a model does. context_mode="readonly" asks for no snapshots',
+                session.key.session,
+                MANY,
+                turn.model,
+                turn.model,
+            )
 
     def _update_files(self, turn: Turn, interrupted: str, now: datetime) -> None:
         """Do as the model asks of its working set, as far as it may; the reply does not depend on it."""

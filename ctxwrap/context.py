@@ -2,7 +2,9 @@
 
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
@@ -54,7 +56,8 @@ class Context:
         self._tenant = check_id("tenant", tenant)
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
-        self._sessions: dict[SessionKey, Session] = {}
+        self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
+        """The one that was used last stands last."""
         self._working_set = WorkingSet(settings.working_set, settings.redaction) if settings.working_set else None
         if settings.redaction is not None:
             redact_lines(settings.redaction)
@@ -99,8 +102,10 @@ class Context:
         session = self._sessions.get(key)
         if session is None:
             session = self._sessions.setdefault(key, Session(key, self.store.open(key), self.settings))
-            while len(self._sessions) > _OPEN_SESSIONS:
-                self._sessions.pop(next(iter(self._sessions)), None)
+        with suppress(KeyError):  # another thread needed the room
+            self._sessions.move_to_end(key)
+        while len(self._sessions) > _OPEN_SESSIONS:
+            self._sessions.popitem(last=False)
         return session
 
     @property

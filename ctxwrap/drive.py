@@ -119,7 +119,8 @@ class Call:
     def _question(self) -> bool | None:
         """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
         try:
-            return self._turn.answered(self._send(self._turn.question()))
+            payload = self._send(self._turn.question())
+            return self._turn.answered(payload)
         except BaseException as error:
             self._turn.unanswered(error)
             if isinstance(error, Exception):

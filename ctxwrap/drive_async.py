@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
 from ctxwrap.reasking import tenacious
-from ctxwrap.threads import in_thread
+from ctxwrap.threads import in_thread, in_thread_if
 from ctxwrap.types import Body, SendAsync, TurnRecord, Wire
 
 
@@ -76,14 +76,14 @@ class AsyncCall:
 
     async def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
-        payload = self._turn.reply(payload)
+        payload = await in_thread(self._turn.reply, payload)
         await self._ask_again()
         await in_thread(self.opened.save)
         return payload
 
     async def event(self, event: Body) -> list[Body]:
         """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
-        events = self._turn.event(event)
+        events = await in_thread_if(self._turn.is_long(event), self._turn.event, event)
         if self._turn.ended and not self.unsettled:
             await in_thread(self.opened.save)
         elif self.opened.lags():
@@ -98,7 +98,7 @@ class AsyncCall:
 
     async def end(self) -> list[Body]:
         """The stream is over: what was held back."""
-        events = self._turn.close()
+        events = await in_thread(self._turn.close)
         await self._ask_again()
         await in_thread(self.opened.save)
         return events
@@ -120,7 +120,8 @@ class AsyncCall:
     async def _question(self) -> bool | None:
         """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
         try:
-            return self._turn.answered(await self._send(self._turn.question()))
+            payload = await self._send(self._turn.question())
+            return await in_thread(self._turn.answered, payload)
         except BaseException as error:
             self._turn.unanswered(error)
             if isinstance(error, Exception):

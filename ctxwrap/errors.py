@@ -17,6 +17,7 @@ CtxwrapError
     ├── StoreUnavailable             the medium refused: not writable, full, gone
     ├── WritesLost                   writes to a memory that failed since somebody last asked
     ├── StoreCorrupt                 the medium answered with something that is not ours
+    ├── UnknownFormat                the session was written in a format that this version does not read
     └── KeyMismatch                  the session is encrypted and no given key opens it, or it is not and one is given
 
 Provider exceptions are never wrapped: they reach the caller as the SDK raised them.
@@ -100,6 +101,10 @@ class WritesLost(StoreError):
 
 class StoreCorrupt(StoreError):
     """The medium answered with something that is not ours."""
+
+
+class UnknownFormat(StoreError):
+    """The session was written in a format that this version of ctxwrap does not read."""
 
 
 class KeyMismatch(StoreError):

@@ -1,6 +1,6 @@
 """Forgetting on request: memory items and messages go for good, and a tombstone says that they were there."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -86,7 +86,8 @@ def purge(
         event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
         without = frozenset({purged["ctx"]["seq"]})
         _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now, without)
-        rewrite_messages(known, partial(_buried, id=purged["ctx"]["id"], time=timestamp(now)), trace.redaction.texts)
+        ids = {purged["ctx"]["id"], *_others_of_answer(messages, purged)}
+        rewrite_messages(known, partial(_buried, ids=ids, time=timestamp(now)), trace.redaction.texts)
     return trace.ids
 
 
@@ -146,7 +147,7 @@ def _rewrite_events(
     A context document that goes is made anew from what is left, `without` these messages.
     """
     places = {item.id: item.tier for item in _items(known.memory)}
-    operations = [Operation("forget", id, places[id], reason=reason)._asdict() for id in ids]
+    operations = [Operation("forget", id, places[id], reason=reason).as_json() for id in ids]
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
     forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
     asked = [*([forgetting] if ids else []), *events]
@@ -173,8 +174,16 @@ def _names(record: Record) -> tuple[Any, ...]:
     return (control.get("seq"), control.get("id"))
 
 
-def _buried(record: Record, *, id: str, time: str) -> Record:
-    return tombstone(record, time) if (record.get("ctx") or {}).get("id") == id else record
+def _others_of_answer(messages: Sequence[Record], purged: Record) -> Iterator[str]:
+    """The ids of what else the log has of the same answer: of what took its place, and what it took the place of."""
+    id, instead = purged["ctx"]["id"], purged["ctx"].get("supersedes")
+    for control in (record.get("ctx") or {} for record in messages):
+        if "id" in control and (control.get("supersedes") == id or control["id"] == instead):
+            yield control["id"]
+
+
+def _buried(record: Record, *, ids: Set[str], time: str) -> Record:
+    return tombstone(record, time) if (record.get("ctx") or {}).get("id") in ids else record
 
 
 class _Trace(NamedTuple):

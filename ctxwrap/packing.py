@@ -17,7 +17,7 @@ from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import frame
 from ctxwrap.records import ranges
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages.assembly import PROTOCOLS, Chosen, assemble, protocol_for
+from ctxwrap.stages.assembly import WORDS, Chosen, assemble, protocol_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
@@ -49,6 +49,9 @@ from ctxwrap.workingset.watching import Offered, Supplement, supplement
 
 _FRAMES = 64
 """What the marks around pinned texts, memory, background and findings take, at most."""
+
+_LEAST_TALK = 740
+"""What recent messages, memory and what is found may take together in any case: some ten short messages."""
 
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -83,6 +86,8 @@ class Pack:
     injection: Injection
     state: dict[str, Any]
     """Memory as the model sees it."""
+    brief: frozenset[str]
+    """The ids of what it sees in brief, without type, tags and round."""
     items: tuple[PackItem, ...]
     """Every candidate, with the reason why it is in or out."""
     budget: Record
@@ -128,14 +133,16 @@ class _Packing:
         self.measure = Measure(asked.request.model)
         self.boundary = boundary_of(asked.key)
         self.protocol = protocol_for(asked.mode, settings)
+        self.words = WORDS[self.protocol]
         self.framing = self._frame_tokens()
         self.talk = conversation(asked.request, opening, settings, self.measure)
         self.whole = self.measure.body(asked.wire, asked.body)
-        self.ledger = Ledger(self._budget(most), settings.shares)
+        self.ledger = Ledger(self._budget(most), settings.shares, self._talk())
         self.chosen = Chosen()
         self.items: list[PackItem] = []
         self.sent: tuple[Older, ...] = ()
         self.state: dict[str, Any] = opening.state
+        self.brief: frozenset[str] = frozenset()
         self.epoch: Tiers | None = None
         self.offered: Offered | None = None
         """The working set as it is in this turn."""
@@ -175,11 +182,22 @@ class _Packing:
             exact=self.measure.exact,
         )
 
+    def _talk(self) -> int | None:
+        """What the conversation may take: no more than its last messages would without us.
+
+        One that has no more messages than these is all of it recent, and nothing is left out for our sake.
+        """
+        last = self.settings.budget_messages
+        if len(self.talk.older) < last or not last or self.settings.history == "caller":
+            return None
+        newest = self.talk.older[-last + 1 :] if last > 1 else ()
+        return max(_LEAST_TALK, sum(each.tokens for each in newest) - self.framing)
+
     def _frame_tokens(self) -> int:
         """The protocol, and the state with nothing remembered."""
         empty = {**self.opening.state, "memory": {tier: [] for tier in TIERS}}
         runtime = frame(with_runtime(empty, self.opening.runtime))
-        return self.measure.text(PROTOCOLS[self.protocol]) + self.measure.text(runtime) + _FRAMES
+        return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
 
     def _add_pinned(self) -> None:
         self.sharing.offer("pinned", self.opening.pinned)
@@ -206,12 +224,23 @@ class _Packing:
     def _add_memory(self) -> None:
         """The items that have room, told by an epoch and what changed since, or all in one place."""
         memory, room = self.opening.state["memory"], self.ledger.room("memory")
-        size, may_begin = sizes(self.measure.text), self.may_begin_epoch
-        made = remembered(memory, self.opening.epoch, room, size, may_begin=may_begin, at_hand=self._begins_elsewhere())
+        made = remembered(
+            memory,
+            self.opening.epoch,
+            room,
+            sizes(self.measure.text),
+            may_begin=self.may_begin_epoch,
+            at_hand=self._begins_elsewhere(),
+            question=self._question(),
+        )
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
-        dropped = {"dropped": made.told.dropped} if made.told.dropped else {}
-        self.state = {"memory": made.told.shown, **others}
-        self.chosen.state = {"memory": made.told.changes, **dropped, **others}
+        beside = {"unchanged": made.told.unchanged, "dropped": made.told.dropped}
+        self.state, self.brief = {"memory": made.told.shown, **others}, frozenset(made.told.unchanged)
+        self.chosen.state = {
+            "memory": made.told.changes,
+            **{name: ids for name, ids in beside.items() if ids},
+            **others,
+        }
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
         self.epoch = made.epoch if made.is_new else None
         self.items += made.items
@@ -275,10 +304,8 @@ class _Packing:
         return before.messages[0] if before and before.messages else 0
 
     def _start(self) -> int:
-        """Where recent messages begin, with what there is left for them."""
-        room = self.ledger.rest("recent")
-        if any(each.place < 0 for each in self.talk.older):
-            room = min(room, self.settings.history_tokens)
+        """Where recent messages begin, whether they are the caller's or come from the log."""
+        room = min(self.ledger.rest("recent"), self.settings.history_tokens)
         return cut(self.talk.older, room, self._began)
 
     def _add_recent(self) -> None:
@@ -332,7 +359,7 @@ class _Packing:
 
     def _assembled(self) -> Pack:
         asked, opening, chosen = self.asked, self.opening, self.chosen
-        injection = assemble(chosen, PROTOCOLS[self.protocol], opening.runtime, asked.mode, self.settings)
+        injection = assemble(chosen, self.words, opening.runtime, asked.mode, self.settings)
         head, said = self._head(injection), [Said(each.number, each.tokens) for each in self.sent]
         budget = self.ledger.as_json()
         stable = stable_tokens(opening.before, head, said)
@@ -340,13 +367,14 @@ class _Packing:
         return Pack(
             injection=injection,
             state=self.state,
+            brief=self.brief,
             items=self.sharing.told((*self._fixed_items(), *self.items)),
             budget=budget,
             prefix=prefix_of(head, said),
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
             found=self.found,
             sent=self._sent(),
-            texts=chosen.texts,
+            texts={"protocol": self.words.as_text(), **chosen.texts},
             epoch=self.epoch,
             report=dict(self.supplement.report),
             origin=self._origin(),
@@ -361,7 +389,7 @@ class _Packing:
         return {
             "protocol": self.protocol,
             "system": ranges(self.opening.system),
-            "epoch": self.chosen.epoch is not None,
+            "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
         }
@@ -376,7 +404,7 @@ class _Packing:
 
     def _fixed_items(self) -> list[PackItem]:
         """What is sent in any case."""
-        protocol = self.measure.text(PROTOCOLS[self.protocol])
+        protocol = self.measure.text(self.words.protocol)
         callers = self.ledger.budget.fixed - self.framing
         return [
             PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxwrap.calls import sources, utc_now
+from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.context import Context, Names
 from ctxwrap.errors import SettingsError, UnsupportedClient
@@ -29,7 +30,8 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     target = context.target(Names(session, context_mode))
     if target.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
-    wire, body = _wire(client, request), {name: plain_json(value) for name, value in request.items()}
+    wire = with_cache_key(_wire(client, request), client, context, target)
+    body = {name: plain_json(value) for name, value in request.items()}
     there = Session(target.key, context.store.open(target.key), context.settings)
     there.refresh()
     asked = wire.read(body)

@@ -6,11 +6,19 @@ from typing import Any, NamedTuple
 
 from ctxwrap.protocol.text import SEPARATOR, question
 from ctxwrap.settings import Settings
-from ctxwrap.types import Body, Message, Reading, Record, Reply, Wire
+from ctxwrap.types import USABLE, Body, Message, Reading, Record, Reply, Wire
 from ctxwrap.wires.channel import PlainStream
 
-USABLE = ("clean", "repaired", "partial")
-"""The statuses of a reading whose snapshot may be applied."""
+
+def is_due(reply: Reply) -> bool:
+    """Whether a reply should end with a snapshot: the model came to its own end and said something to the user.
+
+    One that only calls tools or refuses need not.
+    """
+    reading = reply.reading
+    if reading is None or not reply.natural or not reply.messages or reply.messages[0].tool_calls:
+        return False
+    return bool(reading.visible.strip() or reading.trailer)
 
 
 class Attempt(NamedTuple):
@@ -44,9 +52,7 @@ class Reasking:
     def wants(self, reply: Reply) -> bool:
         """Whether a reply that came to its own end has no snapshot that can be used, and nobody asked for one yet."""
         reading = reply.reading
-        if self.attempts or not self._settings.max_reasks or reading is None or not reply.natural:
-            return False
-        if reply.messages[0].tool_calls or not (reading.visible.strip() or reading.trailer):
+        if self.attempts or not self._settings.max_reasks or reading is None or not is_due(reply):
             return False
         missing = reading.status == "missing"
         return self._settings.on_missing == "reask" if missing else reading.status not in USABLE

@@ -1,16 +1,18 @@
 """Who is calling: `using(...)` names a session, tenant, agent or mode for everything inside its block."""
 
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, fields, replace
-from functools import wraps
-from typing import Any
+from functools import partial, wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any, ParamSpec, TypeVar
 
 from ctxwrap.errors import unknown_name
 from ctxwrap.settings import Mode, check_mode
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,9 @@ def current() -> Scope:
 def using(**names: str) -> Iterator[None]:
     """Name the session, tenant, agent or context_mode of every wrapped call made inside the block.
 
-    It holds in async tasks and threads started inside, and in work handed to a thread pool there. Inner blocks
-    add to outer ones. Nothing of it outlives the block, so a pool's threads never carry one caller's session
-    to the next.
+    Inner blocks add to outer ones. It goes where `contextvars` go: an async task keeps what it was created with,
+    also when it outlives the block, and so does `asyncio.to_thread`. A thread has nothing of it, since it may
+    serve others next; `carry` takes it there.
     """
     if "contextMode" in names:
         names["context_mode"] = names.pop("contextMode")
@@ -47,7 +49,6 @@ def using(**names: str) -> Iterator[None]:
             raise unknown_name("argument of using()", name, _NAMES)
     if "context_mode" in names:
         check_mode(names["context_mode"])
-    _carry_into_threads()
     with _entered(replace(_current.get(), **names)):  # type: ignore[arg-type]  # checked above
         yield
 
@@ -55,7 +56,6 @@ def using(**names: str) -> Iterator[None]:
 @contextmanager
 def apart() -> Iterator[None]:
     """Let every wrapped call made inside the block go through as it is: for calls that ctxwrap itself asks for."""
-    _carry_into_threads()
     with _entered(Scope(is_apart=True)):
         yield
 
@@ -69,43 +69,48 @@ def _entered(scope: Scope) -> Iterator[None]:
         _current.reset(token)
 
 
-def _carry_into_threads() -> None:
-    """Let threads and pool work start in the scope of whoever starts them; Python 3.14 may do so by itself.
+def carry(work: Callable[P, T]) -> Callable[P, T]:
+    """`work` bound to a copy of the present context, for a thread or a task that would not have it.
 
-    Installed by the first `using()`, and without effect outside its blocks.
+    Every call has a copy of its own, so that any number of threads may call it at once. Functions and coroutine
+    functions; the body of a generator runs in the context of whoever reads it, so that it cannot be bound.
     """
-    if not hasattr(threading.Thread.start, "_ctxwrap"):
-        threading.Thread.start = _carrying_start(threading.Thread.start)  # type: ignore[method-assign, assignment]
-        ThreadPoolExecutor.submit = _carrying_submit(ThreadPoolExecutor.submit)  # type: ignore[method-assign]
+    here, called = copy_context(), getattr(work, "__call__", work)  # noqa: B004  # an object's, to look at
+    if any(is_generator(each) for each in (work, called) for is_generator in (isgeneratorfunction, isasyncgenfunction)):
+        raise TypeError("carry() cannot bind a generator: name the session inside of it, with using()")
+    if not (iscoroutinefunction(work) or iscoroutinefunction(called)):
+
+        @wraps(work)
+        def bound(*args: P.args, **kwargs: P.kwargs) -> T:
+            return here.copy().run(work, *args, **kwargs)
+
+        return bound
+
+    @wraps(work)
+    async def bound_async(*args: P.args, **kwargs: P.kwargs) -> Any:
+        context = here.copy()
+        return await _Within(context, context.run(work, *args, **kwargs))  # type: ignore[arg-type]  # a coroutine
+
+    return bound_async  # type: ignore[return-value]  # as async as `work` is
 
 
-def _carrying_start(start: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    @wraps(start)
-    def carrying(thread: threading.Thread) -> None:
-        if current() != _NOBODY:
-            thread.run = _bound(current(), thread.run)  # type: ignore[method-assign]
-        start(thread)
+class _Within:
+    """A coroutine each of whose steps runs in a context, inside the task that awaits it."""
 
-    carrying._ctxwrap = True  # type: ignore[attr-defined]
-    return carrying
+    def __init__(self, context: Context, work: Coroutine[Any, Any, Any]) -> None:
+        self._context, self._work = context, work
 
-
-def _carrying_submit(submit: Callable[..., Future[Any]]) -> Callable[..., Future[Any]]:
-    @wraps(submit)
-    def carrying(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        scope = current()
-        if scope == _NOBODY:
-            return submit(self, fn, *args, **kwargs)
-        # a worker thread started here outlives the work: only the work itself is bound
-        with _entered(_NOBODY):
-            return submit(self, _bound(scope, fn), *args, **kwargs)
-
-    return carrying
-
-
-def _bound(scope: Scope, work: Callable[..., Any]) -> Callable[..., Any]:
-    def bound(*args: Any, **kwargs: Any) -> Any:
-        with _entered(scope):
-            return work(*args, **kwargs)
-
-    return bound
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            try:
+                awaited = self._context.run(step)
+            except StopIteration as end:
+                return end.value
+            try:
+                step = partial(self._work.send, (yield awaited))
+            except GeneratorExit:
+                self._context.run(self._work.close)
+                raise
+            except BaseException as error:
+                step = partial(self._work.throw, error)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.util import find_spec
-from math import isfinite
+from math import inf, isnan
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import SettingsError, unknown_name
@@ -34,8 +34,9 @@ def _check_count(name: str, value: object) -> None:
         raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
 
 
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+def _check_number(name: str, value: object, *, endless: bool = False) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
+    if not is_number or (value in (inf, -inf) and not endless):
         raise SettingsError(f"{name} must be a number, not {value!r}")
 
 
@@ -48,15 +49,21 @@ def _check_per_tier(name: str, value: object) -> None:
     if not isinstance(value, PerTier):
         raise SettingsError(f"{name} must be PerTier(core=..., working=..., ephemeral=...), not {value!r}")
     for tier, number in asdict(value).items():
-        _check_number(f"{name}.{tier}", number)
+        _check_number(f"{name}.{tier}", number, endless=name in ("half_lives", "least_stay", "most_stay"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRules:
     """How memory ages; time is counted in rounds."""
 
-    half_lives: PerTier = PerTier(core=96, working=24, ephemeral=8)
-    """After how many rounds without a mention an item matters half as much."""
+    half_lives: PerTier = PerTier(core=inf, working=24, ephemeral=8)
+    """After how many rounds without evidence of use an item matters half as much; in core, age changes nothing."""
+
+    least_stay: PerTier = PerTier(core=inf, working=32, ephemeral=1)
+    """How many rounds an item stays in its tier at least, whatever its decay; core is not left by age."""
+
+    most_stay: PerTier = PerTier(core=inf, working=64, ephemeral=24)
+    """How many rounds an item stays in its tier at most without evidence of use, whatever decay the model writes."""
 
     growth: float = 0.5
     """The power of its number of touches by which an item's half-life grows; 0 is no growth."""
@@ -74,19 +81,19 @@ class MemoryRules:
     """The touches that lift an item to core."""
 
     capacity: PerTier = PerTier(core=200, working=150, ephemeral=100)
-    """How many items a tier holds; the rest, those with the largest decay, goes to swap."""
+    """How many items a tier holds; what matters least goes to swap."""
 
     restated: float = 1.0
-    """What a mention by the user is worth, from above 0 to 1."""
+    """How much of an item's decay goes when the user speaks of it, from above 0 to 1; it is a touch as well."""
 
     echoed: float = 0.5
-    """What a mention by the assistant is worth, from above 0 to 1."""
+    """How much of it goes when the answer uses the item or its content really changed, from above 0 to 1."""
 
     rehydrated: float = 0.5
     """The largest decay of an item that was just brought back from swap."""
 
     def __post_init__(self) -> None:
-        for name in ("half_lives", "thresholds", "capacity"):
+        for name in ("half_lives", "least_stay", "most_stay", "thresholds", "capacity"):
             _check_per_tier(name, getattr(self, name))
         for name in ("growth", "longest", "working_at", "core_at", "restated", "echoed", "rehydrated"):
             _check_number(name, getattr(self, name))
@@ -101,7 +108,9 @@ class MemoryRules:
         return {
             "half_lives": (lives.core >= lives.working >= lives.ephemeral > 0, "above 0, and longest in core"),
             "growth": (0 <= self.growth <= 1, "from 0 to 1"),
-            "longest": (self.longest >= lives.core, "no shorter than the half-life of core"),
+            "least_stay": (min(asdict(self.least_stay).values()) >= 0, "from 0 up"),
+            "most_stay": (min(asdict(self.most_stay).values()) >= 1, "from 1 up"),
+            "longest": (self.longest >= lives.working, "no shorter than the half-life of working"),
             "thresholds": (
                 0 < limits.core <= limits.working <= limits.ephemeral < 1,
                 "between 0 and 1, and lowest in core",
@@ -170,7 +179,7 @@ class Settings:
     """Raise when ctxwrap itself cannot do its work, before the provider is called; else the call goes on bare."""
 
     history: Literal["log", "caller"] = "log"
-    """`log` gives callers who send only their newest message the recent history; `caller` adds none."""
+    """`log` puts the recent messages of the log before the caller's first one; `caller` adds none."""
 
     budget: int = 32_000
     """The most tokens that a request may take, if the model's window is not smaller; 0 is no other limit than that."""
@@ -181,8 +190,12 @@ class Settings:
     windows: Mapping[str, int] = field(default_factory=dict)
     """The windows of models, in tokens, by name: for those that no table knows, or to use less than there is."""
 
+    budget_messages: int = 20
+    """Recent messages, memory and what is found take no more tokens together than the conversation's last so many
+    messages would, what tells the model about them included; 0 is no such limit."""
+
     history_tokens: int = 10_000
-    """How much history from the log may be added to a call, in tokens."""
+    """The most tokens that recent messages take, whether they are the caller's or come from the log."""
 
     retrieval: bool = True
     """Whether earlier messages that the newest one asks for are found and shown."""
@@ -193,11 +206,18 @@ class Settings:
     cache_marks: bool = True
     """Whether requests say up to where they seldom change, for providers that cache only what is marked so."""
 
+    cache_key: bool | None = None
+    """Whether requests name a prompt cache of their session, for providers that take such a key and no marks.
+
+    None is only where OpenAI itself is called. With True, any provider that is called through OpenAI's SDK or litellm
+    must know `prompt_cache_key`.
+    """
+
     snapshot_reserve: int = 1024
     """Tokens added to a small output limit of the caller's, so that the trailer does not eat the answer; 0 is off."""
 
-    snapshot: Literal["full", "delta"] = "full"
-    """`full` has the model repeat its whole memory in every reply; `delta` asks for what changed, and saves tokens."""
+    snapshot: Literal["delta", "full"] = "delta"
+    """`delta` asks the model for what is new or changed in its memory; `full` has it repeat all of it in each reply."""
 
     foreign_core: bool = False
     """Whether a turn that was shown tool, file or retrieved text may write core memory."""
@@ -205,8 +225,9 @@ class Settings:
     max_reasks: int = 1
     """How often the model is asked again for a snapshot that could not be used, in calls of their own; 0 is never."""
 
-    on_missing: Literal["keep", "reask"] = "keep"
-    """What a reply without any snapshot does: `keep` leaves memory as it was, `reask` asks for one."""
+    on_missing: Literal["rules", "keep", "reask"] = "rules"
+    """What a reply without a snapshot does: `rules` take what the user plainly stated, `keep` leaves memory as it was,
+    `reask` asks the model for one, in a call of its own."""
 
     evolution: Literal["decay", "off"] = "decay"
     """`decay` lets memory fade, move between tiers and be reinforced; `off` keeps exactly what the model wrote."""
@@ -271,9 +292,11 @@ class Settings:
         ):
             if not isinstance(getattr(self, name), bool):
                 raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.cache_key is not None and not isinstance(self.cache_key, bool):
+            raise SettingsError(f"cache_key must be True, False or None, not {self.cache_key!r}")
         if self.embeddings and find_spec("wordllama") is None:
             raise SettingsError("embeddings need the extra: pip install 'ctxwrap[embeddings]'")
-        for name in ("budget", "history_tokens", "snapshot_reserve", "max_reasks"):
+        for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
         if not isinstance(self.shares, Shares):

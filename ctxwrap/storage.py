@@ -1,6 +1,6 @@
 """What a store promises: streams of records that only grow, the files beside them, and locks around both."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -101,6 +101,10 @@ class Log(Protocol):
 
     @property
     def files(self) -> Files: ...
+
+    @property
+    def place(self) -> Hashable:
+        """Where the session lies: equal for all logs of it that this process has, and for those of no other."""
 
     def edition(self) -> int:
         """Another number after every rewriting: positions and records of an earlier edition are worth nothing."""

@@ -57,9 +57,8 @@ def _recall(known: Session, item: Item) -> None:
     operation = Operation(
         "update", item.id, "ephemeral", _back(item, known.memory).as_json(), "brought back on request"
     )
-    turn, operations = new_turn_id(), [operation._asdict()]
-    recall = {"type": "recall", "run": turn, "round": known.memory.round, "operations": operations, "ctx": {}}
-    known.append(turn, [], [recall], utc_now())
+    recall = {"type": "recall", "round": known.memory.round, "operations": [operation.as_json()], "ctx": {}}
+    known.append(new_turn_id(), [], [recall], utc_now())
 
 
 def _back(item: Item, memory: Memory) -> Item:

@@ -246,6 +246,7 @@ def _at_the_end(record: TurnRecord) -> Attributes:
         attributes["ctxwrap.reading"] = report.reading
         attributes["ctxwrap.repairs"] = list(record.repairs)
         attributes["ctxwrap.reasks"] = report.reasks
+        attributes["ctxwrap.misses"] = report.misses
     return attributes
 
 

@@ -1,10 +1,19 @@
 """Blocking work from async code, and work that comes at any moment, even in the middle of other work."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, ParamSpec, TypeVar
+from contextvars import copy_context
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+_THREADS = 32
+"""So many writes go on at once; the others wait for one of them."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,10 +26,9 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     is raised when the work is done. Without an asyncio loop the work simply blocks.
     """
     import asyncio
-    from functools import partial
 
     try:
-        future = asyncio.get_running_loop().run_in_executor(None, partial(work, *args, **kwargs))
+        future = asyncio.get_running_loop().run_in_executor(_executor(), partial(work, *args, **kwargs))
     except RuntimeError:  # no loop, or an interpreter that starts no more threads since it is about to end
         return work(*args, **kwargs)
     try:
@@ -33,6 +41,68 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
         future.exception()
         raise
     return future.result()
+
+
+@cache
+def _executor() -> "Executor":
+    """Threads of our own: the loop's are the application's, which may have filled them with work of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="ctxwrap")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_executor.cache_clear)  # a forked child has no threads but its own
+
+
+def uninterrupted(work: Callable[[], None]) -> None:
+    """Do `work` to its end, whatever a signal's handler raises meanwhile, which is raised behind it.
+
+    Handlers run in the main thread alone and between any two steps of it, so work that begins there is done in another
+    one. Who is interrupted twice does not wait any more; the work goes on. Never call it where an object may be
+    collected: then this thread may hold a lock that starting another needs.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        work()
+        return
+    context, begun, over = copy_context(), threading.Lock(), threading.Lock()
+    done: list[BaseException | None] = []
+    """What the work raised, if anything."""
+    over.acquire()
+
+    def run() -> None:
+        if begun.acquire(blocking=False):  # who was interrupted while starting a thread starts another
+            error = None
+            try:
+                context.run(work)
+            except BaseException as raised:
+                error = raised
+            done.append(error)
+            over.release()
+
+    interruptions: list[BaseException] = []
+    while not done and len(interruptions) < 2:
+        try:
+            if not begun.locked():
+                _start(run)
+            over.acquire()
+        except BaseException as interruption:
+            interruptions.append(interruption)
+    for error in (*interruptions, *done):
+        if error is not None:
+            raise error
+
+
+def _start(work: Callable[[], None]) -> None:
+    try:
+        threading.Thread(target=work, name="ctxwrap").start()
+    except RuntimeError:  # an interpreter that is about to end starts no more threads
+        work()
+
+
+async def in_thread_if(is_long: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread if it may take long; what is short is done sooner than a thread begins."""
+    return await in_thread(work, *args, **kwargs) if is_long else work(*args, **kwargs)
 
 
 def _left_alone() -> AbstractContextManager[Any]:

@@ -22,20 +22,26 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+from ctxwrap.language.statements import statements_in
+from ctxwrap.memory.capabilities import merged
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.operations import Circumstances, compare, whole
+from ctxwrap.memory.operations import Circumstances, compare, observe, with_omissions
 from ctxwrap.packing import Asked, Pack, Sources, pack, reply_limit
+from ctxwrap.protocol.origin import Shown
 from ctxwrap.protocol.reading import ReplyStream, read_reply
-from ctxwrap.protocol.text import neutral
-from ctxwrap.reasking import USABLE, Reasking
+from ctxwrap.protocol.text import is_example, neutral
+from ctxwrap.reasking import Reasking, is_due
 from ctxwrap.screening import Screen
+from ctxwrap.session.compliance import NO_SNAPSHOT, row_after
 from ctxwrap.session.missing import taken
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import injection, missing
 from ctxwrap.stages.budget import limit_told
 from ctxwrap.tokens import TooLong
 from ctxwrap.types import (
+    USABLE,
     Body,
+    Injection,
     Opening,
     Operation,
     Reading,
@@ -51,9 +57,13 @@ from ctxwrap.types import (
 )
 from ctxwrap.visibility import Target
 from ctxwrap.wires.channel import PlainStream
+from ctxwrap.wires.sendable import sendable
 from ctxwrap.workingset.updates import Decision, requests_of
 from ctxwrap.workingset.updates import Request as FileRequest
 from ctxwrap.writing import Writing
+
+_LONG = 64 * 1024
+"""A text beyond so many characters is not read in passing."""
 
 
 class Turn:
@@ -89,7 +99,8 @@ class Turn:
         if self.mode != "disabled":
             self._pack = pack(self._given, self._opening, self._sources, settings)
             self.body = self._body_with(self._pack)
-        self._texts = _shown_texts(self._request, self._pack)
+        self._asked_with = _shown_in(self._request, self._pack)
+        self._streams: list[ReplyStream] = []
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
         self._reasking = Reasking(wire, self.body, settings, self._read_again)
@@ -98,6 +109,8 @@ class Turn:
         self._error = ""
         self._status = ""
         self._operations: tuple[Operation, ...] = ()
+        self._violations: tuple[str, ...] = ()
+        """What the model's changes of memory break, beyond the snapshot's own form."""
         self._sent_without = self._missing = self._opening.missing
         self.file_decisions: tuple[Decision, ...] = ()
         """What became of the model's requests to its working set."""
@@ -139,7 +152,7 @@ class Turn:
         if fewer.budget["used"] >= before.budget["used"] and not asks_for_less:
             return False
         self._repacked, self._pack, self.body = True, fewer, body
-        self._texts = _shown_texts(self._request, fewer)
+        self._asked_with = _shown_in(self._request, fewer)
         self._reasking = Reasking(self._wire, body, self._settings, self._read_again)
         return True
 
@@ -163,7 +176,7 @@ class Turn:
         return [], self._writing.screened([*sent, *self._pack_lacks(self._sent_without)])
 
     def _body_with(self, made: Pack) -> Body:
-        return self._unscreened if self.observes else self._wire.inject(self._given.body, made.injection)
+        return self._unscreened if self.observes else sendable(self._wire.inject(self._given.body, made.injection))
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""
@@ -182,6 +195,10 @@ class Turn:
         except Exception as error:
             self._error = f"an event could not be read: {error!r}"
             return [event]
+
+    def is_long(self, event: Body) -> bool:
+        """Whether taking an event may take long: for its own text, or for all that came before and is read with it."""
+        return max(_text_size(event), sum(stream.size for stream in self._streams)) > _LONG
 
     def close(self) -> list[Body]:
         """What was held back when the stream stopped."""
@@ -207,7 +224,7 @@ class Turn:
 
     def question(self) -> Body:
         """What to send to ask for the snapshot alone; `answered` or `unanswered` follows."""
-        return Screen(self._settings.redaction).body(self._reasking.question(self._rewriter.reply))
+        return sendable(Screen(self._settings.redaction).body(self._reasking.question(self._rewriter.reply)))
 
     def answered(self, payload: Body) -> bool:
         """The whole reply to a question; whether its snapshot can be used, or none is needed any more."""
@@ -278,13 +295,20 @@ class Turn:
         reply, screen = self._reply, Screen(self._settings.redaction)
         reason = self._why_incomplete(interrupted)
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
+        self._violations = ()
         self._operations = () if reason else self._changes(reply, now, answer_at)
         writing, applied = self._writing, self._applied_snapshot(reply) if not reason else None
+        if applied is not None:
+            capabilities, violation = merged(now.capabilities, applied["capabilities"])
+            applied = {**applied, "capabilities": capabilities}
+            self._violations += (violation,) if violation else ()
+        observed, due = self._operations if applied is None else (), not reason and self._is_due(reply)
         messages = writing.answer(reply, screen, self._status, reason)
         screen.reading(self._rewriter.reply.reading)  # for what it finds
         events = [
             *self._reasking.events(self.id),
-            *writing.snapshot(reply.reading, applied, self._operations),
+            *writing.snapshot(self._reading_told(reply.reading), applied, self._operations, due=due),
+            *writing.observation(observed),
             *writing.files(self.file_decisions),
             *self._questions(reply, answer_at),
             *writing.choices(reply),
@@ -293,9 +317,27 @@ class Turn:
         ]
         return messages, writing.screened(events)
 
+    def _reading_told(self, reading: Reading | None) -> Reading | None:
+        """The reading with what else the snapshot breaks."""
+        return reading and replace(reading, violations=(*reading.violations, *self._violations))
+
+    @property
+    def missed(self) -> bool:
+        """Whether the reply has no snapshot, though it should."""
+        reading = self._reply.reading
+        return reading is not None and NO_SNAPSHOT in reading.violations
+
+    @property
+    def model(self) -> str:
+        return self._request.model
+
+    def _is_due(self, reply: Reply) -> bool:
+        return self.mode == "enabled" and is_due(reply)
+
     @property
     def record(self) -> TurnRecord:
-        reading = self._reply.reading
+        reply, before = self._reply, self._opening.misses
+        reading = self._reading_told(reply.reading)
         return TurnRecord(
             id=self.id,
             mode=self.mode,
@@ -323,16 +365,18 @@ class Turn:
                 stable=self._pack.stable if self._pack else 0.0,
                 repacked=self._repacked,
                 missing=missing.open_in(self._missing),
+                misses=row_after(before, reading.status) if reading and self._is_due(reply) else before,
             ),
         )
 
     def _text_stream(self) -> TextStream:
         if self.observes:
             return PlainStream()
-        return ReplyStream(self._opening.runtime.as_json(), self._shown, self._texts)
+        self._streams.append(ReplyStream(self._opening.runtime.as_json(), self._shown, self._asked_with))
+        return self._streams[-1]
 
     def _read_again(self, text: str) -> Reading:
-        return read_reply(text, self._opening.runtime.as_json(), self._shown, self._texts)
+        return read_reply(text, self._opening.runtime.as_json(), self._shown, self._asked_with)
 
     @property
     def _shown(self) -> dict[str, Any]:
@@ -344,25 +388,37 @@ class Turn:
         """The reply as far as it came, with the snapshot that was asked for, if so."""
         reply, mended = self._rewriter.reply, self._reasking.reading
         reading = Screen(self._settings.redaction).reading(mended or reply.reading)
+        if reading is not None and reading.status == "missing" and self._is_due(reply):
+            reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
         return reply if reading is reply.reading else replace(reply, reading=reading)
 
     def _changes(self, reply: Reply, now: Memory, answer_at: int) -> tuple[Operation, ...]:
-        snapshot = self._applied_snapshot(reply)
+        """What the snapshot does to memory or, without one, what can be seen without it."""
+        circumstances, snapshot = self._circumstances(reply, answer_at), self._applied_snapshot(reply)
         if snapshot is None:
-            return ()
-        shown = self._shown
-        returned = whole(shown, snapshot) if self._settings.snapshot == "delta" else snapshot
-        return compare(shown, returned, now, self._circumstances(answer_at))
+            return self._observed(reply, now, circumstances)
+        if self._settings.snapshot == "full":
+            snapshot, violation = with_omissions(self._shown, snapshot)
+            self._violations = (violation,) if violation else ()
+        return compare(self._shown, _without_examples(snapshot), now, circumstances)
 
-    def _circumstances(self, answer_at: int) -> Circumstances:
+    def _observed(self, reply: Reply, now: Memory, circumstances: Circumstances) -> tuple[Operation, ...]:
+        """What the turn uses of memory, and what the user plainly stated; a tool's call is no answer yet."""
+        calls_tools = bool(reply.messages and reply.messages[0].tool_calls)
+        if self.mode != "enabled" or calls_tools or not now.evolves or self._settings.on_missing == "keep":
+            return ()
+        return observe(now, circumstances, statements_in(circumstances.said))
+
+    def _circumstances(self, reply: Reply, answer_at: int) -> Circumstances:
         first = self._opening.first_message
-        said = [message.text for message, _ in self._opening.new if message.role == "user"]
         return Circumstances(
             round=self._opening.runtime.round,
             origin=self._pack.origin if self._pack else "user",
             source=f"messages:{first}-{max(first, answer_at)}",
-            said="\n".join(said),
+            said=_said_in(self._request),
+            answered=reply.messages[0].text if reply.messages else "",
             foreign_core=self._settings.foreign_core,
+            brief=self._pack.brief if self._pack else frozenset(),
             touched={item["id"]: item["round"] for tier in self._opening.state["memory"].values() for item in tier},
         )
 
@@ -374,12 +430,37 @@ class Turn:
         return reading.snapshot
 
 
-def _shown_texts(request: Request, made: Pack | None) -> list[str]:
-    """The caller's texts as they came and, where that differs, as the model saw them: an echo may repeat either."""
-    texts = [message.text for message in request.messages]
-    if made is not None:
-        texts += filter(None, (made.injection.protocol, made.injection.background, made.injection.standing))
-    return texts + [shown for text in texts if (shown := neutral(text)) is not text]
+def _text_size(value: Any) -> int:
+    """How many characters the texts in a value have."""
+    if isinstance(value, str):
+        return len(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_size, parts))
+
+
+def _said_in(request: Request) -> str:
+    """What the user said last, before any tool was called for it."""
+    said: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "user":
+            said.insert(0, message.text)
+        elif said:
+            break
+    return "\n".join(said)
+
+
+def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`snapshot` without objects that the model copied from what it was told about them."""
+    memory = {tier: [item for item in items if not is_example(item)] for tier, items in snapshot["memory"].items()}
+    return {**snapshot, "memory": memory}
+
+
+def _shown_in(request: Request, made: Pack | None) -> Shown:
+    """The texts of a request as they came and, where that differs, as the model saw them: an echo may repeat either."""
+    added = made.injection if made else Injection("", "")
+    texts = [message.text for message in (*request.messages, *added.history)]
+    texts += filter(None, (added.protocol, added.background, added.standing))
+    return Shown([*texts, *(shown for text in texts if (shown := neutral(text)) is not text)], added.block)
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

@@ -1,6 +1,6 @@
 """The words of the project as frozen values, and what a wire promises."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -133,7 +133,7 @@ class Opening:
     new: tuple[tuple[Message, int], ...]
     """The caller's messages that the log does not have yet, each with its round."""
     history: tuple[Kept, ...]
-    """The messages before them that the caller did not send."""
+    """The messages of the log that are older than the caller's first one."""
     parent: str
     """The message this turn continues, if that is not the newest one."""
     first_message: int = 1
@@ -148,6 +148,8 @@ class Opening:
     """The process that drives the turn."""
     numbers: tuple[int, ...] = ()
     """What each of the caller's messages has for a number in the log, 0 if it has none that is known."""
+    began: int = 0
+    """The number of the message that the caller's list begins with, 0 if that is not known."""
     system: tuple[int, ...] = ()
     """The numbers of the system messages."""
     epoch: dict[str, list[dict[str, Any]]] | None = None
@@ -168,6 +170,8 @@ class Opening:
     """The tool outputs that were files of the working set in the last request."""
     missing: tuple["Missing", ...] = ()
     """What is missing, as far as the log tells, and what somebody declined to give."""
+    misses: int = 0
+    """How many of the last replies had no snapshot, in a row."""
 
 
 class Text(NamedTuple):
@@ -217,6 +221,9 @@ class Missing(NamedTuple):
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
 
+USABLE = ("clean", "repaired", "partial")
+"""The statuses of a reading whose snapshot may be applied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -232,7 +239,7 @@ class Reading:
     """Rules the model broke: changed runtime, items dropped and why."""
     status: Status = "missing"
     trailer: str = ""
-    """The trailer as the model wrote it."""
+    """The trailer as the model wrote it; if there are several, all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +269,13 @@ class Operation(NamedTuple):
     item: Mapping[str, Any] | None = None
     """The item as it is afterwards; None if it only moved."""
     reason: str = ""
+    successor: str = ""
+    """For a drop, the id of the item that takes its place, if one does."""
+
+    def as_json(self) -> Record:
+        """The operation as the log keeps it."""
+        told = self._asdict()
+        return told if self.successor else {name: value for name, value in told.items() if name != "successor"}
 
 
 class Candidate(NamedTuple):
@@ -350,6 +364,8 @@ class Report:
     """Whether the provider called the request too long, and a smaller one was sent in its place."""
     missing: tuple[Missing, ...] = ()
     """What is missing at the end of the turn, or as far as it has come."""
+    misses: int = 0
+    """How many replies in a row had no snapshot, this one included; 0 once one could be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +392,11 @@ class TextStream(Protocol):
 
     def feed(self, chunk: str) -> str: ...
     def close(self) -> str: ...
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        """From where to where what was fed has been shown so far."""
+        ...
+
     @property
     def reading(self) -> Reading: ...
 

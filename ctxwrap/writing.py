@@ -75,6 +75,7 @@ class Writing:
             "wire": self.wire,
             "stream": self.request.stream,
             "runtime": opening.runtime.as_json(),
+            "began": opening.began,
             **_pack_fields(made, body, kept),
             **screen.evidence(),
             "ctx": {"writer": opening.writer, **_blobs(kept)},
@@ -103,7 +104,7 @@ class Writing:
         """What happened to memory since the last turn, and what came back for this one."""
         opening = self.opening
         moves: Record = {"type": "evolution", "run": self.id, "moves": list(opening.moves), "ctx": {}}
-        recalled = [operation._asdict() for operation in opening.recalled]
+        recalled = [operation.as_json() for operation in opening.recalled]
         recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
         return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
@@ -125,10 +126,15 @@ class Writing:
         return {"type": "delta", "run": self.id, "text": text, "ctx": {}}
 
     def snapshot(
-        self, reading: Reading | None, applied: Mapping[str, Any] | None, operations: Iterable[Operation]
+        self,
+        reading: Reading | None,
+        applied: Mapping[str, Any] | None,
+        operations: Iterable[Operation],
+        *,
+        due: bool,
     ) -> list[Record]:
-        """The trailer as it was read, and what it did to memory if it was `applied`."""
-        if reading is None or reading.status == "missing":
+        """The trailer as it was read, and what it did to memory if it was `applied`; also that it is not there."""
+        if reading is None or (reading.status == "missing" and not due):
             return []
         event: Record = {
             "type": "snapshot",
@@ -139,10 +145,18 @@ class Writing:
             "violations": list(reading.violations),
             "trailer": reading.trailer,
         }
+        if due:
+            event |= {"due": True, "model": self.request.model}
         if applied is not None:
-            event["operations"] = [operation._asdict() for operation in operations]
+            event["operations"] = [operation.as_json() for operation in operations]
             event |= {name: applied[name] for name in ("capabilities", "active_task")}
         return [{**event, "ctx": {}}]
+
+    def observation(self, operations: Iterable[Operation]) -> list[Record]:
+        """What was done to memory without the model's help."""
+        told = [operation.as_json() for operation in operations]
+        event = {"type": "observation", "run": self.id, "round": self.opening.runtime.round, "operations": told}
+        return [{**event, "ctx": {}}] if told else []
 
     def choices(self, reply: Reply) -> list[Record]:
         """Answers beside the first are no part of the conversation; the log keeps them all the same."""

@@ -33,9 +33,14 @@ def item(id: str, content: str = "", *, tier: str = "working", round: int = 1) -
     return {"id": id, "type": "fact", "decay": 0.4, "round": round, "tags": ["test"], "content": content}
 
 
-def trailer(ask: Ask, working: Sequence[dict[str, Any]] = (), core: Sequence[dict[str, Any]] = ()) -> str:
-    """The trailer of a model that does what it is told: the runtime it was given, and these items."""
-    state = state_shown(ask)
+def trailer(
+    ask: Ask,
+    working: Sequence[dict[str, Any]] = (),
+    core: Sequence[dict[str, Any]] = (),
+    dropped: Sequence[str] = (),
+) -> str:
+    """The trailer of a model that does what it is told: the runtime it was given, these items, and what goes."""
+    state = {**state_shown(ask), "dropped": list(dropped)}
     state["memory"] = {"core": list(core), "working": list(working) or [item("w-1")], "ephemeral": []}
     return f"\n\n{SEPARATOR}\n{json.dumps(state, ensure_ascii=False)}"
 

@@ -42,8 +42,9 @@ LAYERS = (
         "archive",
         "previewing",
         "resolving",
+        "pinning",
     ),
-    ("evidence", "copying"),
+    ("evidence", "copying", "checkup"),
     ("service",),
     ("practice", "mcp"),
     ("testing",),
@@ -137,9 +138,11 @@ def test_the_public_names_are_what_they_are() -> None:
         "StoreError",
         "StoreUnavailable",
         "Summariser",
+        "UnknownFormat",
         "UnsupportedClient",
         "WritesLost",
         "acompletion",
+        "carry",
         "collect_garbage",
         "completion",
         "copy_sessions",
@@ -148,12 +151,14 @@ def test_the_public_names_are_what_they_are() -> None:
         "forget",
         "import_session",
         "open_store",
+        "pin",
         "preview",
         "purge",
         "rebuild",
         "resolve_missing",
         "resources_for",
         "turn_of",
+        "unpin",
         "using",
         "verify",
         "wrap",
@@ -168,7 +173,8 @@ def test_the_public_names_are_what_they_are() -> None:
 def test_the_drivers_are_the_same_text() -> None:
     sync = (ROOT / "drive.py").read_text()
     text = (ROOT / "drive_async.py").read_text()
-    text = text.replace("from ctxwrap.threads import in_thread\n", "").replace("AsyncCall", "Call")
+    text = text.replace("from ctxwrap.threads import in_thread, in_thread_if\n", "").replace("AsyncCall", "Call")
+    text = re.sub(r"await in_thread_if\([\w.]+\(\w+\), ([\w.]+), (\w+)\)", r"\1(\2)", text)
     text = re.sub(r"await in_thread\(([\w.]+)(?:, )?(.*?)\)", r"\1(\2)", text)
     text = text.replace("async def", "def").replace("await ", "").replace("SendAsync", "Send")
     text = text.replace("AsyncRetrying", "Retrying")

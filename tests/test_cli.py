@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from ctxwrap.cli import main
 from ctxwrap.cli.text import printable
-from tests.support import said
+from tests.support import events, said
 
 
 def ctxwrap(*arguments: str, typed: str = "") -> Result:
@@ -37,6 +37,12 @@ def test_a_chat_remembers_within_and_between_runs(home: Path) -> None:
     assert "Your name is Ada." in second.output
     assert "recent history" in second.output
     assert [role for role, _ in said(home, "chat")] == ["user", "assistant"] * 2
+
+
+def test_the_log_of_a_chat_has_the_usage(home: Path) -> None:
+    ctxwrap("chat", "--store", str(home), typed="My name is Ada\n")
+    done = [event for event in events(home, "chat") if event["type"] == "done"]
+    assert [event["usage"]["prompt_tokens"] > 100 for event in done] == [True]
 
 
 def test_the_mode_can_be_changed(home: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_query_needs_all_its_words(chat: Chat, home: Path, query: str) -> None
 def test_what_lies_in_swap_is_forgotten_too(chat: Chat, home: Path) -> None:
     chat.say("hi", item("w-1", FACT), item("w-2", OTHER))
     state = {"memory": {"core": [], "working": [item("w-2", OTHER)], "ephemeral": []}}
-    chat.model.tail = json.dumps({**state, "capabilities": [], "active_task": ""})
+    chat.model.tail = json.dumps({**state, "dropped": ["w-1"], "capabilities": [], "active_task": ""})
     chat.say("go on")
     chat.model.tail = None
     assert remembered(home).keys() == {"w-2"}
@@ -259,18 +259,23 @@ def test_a_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None
     assert (event["message"], event["id"], event["reason"]) == (3, left["ctx"]["id"], "on request")
 
 
+def contents(home: Path) -> list[Path]:
+    return [*home.glob("home/*/agent/*/session/*/raw/*")]
+
+
 def test_a_large_content_goes_with_the_last_message_that_has_it(chat: Chat, home: Path) -> None:
     large = f"{FACT} " * 2000
     for _ in range(2):
         chat.say(large)
         chat.say("go on")
-    assert len([*home.glob("home/*/agent/*/session/*/raw/*")]) == 1
+    assert len(contents(home)) == 2, "it, and the protocol's words"
     ctxwrap.purge("s", message=1, store=home)
-    assert len([*home.glob("home/*/agent/*/session/*/raw/*")]) == 1
+    assert len(contents(home)) == 2
     (second,) = (number for number, line in enumerate(messages(home, "s"), 1) if line["content"] == large)
     ctxwrap.purge("s", message=second, store=home)
     assert files_with(home, FACT, "swordfish") == []
-    assert [*home.glob("home/*/agent/*/session/*/raw/*")] == []
+    (protocol,) = contents(home)
+    assert SEPARATOR in protocol.read_text()
     chat.say("and now?")
 
 

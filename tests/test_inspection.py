@@ -14,6 +14,7 @@ from ctxwrap.inspection import Following, all_sessions, session_details, session
 from ctxwrap.practice import Answer, Failure, Provider
 from ctxwrap.practice.answer import ToolCall
 from ctxwrap.session.redaction import PURGED
+from ctxwrap.stages.assembly import WORDS
 from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -202,7 +203,8 @@ def test_tools_and_what_they_gave(chat: Chat, store: Store) -> None:
     assert details.turns[0].answer == 'Wait. lookup({"of": "tea"})'
     assert details.turns[1].said.startswith("tool: a large result")
     assert len(details.turns[1].said) <= 200
-    assert details.contents == (1, len(LARGE), len(LARGE))
+    words = WORDS["delta"].as_text().encode()
+    assert details.contents == (2, len(LARGE) + len(words), len(LARGE))
     about = turn_details(store, KEY, 2)
     assert [(message["role"], message["content"]) for message in about.messages] == [
         ("tool", LARGE),
@@ -438,4 +440,5 @@ def test_what_was_purged_is_in_no_answer(chat: Chat, store: Store) -> None:
     following = Following(store.open(KEY), "messages")
     assert "swordfish" not in repr([session_details(store, KEY), turn_details(store, KEY, 1), following.new()])
     assert session_details(store, KEY).turns[0].said == PURGED
-    assert session_details(store, KEY).contents == (0, 0, 0)
+    words = WORDS["delta"].as_text().encode()
+    assert session_details(store, KEY).contents == (1, len(words), 0)

@@ -229,7 +229,7 @@ def test_the_plot_has_one_curve_for_each_item(chat: Chat, tmp_path: Path) -> Non
     titles = [group.findtext(f"{SVG}title") for group in drawn(svg)]
     assert titles == [f"{curve.id}: {curve.content}" for curve in curves_of(chat.store, KEY)]
     texts = ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-    assert {"round", "decay", *PLACES} <= set(texts)
+    assert {"round", "strength", *PLACES} <= set(texts)
     assert command(chat.home, "ada", "--plot", str(tmp_path / "again.svg")).exit_code == 0
     assert (tmp_path / "again.svg").read_text(encoding="utf-8") == svg
 

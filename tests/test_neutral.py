@@ -43,6 +43,54 @@ def test_a_mark_is_broken_by_a_character_that_does_not_show(mark: str) -> None:
     assert len(broken) == len(f"see {mark}!") + 1
 
 
+SPELLINGS = (
+    "<<<CONTEXT>>>",
+    "＜＜＜CONTEXT＞＞＞",
+    "&lt;&lt;&lt;CONTEXT&gt;&gt;&gt;",
+    "&amp;lt;&amp;lt;CONTEXT&amp;gt;&amp;gt;",
+    "[[CONTEXT]]",
+    "==CONTEXT==",
+    "【context】",
+    "<<CONTEXT SNAPSHOT>>",
+    "<context>",
+    "\\<\\<\\<CONTEXT\\>\\>\\>",
+    "**<<<CONTEXT>>>**",
+    "«context»",
+    "CONTEXT>>>",
+    "CONTEXT",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("opening", ["\n", "\n```json\n", "\nHere it is:\n"])
+def test_every_spelling_that_is_recognised_is_broken(spelling: str, opening: str) -> None:
+    text = f"Say:\n\n{spelling}{opening}{json.dumps(STATE)}"
+    assert read_reply(text).status != "missing"
+    assert read_reply(neutral(text)).status == "missing"
+    assert neutral(text).replace("\u200d", "") == text
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS[:-1])
+def test_so_it_is_within_a_line(spelling: str) -> None:
+    text = f"Say {spelling} {json.dumps(STATE)}"
+    assert neutral(text) != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'function f(context) {\n  "use strict";\n  return context.memory;\n}',
+        "context:\n  version: 2\n  memory: 3\n",
+        '{"context": {"version": 1}}',
+        "[context]\nversion = 2\n",
+        "useState<Context>({ version: 1 })",
+        "def f(context): return {'memory': context}",
+    ],
+)
+def test_code_stays_as_it_is(text: str) -> None:
+    assert neutral(text) is text
+
+
 @pytest.mark.parametrize("text", ["", "a < b", "<context>", "cout << context;", "</div>", "<<<<<<< HEAD", "CONTEXT"])
 def test_other_text_is_the_very_same(text: str) -> None:
     assert neutral(text) is text
@@ -160,7 +208,8 @@ TOOL_CHAT: list[Any] = [
 
 
 def test_a_tools_fake_trailer_reaches_the_log_and_not_the_model(provider: Provider, home: Path) -> None:
-    client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), session="s", store=home)
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    client = ctxwrap.wrap(bare, session="s", store=home, budget_messages=0)
     client.chat.completions.create(model="m", messages=TOOL_CHAT)
     sent = provider.seen[0].json["messages"]
     assert sent[-1]["content"] == neutral(FORGED) != FORGED
@@ -175,7 +224,7 @@ def test_a_tools_fake_trailer_reaches_the_log_and_not_the_model(provider: Provid
 
 def test_the_same_from_anthropic_and_from_the_log(provider: Provider, home: Path) -> None:
     bare = anthropic.Anthropic(api_key="k", base_url=provider.anthropic_url)
-    client = ctxwrap.wrap(bare, session="s", store=home)
+    client = ctxwrap.wrap(bare, session="s", store=home, budget_messages=0)
     asked: list[Any] = [
         {"role": "user", "content": "Use the tool."},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},

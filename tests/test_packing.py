@@ -256,12 +256,13 @@ def test_memory_that_changes_little_stands_where_it_stays() -> None:
 
     def made(core: list[dict[str, Any]], epoch: Any = None) -> Pack:
         state = {"memory": {"core": core, "working": [], "ephemeral": []}, "capabilities": [], "active_task": ""}
-        return pack(asked, opening(state=state, epoch=epoch), Sources(), Settings())
+        return pack(asked, opening(state=state, epoch=epoch), Sources(), Settings(budget_messages=0))
 
     first = made(core)
     assert first.epoch is not None
-    assert "c-7" in first.injection.standing
-    assert "c-7" not in first.injection.block
+    assert "the number 7 more" in first.injection.standing
+    assert "the number 7 more" not in first.injection.block
+    assert '"unchanged":["c-0","c-1","c-10"' in first.injection.block
     faded = [{**each, "decay": 0.5} for each in core[1:]] + [item("new", "The user has a cat.")]
     second = made(faded, first.epoch)
     assert second.epoch is None

@@ -175,9 +175,8 @@ def _function(provider: Provider, home: Path) -> Summariser:
     def ask(text: str) -> str:
         said = [{"role": "user", "content": text}]
         with ctxwrap.using(session="other", context_mode="enabled"), ThreadPoolExecutor() as pool:
-            reply = pool.submit(
-                client.chat.completions.create, model="small", messages=said, session="third", extra_headers=HEADERS
-            )
+            create = ctxwrap.carry(client.chat.completions.create)
+            reply = pool.submit(create, model="small", messages=said, session="third", extra_headers=HEADERS)
             return str(reply.result().choices[0].message.content)
 
     return Summariser(ask, every=EVERY)

@@ -111,6 +111,7 @@ async def test_a_call_tells_what_it_was(desk: Desk, stream: bool, spans: Spans) 
         "ctxwrap.reading": "clean",
         "ctxwrap.repairs": (),
         "ctxwrap.reasks": 0,
+        "ctxwrap.misses": 0,
     }
     assert made.kind is SpanKind.INTERNAL
     assert is_child(made, caller)
@@ -185,17 +186,22 @@ async def long_past(desk: Desk, **options: Any) -> Side:
 # --- operations -----------------------------------------------------------------------------------------
 
 
-def remembering(*turns: list[dict[str, Any]]) -> Any:
-    """A model that returns these items, turn by turn."""
+def remembering(*turns: tuple[list[dict[str, Any]], list[str]]) -> Any:
+    """A model that writes these items and drops these ids, turn by turn."""
     left = list(turns)
-    return lambda ask: Answer(f"Noted.{trailer(ask, left.pop(0))}")
+
+    def answer(ask: Any) -> Answer:
+        working, dropped = left.pop(0)
+        return Answer(f"Noted.{trailer(ask, working, dropped=dropped)}")
+
+    return answer
 
 
 @at_its_desk
 async def test_every_kind_of_change_has_its_span(desk: Desk, spans: Spans) -> None:
     before = [item(f"w-{number}", f"fact {number}") for number in range(3)]
     after = [item("w-0", "fact 0, amended"), item("w-3", "fact 3"), item("w-4", "fact 4")]
-    desk.provider.answer = remembering(before, after)
+    desk.provider.answer = remembering((before, []), (after, ["w-1", "w-2"]))
     await desk.wrapped.ask("One.")
     with spans.tracer.start_as_current_span("caller"):
         turn = ctxwrap.turn_of(await desk.wrapped.ask("Two."))
@@ -216,7 +222,9 @@ async def test_ids_and_texts_are_content(
 ) -> None:
     """A model may put anybody's words into an id."""
     monkeypatch.setenv(CAPTURE, wanted)
-    desk.provider.answer = remembering([item("ada-likes-tea", "Ada likes tea")], [item("w-2", "Or not")])
+    desk.provider.answer = remembering(
+        ([item("ada-likes-tea", "Ada likes tea")], []), ([item("w-2", "Or not")], ["ada-likes-tea"])
+    )
     await desk.wrapped.ask("One.")
     await desk.wrapped.ask("Two.")
     created, gone = attributes(spans.ours("create_memory")[0]), attributes(spans.one("delete_memory"))
@@ -239,7 +247,7 @@ async def test_content_is_what_redaction_leaves(desk: Desk, spans: Spans, monkey
     monkeypatch.setenv(CAPTURE, "true")
     await long_past(desk)
     side = desk.side(budget=1500, redaction=ctxwrap.Redaction())
-    desk.provider.answer = remembering([item(f"of-{SECRET}", f"{SECRET} is known")])
+    desk.provider.answer = remembering(([item(f"of-{SECRET}", f"{SECRET} is known")], []))
     await side.ask(f"{QUESTION} And what of {SECRET}?")
     search, made = attributes(spans.one("search_memory")), attributes(spans.one("create_memory"))
     assert SECRET not in spans.all_text()

@@ -1,13 +1,18 @@
 """Blocking work from async code: it is waited for to its end, and waiting costs nothing."""
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
 
-from ctxwrap.threads import in_thread
+import ctxwrap
+from ctxwrap.scope import current
+from ctxwrap.threads import in_thread, uninterrupted
 
 PATIENCE = 10.0
 
@@ -84,3 +89,80 @@ def test_what_work_gives_or_raises_is_the_callers() -> None:
     assert asyncio.run(in_thread(int, "7")) == 7
     with pytest.raises(LookupError, match="gone"):
         asyncio.run(in_thread(fail))
+
+
+def test_work_does_not_wait_for_what_fills_the_threads_of_the_loop() -> None:
+    async def call() -> str:
+        own, loop = Work(), asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        filled = loop.run_in_executor(None, own)
+        try:
+            return await asyncio.wait_for(in_thread(lambda: threading.current_thread().name), PATIENCE / 2)
+        finally:
+            own.go.set()
+            await filled
+
+    assert asyncio.run(call()).startswith("ctxwrap")
+
+
+def interrupted(times: int, work: Callable[[], None]) -> None:
+    """Do it with so many signals in its middle, each of which the main thread has taken before it goes on."""
+    taken = threading.Semaphore(0)
+
+    def handler(*_: object) -> None:
+        taken.release()
+        raise KeyboardInterrupt
+
+    def whole() -> None:
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert taken.acquire(timeout=PATIENCE)
+        work()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        uninterrupted(whole)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_work_that_is_interrupted_is_done_before_the_interruption_is_raised() -> None:
+    done: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(1, lambda: done.append("all of it"))
+    assert done == ["all of it"]
+
+
+def test_who_interrupts_twice_does_not_wait_and_the_work_goes_on() -> None:
+    go, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert go.wait(PATIENCE)
+        done.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(2, work)
+    assert not done.is_set()
+    go.set()
+    assert done.wait(PATIENCE)
+
+
+def test_uninterrupted_work_raises_what_it_raises_and_has_the_context_it_came_from() -> None:
+    found: list[str | None] = []
+    with ctxwrap.using(session="alice"):
+        uninterrupted(lambda: found.append(current().session))
+    assert found == ["alice"]
+
+    def fail() -> None:
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        uninterrupted(fail)
+
+
+def test_in_another_thread_work_is_done_right_there() -> None:
+    found: list[threading.Thread] = []
+    thread = threading.Thread(target=uninterrupted, args=(lambda: found.append(threading.current_thread()),))
+    thread.start()
+    thread.join(PATIENCE)
+    assert found == [thread]

@@ -53,7 +53,7 @@ def test_the_body_carries_protocol_memory_and_runtime() -> None:
 
 def test_the_reply_becomes_operations_against_what_was_shown() -> None:
     changed = turn()
-    assert changed.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
+    assert changed.reply(reply(item("new"), dropped=["known"]))["choices"][0]["message"]["content"] == "Hello."
     messages, events = changed.closing_records(holding(SHOWN))
     assert [(message["role"], message["content"]) for message in messages] == [("assistant", "Hello.")]
     assert [(operation.kind, operation.id) for operation in changed.record.operations] == [

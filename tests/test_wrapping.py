@@ -6,8 +6,11 @@ import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.context import Context
 from ctxwrap.practice import Provider
-from ctxwrap.types import TurnRecord
+from ctxwrap.settings import Settings
+from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.types import SessionKey, TurnRecord
 from tests.support import said
 
 
@@ -46,3 +49,14 @@ def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, h
     ask(ctxwrap.wrap(wrapped, store=tmp_path / "other"))
     assert said(home, "s") == []
     assert len(said(tmp_path / "other", "s")) == 2
+
+
+def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctxwrap.context._OPEN_SESSIONS", 2)
+    context = Context(store=MemoryStore(), settings=Settings())
+    first, second, third = (SessionKey("t", "a", name) for name in "abc")
+    known = context.session(first)
+    context.session(second)
+    assert context.session(first) is known
+    context.session(third)
+    assert [session.key for session in context.sessions] == [first, third]

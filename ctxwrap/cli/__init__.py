@@ -37,18 +37,35 @@ def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
 
 
 @main.command()
+@click.option("--model", required=True, metavar="NAME", help="Any litellm model, or one of the server at --base-url.")
+@click.option("--base-url", metavar="URL", help="A server of your own; it gets no key unless --api-key-env names one.")
+@click.option("--api-key-env", metavar="VAR", help="The variable that holds the key. [default: as litellm finds it]")
+@click.option("--snapshot", type=click.Choice(["delta", "full"]), default="delta", show_default=True)
+@click.option("--yes", is_flag=True, help="Do not ask before it begins.")
+@AS_JSON
+def check(as_json: bool, **how: Any) -> None:
+    """Check whether ctxwrap works with a model: twenty short turns, paid for like any others.
+
+    What is said stays in this process's memory. Exit code 0: it works; 1: it does not; 2: it could not be tried.
+    """
+    from ctxwrap.cli.check import run_check
+
+    run_check(as_json=as_json, **how)
+
+
+@main.command()
 @of_a_session
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON, with swap.")
 @click.option("--at", "round", type=int, metavar="ROUND", help="As it was at the end of that round.")
 @click.option("--plot", metavar="FILE.svg", help="Draw how each item faded, over all rounds, into that file.")
-def memory(
-    session: str, as_json: bool, round: int | None, plot: str | None, store: str | None, tenant: str, agent: str
-) -> None:
+@click.option("--pin", metavar="ID", help="Keep that item: it neither fades nor leaves.")
+@click.option("--unpin", metavar="ID", help="Let that item age again.")
+def memory(as_json: bool, **what: Any) -> None:
     """Show what SESSION remembers, by tier."""
     from ctxwrap.cli.memory import show_memory
 
     with in_one_sentence():
-        show_memory(session=session, tenant=tenant, agent=agent, store=store, round=round, as_json=as_json, plot=plot)
+        show_memory(as_json=as_json, **what)
 
 
 @main.command()
@@ -76,6 +93,17 @@ def show(as_json: bool, **which: Any) -> None:
 
     with in_one_sentence():
         show_session(as_data=as_json, **which)
+
+
+@main.command()
+@of_a_session
+@AS_JSON
+def cost(as_json: bool, **which: Any) -> None:
+    """Show what SESSION cost in tokens, beside what other ways to send the same conversation would have taken."""
+    from ctxwrap.cli.cost import show_cost
+
+    with in_one_sentence():
+        show_cost(as_data=as_json, **which)
 
 
 @main.command()
@@ -287,6 +315,22 @@ def rekey(session: str | None, everybody: bool, **place: Any) -> None:
         raise click.UsageError("name either a session or --all")
     with in_one_sentence():
         run_rekey(session, **place)
+
+
+@main.command()
+@click.argument("session", required=False)
+@click.option("--all", "everybody", is_flag=True, help="Every session of every tenant and agent.")
+@STORE
+@TENANT
+@AGENT
+def upgrade(session: str | None, everybody: bool, **place: Any) -> None:
+    """Bring SESSION, as an older version wrote it, to the present format."""
+    from ctxwrap.cli.upgrade import run_upgrade
+
+    if (session is None) != everybody:
+        raise click.UsageError("name either a session or --all")
+    with in_one_sentence():
+        run_upgrade(session, **place)
 
 
 @main.command()

@@ -134,6 +134,12 @@ def _greet(model: str | None, key: SessionKey, store: Store) -> None:
     click.echo(f"session {printable(key.session)!r} in {getattr(store, 'root', 'memory')}\n")
 
 
+def _streamed(text: str) -> dict[str, Any]:
+    """What a call is asked for; the usage, too, so that the log tells what the chat costs."""
+    messages = [{"role": "user", "content": text}]
+    return {"messages": messages, "stream": True, "stream_options": {"include_usage": True}}
+
+
 @contextmanager
 def _practice(store: Store, session: str) -> Iterator[Ask]:
     from openai import OpenAI
@@ -144,8 +150,7 @@ def _practice(store: Store, session: str) -> Iterator[Ask]:
         wrapped: Any = wrap(client, store=store, session=session)
 
         def ask(text: str, mode: str) -> Any:
-            messages = [{"role": "user", "content": text}]
-            return wrapped.chat.completions.create(model="practice", messages=messages, stream=True, context_mode=mode)
+            return wrapped.chat.completions.create(model="practice", context_mode=mode, **_streamed(text))
 
         yield ask
 
@@ -157,7 +162,6 @@ def _litellm(model: str, store: Store, session: str) -> Iterator[Ask]:
     litellm = wrap(load_litellm(), store=store, session=session)
 
     def ask(text: str, mode: str) -> Any:
-        messages = [{"role": "user", "content": text}]
-        return litellm.completion(model=model, messages=messages, stream=True, context_mode=mode)
+        return litellm.completion(model=model, context_mode=mode, **_streamed(text))
 
     yield ask

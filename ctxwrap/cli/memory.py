@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ctxwrap import pinning
 from ctxwrap.cli.plot import plotted
 from ctxwrap.cli.text import json_text, one_line, printable
 from ctxwrap.inspection import curves_of, details_of
@@ -19,10 +20,22 @@ _WIDEST = 24
 
 
 def show_memory(
-    *, session: str, tenant: str, agent: str, store: str | None, round: int | None, as_json: bool, plot: str | None
+    *,
+    session: str,
+    tenant: str,
+    agent: str,
+    store: str | None,
+    round: int | None,
+    as_json: bool,
+    plot: str | None,
+    pin: str | None = None,
+    unpin: str | None = None,
 ) -> None:
     place = open_store(store)
     key = SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
+    for change, id in ((pinning.pin, pin), (pinning.unpin, unpin)):
+        if id is not None:
+            change(session, id, store=place, tenant=tenant, agent=agent)
     details = details_of(place, key, round)
     for line in [json_text(details)] if as_json else _listing(key, details):
         click.echo(printable(line))
@@ -50,7 +63,8 @@ def _listing(key: SessionKey, details: dict[str, Any]) -> Iterator[str]:
 
 def _row(item: dict[str, Any], width: int) -> str:
     numbers = f"{item['decay']:5.2f}  {item['round']:5}  {item['touches']:7g}"
-    return f"  {one_line(item['id']):{width}}  {numbers}  {item['origin']:9}  {one_line(item['content'])}"
+    mark = "(pinned) " if item["pinned"] else ""
+    return f"  {one_line(item['id']):{width}}  {numbers}  {item['origin']:9}  {mark}{one_line(item['content'])}"
 
 
 def _write(path: Path, drawing: str) -> None:

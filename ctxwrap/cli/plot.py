@@ -1,13 +1,15 @@
-"""The decay of memory over the rounds as an SVG that stands on its own."""
+"""The strength of memory, 1 - decay, over the rounds as an SVG that stands on its own."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from ctxwrap.cli.text import one_line
 from ctxwrap.inspection import Curve, Point
-from ctxwrap.memory.items import PLACES
+from ctxwrap.memory.items import PLACES, TIERS
+from ctxwrap.settings import MemoryRules
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 64, 640, 84, 56
 _LOWEST, _HIGHEST = 320, 720
@@ -43,11 +45,12 @@ text.name { font-size: 16px; font-weight: 600 }
 path { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
 path.faint { stroke-width: 1 }
 path.swap { stroke-dasharray: 2 5 }
+path.threshold { stroke-width: 1; stroke-dasharray: 8 6; opacity: 0.6 }
 """
 
 
 class _Frame(NamedTuple):
-    """Where a round and a decay lie on the paper."""
+    """Where a round and a strength lie on the paper."""
 
     newest: int
     height: int
@@ -59,11 +62,11 @@ class _Frame(NamedTuple):
     def x(self, round: int) -> float:
         return _LEFT + (_RIGHT - _LEFT) * (round - 1) / max(1, self.newest - 1)
 
-    def y(self, decay: float) -> float:
-        return self.bottom - self.height * decay
+    def y(self, strength: float) -> float:
+        return self.bottom - self.height * strength
 
     def at(self, point: Point) -> str:
-        return f"{self.x(point.round):.1f} {self.y(point.decay):.1f}"
+        return f"{self.x(point.round):.1f} {self.y(1 - point.decay):.1f}"
 
 
 def plotted(curves: Sequence[Curve], title: str) -> str:
@@ -79,6 +82,7 @@ def plotted(curves: Sequence[Curve], title: str) -> str:
         f'<text class="ink name" x="{_LEFT}" y="32">{_safe(title)}</text>',
         *_legend(),
         *_axes(frame),
+        *_thresholds(frame),
         *_labels(curves, frame),
         *(_curve(curve, frame) for curve in curves),
         "</svg>\n",
@@ -116,7 +120,16 @@ def _axes(frame: _Frame) -> Iterator[str]:
         yield f'<text class="quiet" x="{x:.1f}" y="{y + 20}" text-anchor="middle">{round}</text>'
     middle = frame.y(0.5)
     yield f'<text class="ink" x="{(_LEFT + _RIGHT) / 2}" y="{frame.bottom + 42}" text-anchor="middle">round</text>'
-    yield f'<text class="ink" transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">decay</text>'
+    yield f'<text class="ink" transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">strength</text>'
+
+
+def _thresholds(frame: _Frame) -> Iterator[str]:
+    """The strengths below which items leave their tiers, if age may end them."""
+    rules = MemoryRules()
+    for tier in TIERS:
+        if getattr(rules.least_stay, tier) < inf:
+            y = frame.y(1 - getattr(rules.thresholds, tier))
+            yield f'<path class="{tier} threshold" d="M{_LEFT} {y:.1f}H{_RIGHT}"><title>leaves {tier}</title></path>'
 
 
 def _ticks(newest: int) -> list[int]:
@@ -153,8 +166,7 @@ def _labels(curves: Sequence[Curve], frame: _Frame) -> Iterator[str]:
     """The items beside the ends of their curves, as many as there is room for, the least faded first."""
     room = frame.height // _ROW
     kept = sorted(curves, key=lambda curve: curve.points[-1].decay)[: room - (len(curves) > room)]
-    kept.reverse()
-    heights = _apart([frame.y(curve.points[-1].decay) for curve in kept], _TOP, frame.bottom)
+    heights = _apart([frame.y(1 - curve.points[-1].decay) for curve in kept], _TOP, frame.bottom)
     for curve, y in zip(kept, heights, strict=True):
         text = one_line(curve.content)
         short = one_line(curve.id)[:_LABEL]

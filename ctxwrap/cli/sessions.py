@@ -18,6 +18,8 @@ _COLUMNS = (
     Column("updated (UTC)", needs=40),
     Column("size", right=True, needs=76),
 )
+_MISSING = Column("no snapshot", right=True, needs=60)
+"""Shown if any of the sessions has replies without one."""
 
 _ROOM = 24
 """What a tenant and an agent take beside a session."""
@@ -46,6 +48,7 @@ def list_sessions(
 def _show(listing: Listing, *, everybody: bool) -> None:
     whose = (*_WHOSE, *(column._replace(needs=column.needs and column.needs + _ROOM) for column in _COLUMNS))
     columns = whose if everybody else _COLUMNS
+    columns = (*columns, _MISSING) if any(info.missing_snapshots for info in listing.sessions) else columns
     show(table(columns, [_row(info, everybody=everybody) for info in listing.sessions]))
     if listing.total > len(listing.sessions):
         click.echo(f"the newest {len(listing.sessions)} of {listing.total}")
@@ -54,4 +57,6 @@ def _show(listing: Listing, *, everybody: bool) -> None:
 def _row(info: SessionInfo, *, everybody: bool) -> tuple[object, ...]:
     whose = (as_name(info.key.tenant), as_name(info.key.agent)) if everybody else ()
     times = as_time(info.created_at), as_time(info.updated_at)
-    return (*whose, as_name(info.key.session), info.state, info.rounds, info.messages, *times, as_size(info.size))
+    counts = info.rounds, info.messages
+    missing = f"{info.missing_share:.0%}" if info.missing_snapshots else ""
+    return (*whose, as_name(info.key.session), info.state, *counts, *times, as_size(info.size), missing)

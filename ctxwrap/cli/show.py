@@ -1,7 +1,7 @@
 """One session at a glance, or one of its turns with everything about it."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -66,6 +66,7 @@ def _session(details: SessionDetails) -> "Iterator[RenderableType]":
             ("messages", info.messages),
             ("branches", _branches(details)),
             ("memory", ", ".join(f"{details.memory[place]} {place}" for place in PLACES)),
+            ("snapshots", _snapshots(details)),
             ("kept apart", _contents(details)),
             ("size", as_size(info.size)),
             ("damage", damage(details.damaged)),
@@ -87,6 +88,20 @@ def _branches(details: SessionDetails) -> str:
     newest = details.branches[-_BRANCHES:]
     named = ", ".join(f"message {each.message} after {as_name(each.parent)}" for each in newest)
     return f"{len(details.branches)}: {'…, ' if len(newest) < len(details.branches) else ''}{named}"
+
+
+def _snapshots(details: SessionDetails) -> str:
+    """How many replies had none; by model if there are several."""
+    told = details.snapshots
+    row = f"; the last {told['in_a_row']} had none" if told["in_a_row"] else ""
+    models = [f"{as_name(name) or 'no model'}: {_counted(count)}" for name, count in told["models"].items()]
+    return "".join((_counted(told), row, *(f"; {model}" for model in models[: len(models) > 1 and len(models)])))
+
+
+def _counted(count: Mapping[str, Any]) -> str:
+    """Nothing if none was asked for."""
+    names = [f"{count[name]} {name}" for name in ("missing", "unusable") if count[name]]
+    return ", ".join([f"{count['asked']} asked for", *names]) if count["asked"] else ""
 
 
 def _contents(details: SessionDetails) -> str:

@@ -1,6 +1,6 @@
 """Messages, events and whole turns of a log, for a screen."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ctxwrap.cli.tables import Column, facts, heading, indented, table
@@ -41,7 +41,7 @@ _MOVES = (
 
 def turn_parts(about: TurnDetails) -> "Parts":
     """Everything about a turn."""
-    info, begun, ended = about.info, _first(about, "start"), _first(about, "done")
+    info, begun, ended = about.info, _first(about.events, "start"), _first(reversed(about.events), "done")
     yield facts(
         [
             ("turn", f"{info.number} ({as_name(info.id)})"),
@@ -73,6 +73,7 @@ def message_parts(message: Record, number: int | None = None, limit: int | None 
         f"round {_text(control['round'])}" if "round" in control else "",
         " ".join(filter(None, (text_in(control, "status"), text_in(control, "reason")))),
         f"branches off after {as_name(text_in(control, 'parent'))}" if "parent" in control else "",
+        f"takes the place of {as_name(text_in(control, 'supersedes'))}" if "supersedes" in control else "",
         f"answers {text_in(message, 'tool_call_id')}" if message.get("tool_call_id") else "",
         text_in(control, "fault"),
     )
@@ -116,8 +117,8 @@ def _other_contents(message: Record) -> Iterator[str]:
         yield f"calls {_text(call.get('name'))}({_text(call.get('arguments'))}) as {_text(call.get('id'))}"
 
 
-def _first(about: TurnDetails, kind: str) -> Record:
-    return next((event for event in about.events if event.get("type") == kind), {})
+def _first(events: Iterable[Record], kind: str) -> Record:
+    return next((event for event in events if event.get("type") == kind), {})
 
 
 def _start(event: Record) -> "Parts":
@@ -152,6 +153,12 @@ def _evolution(event: Record) -> "Parts":
 def _recall(event: Record) -> "Parts":
     yield ""
     yield heading("recalled from swap")
+    yield from _operations(event)
+
+
+def _observation(event: Record) -> "Parts":
+    yield ""
+    yield heading("seen without a snapshot")
     yield from _operations(event)
 
 
@@ -228,6 +235,7 @@ _EVENTS: dict[str, Callable[[Record], "Parts"]] = {
     "repack": _repack,
     "evolution": _evolution,
     "recall": _recall,
+    "observation": _observation,
     "snapshot": _snapshot,
     "reask": _reask,
     "choice": _choice,

@@ -9,12 +9,14 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
+from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.http import APART, flying, in_flight
 from ctxwrap.clients.idempotency import with_other_key
 from ctxwrap.clients.keywords import names_in, taken
@@ -121,7 +123,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         if target is None:
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = drive.begin(context, wire, body, target, _sender(function))
+        turn = drive.begin(context, with_cache_key(wire, function, context, target), body, target, _sender(function))
         if isinstance(turn, BareCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -153,7 +155,9 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         if target is None:
             return await function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = await drive_async.begin(context, wire, body, target, _async_sender(function))
+        turn = await drive_async.begin(
+            context, with_cache_key(wire, function, context, target), body, target, _async_sender(function)
+        )
         if isinstance(turn, BareCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -366,6 +370,7 @@ def _flowing_class(cls: Any) -> type:
 
 def _flowing(stream: Any, call: Any) -> Any:
     cls: Any = type(stream)
+    stream = copy(stream)  # litellm keeps its own with the logger that a stream keeps: it would never be dropped
     stream.__class__ = _flowing_class(cls)
     stream._ctxwrap_flow = _Flow(call)
     weakref.finalize(stream, call.abandon)

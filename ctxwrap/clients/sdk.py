@@ -11,11 +11,13 @@ from typing import Any
 
 from ctxwrap import drive, drive_async
 from ctxwrap.calls import BareCall, why_stopped
+from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.http import APART, facade, flying
 from ctxwrap.clients.idempotency import with_other_key
 from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
+from ctxwrap.clients.streams import without_cycle
 from ctxwrap.context import Context
 from ctxwrap.documenting import finish
 from ctxwrap.threads import in_thread
@@ -94,7 +96,7 @@ def _door(base: Any) -> type:
                         call.stop(why_stopped(error))
                         raise
                 else:
-                    return remember(result, call)
+                    return remember(without_cycle(result), call)
                 body, options = call.body, asked.options_of_smaller_body
 
     return Door
@@ -137,7 +139,7 @@ def _async_door(base: Any) -> type:
                         await call.stop(why_stopped(error))
                         raise
                 else:
-                    return remember(result, call)
+                    return remember(without_cycle(result), call)
                 body, options = call.body, asked.options_of_smaller_body
 
     return AsyncDoor
@@ -185,6 +187,7 @@ class _Asked:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
         self.target = client._ctxwrap.target(named, split_headers(client._custom_headers)[1])
+        self.wire = with_cache_key(self.wire, client, client._ctxwrap, self.target)
 
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""

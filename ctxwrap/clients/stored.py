@@ -6,6 +6,7 @@ from typing import Any
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.text import SEPARATOR, without_injected
 from ctxwrap.types import Body
+from ctxwrap.wires.cache_key import FIELD, is_cache_key
 from ctxwrap.wires.openai_responses import ResponsesRewriter
 
 _PATHS = re.compile(r".*/(?:responses/[^/]+(?:/input_items)?|chat/completions(?:/[^/]+(?:/messages)?)?)")
@@ -28,7 +29,9 @@ def _cleaned(value: Any) -> Any:
 
 
 def _own(name: str, value: Any) -> Any:
-    """The caller's own value; instructions of ours alone were none of the caller's."""
+    """The caller's own value; instructions of ours alone, or a key of ours, were none of the caller's."""
+    if name == FIELD and is_cache_key(value):
+        return None
     cleaned = _cleaned(value)
     return None if name == "instructions" and value and not cleaned else cleaned
 

@@ -49,6 +49,7 @@ POINTS: dict[str, InjectionPoint] = {
     "message": "message_history",
     "found": "user_message_appendix",
     "state": "user_message_appendix",
+    "reminder": "user_message_appendix",
 }
 """Where each block of a request stands."""
 

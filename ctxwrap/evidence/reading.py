@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.inspection.reading import check_known, control_in, readable, text_in, whole_stream
 from ctxwrap.inspection.turns import runs_in
+from ctxwrap.memory.epoch import Tiers
 from ctxwrap.records import message_in, tokens_in
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.packs.recorded import Lookups, recorded
@@ -77,14 +78,14 @@ class Told:
         """Events of no turn in particular."""
         return [event for event in self.events if event.get("type") in kinds]
 
-    def _attempts(self, id: str, events: Sequence[Record], epochs: Mapping[int, Any]) -> Iterator[Attempt]:
+    def _attempts(self, id: str, events: Sequence[Record], epochs: Mapping[int, Tiers]) -> Iterator[Attempt]:
         event: Record = {}
         for at, each in enumerate((each for each in events if each.get("type") in PACKS), 1):
             event = {**event, **each}
             epoch = epochs.get(control_in(each).get("seq", 0)) or {}
             yield Attempt(f"{id}.{at}", event, epoch, self._view(event, epoch))
 
-    def _view(self, event: Record, epoch: Mapping[str, Any]) -> PackView | None:
+    def _view(self, event: Record, epoch: Tiers) -> PackView | None:
         if "sent" not in event:
             return None
         try:
@@ -92,7 +93,7 @@ class Told:
         except (AttributeError, LookupError, TypeError, ValueError):
             return None
 
-    def _epochs(self) -> dict[int, Any]:
+    def _epochs(self) -> dict[int, Tiers]:
         """By the number of each event that tells of a pack, the memory that stood in requests then."""
         epoch, found = None, dict[int, Any]()
         for event in self.outside(*PACKS):

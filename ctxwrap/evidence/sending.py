@@ -82,7 +82,7 @@ class Sending:
         return bool(answered or self.turn.named("context.injection.applied", "delta"))
 
     def _injection(self, point: InjectionPoint, blocks: Sequence[Block]) -> Injection:
-        done: Record = next(iter(self.turn.named("done")), {})
+        done: Record = next(reversed(self.turn.named("done")), {})
         hash = f"sha256:{self.attempt.event['sha256']}"
         return Injection(
             **VERSION,

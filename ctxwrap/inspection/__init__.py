@@ -1,5 +1,6 @@
 """Read-only questions about sessions, in one place for every face that asks them."""
 
+from ctxwrap.inspection.cost import Cost, Spent, Way, cost_of
 from ctxwrap.inspection.following import Following
 from ctxwrap.inspection.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of
 from ctxwrap.inspection.packs import pack_of
@@ -21,6 +22,7 @@ __all__ = [
     "Branching",
     "Child",
     "Contents",
+    "Cost",
     "Curve",
     "Following",
     "Listing",
@@ -28,9 +30,12 @@ __all__ = [
     "Point",
     "SessionDetails",
     "SessionInfo",
+    "Spent",
     "TurnDetails",
     "TurnInfo",
+    "Way",
     "all_sessions",
+    "cost_of",
     "counts_of",
     "curves_of",
     "details_of",

@@ -48,8 +48,8 @@ def memory_at(store: Store, key: SessionKey, round: int) -> dict[str, Any]:
 def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[str, Any]:
     """The memory now, or at the end of `round`, with what the model is not shown of it.
 
-    As `memory_of`, with `round` and `swap` beside `memory`, and in each item its `touches`, `origin`, `source` and the
-    `first` round it was in.
+    As `memory_of`, with `round` and `swap` beside `memory`, and in each item its `touches`, `origin`, `source`, the
+    `first` round it was in, whether it is `pinned`, and the `successor` that took its place, if one did.
     """
     memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
     if not memory.round and not any(store.open(key).read(stream)[0] for stream in STREAMS):
@@ -150,4 +150,6 @@ def _detailed(item: Item, memory: Memory) -> dict[str, Any]:
         "origin": item.origin,
         "source": item.source,
         "first": item.first,
+        "pinned": item.pinned,
+        "successor": item.successor,
     }

@@ -19,6 +19,7 @@ from ctxwrap.inspection.reading import (
 from ctxwrap.inspection.turns import TurnInfo, turns_in
 from ctxwrap.records import count_in
 from ctxwrap.session.children import CHILD
+from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX
 from ctxwrap.storage import FileEntry, Files, Store
@@ -46,6 +47,10 @@ class SessionInfo:
     updated_at: str
     size: int | None
     """In bytes, with what is made of the log; None if the store does not keep its streams as files."""
+    missing_snapshots: int = 0
+    """How many replies had no snapshot that should have, as of the last turn that ended."""
+    missing_share: float = 0.0
+    """Which part of all that should have one."""
 
     def as_json(self) -> dict[str, Any]:
         return {**self.key._asdict(), **{name: value for name, value in asdict(self).items() if name != "key"}}
@@ -96,6 +101,8 @@ class SessionDetails:
     summary: str
     damaged: int
     """Lines of the log with something wrong."""
+    snapshots: Mapping[str, Any]
+    """How many replies should have had one, how many had none or none that could be used; so for each model."""
     turns: tuple[TurnInfo, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -107,6 +114,7 @@ class SessionDetails:
             "children": [child._asdict() for child in self.children],
             "summary": self.summary,
             "damaged": self.damaged,
+            "snapshots": dict(self.snapshots),
             "turns": [turn.as_json() for turn in self.turns],
         }
 
@@ -134,6 +142,7 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
         children=tuple(_children(log.files)),
         summary=loaded(log.files, _SUMMARY).decode("utf-8", "replace"),
         damaged=messages.damaged + events.damaged,
+        snapshots=_snapshots(events),
         turns=turns_in(messages, events),
     )
 
@@ -162,15 +171,17 @@ def _told(store: Store, key: SessionKey) -> SessionInfo:
 def _info(store: Store, key: SessionKey) -> SessionInfo:
     files = store.open(key).files
     state = _value(files, "state")
-    messages, rounds = counts_in(loaded(files, _SUMMARY)) or (None, None)
+    counts = counts_in(loaded(files, _SUMMARY))
     return SessionInfo(
         key=key,
         state=state,
-        rounds=rounds,
-        messages=None if state == "active" else messages,
+        rounds=counts.rounds if counts else None,
+        messages=counts.messages if counts and state != "active" else None,
         created_at=_value(files, "created_at"),
         updated_at=_value(files, "updated_at"),
         size=_size(files),
+        missing_snapshots=counts.missing if counts else 0,
+        missing_share=round(counts.missing / counts.asked, 3) if counts and counts.asked else 0.0,
     )
 
 
@@ -202,6 +213,13 @@ def _rounds(messages: Stream, events: Stream) -> int:
     spoken = (count_in(control_in(record), "round") or 0 for _, record in messages.records)
     begun = (round_in(event) for _, event in events.records if event.get("type") == "start")
     return max((*spoken, *begun), default=0)
+
+
+def _snapshots(events: Stream) -> dict[str, Any]:
+    compliance = Compliance()
+    for _, event in events.records:
+        compliance.take(event)
+    return compliance.told()
 
 
 def _branches(messages: Stream) -> Iterator[Branching]:

@@ -18,7 +18,7 @@ from ctxwrap.inspection.reading import (
     turn_in,
     whole_stream,
 )
-from ctxwrap.records import count_in
+from ctxwrap.inspection.usage import usage_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.storage import Store
 from ctxwrap.types import Record, SessionKey
@@ -119,8 +119,8 @@ def named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, st
 
 
 def _info(number: int, id: str, messages: Sequence[Record], events: Sequence[Record]) -> TurnInfo:
-    start, done = _first(events, "start"), _first(events, "done")
-    usage = done.get("usage")
+    start, done = _first(events, "start"), _first(reversed(events), "done")
+    usage = usage_in(done.get("usage"))
     return TurnInfo(
         number=number,
         id=id,
@@ -130,24 +130,11 @@ def _info(number: int, id: str, messages: Sequence[Record], events: Sequence[Rec
         reason=text_in(done, "reason"),
         model=text_in(done, "model") or text_in(start, "model"),
         started_at=text_in(control_in(start), "time"),
-        tokens_in=_total(usage, ("prompt_tokens",), _INPUT),
-        tokens_out=_total(usage, ("completion_tokens",), ("output_tokens",)),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
         said=_asked(messages),
         answer=_answer(messages) or shortened("".join(_deltas(events)), _SHORT),
     )
-
-
-_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Anthropic counts what its cache took or gave apart."""
-
-
-def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
-    """The sum of the fields of the first spelling that is there."""
-    for spelling in names:
-        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
-        if counts:
-            return sum(counts)
-    return None
 
 
 def _first(events: Iterable[Record], kind: str) -> Record:

@@ -1,1 +1,1 @@
-"""Language: words, dates and the vocabulary that all rules about texts share."""
+"""Language: words, dates, what a message states of its author, and the vocabulary that all rules about texts share."""

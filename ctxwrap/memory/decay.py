@@ -3,15 +3,16 @@
     d(r) = 1 - (1 - d0) * 2 ** (-(r - r0) / H)        H = half-life of the tier * touches ** growth
 
 Halving is the one law under which it makes no difference whether rounds pass one by one or all at once. A demotion
-happens at the very point where decay reaches the threshold, not when somebody looks, so looking changes nothing.
+happens at the very point where decay reaches the threshold, not when somebody looks, so looking changes nothing. It
+comes no sooner than the tier's least stay and no later than its most, both counted from the item's last evidence of use
+or its coming to the tier. Core has an endless half-life and an endless least stay: age does not end it.
 
-An item moves at most one step a round, up or down. One that comes to a tier, or is touched there, with a decay
-beyond the tier's threshold therefore stays for one round and leaves then.
+An item moves at most one step a round, up or down.
 """
 
 from dataclasses import replace
 from itertools import pairwise
-from math import ceil, log2
+from math import ceil, inf, log2
 from typing import NamedTuple
 
 from ctxwrap.memory.items import PLACES, Item, Mentions, Place, Tier
@@ -20,6 +21,7 @@ from ctxwrap.settings import MemoryRules
 _BELOW: dict[Place, Place] = dict(pairwise(PLACES))
 _ABOVE: dict[Place, Place] = {below: place for place, below in _BELOW.items()}
 _DEPTH: dict[Place, int] = {place: depth for depth, place in enumerate(PLACES)}
+_TINY = 1e-9
 
 
 class Move(NamedTuple):
@@ -36,53 +38,69 @@ class Move(NamedTuple):
 def half_life(item: Item, rules: MemoryRules) -> float:
     """The rounds in which the item comes to matter half as much; in swap it goes on as in ephemeral."""
     tier = item.tier if item.tier != "swap" else "ephemeral"
-    grown: float = getattr(rules.half_lives, tier) * item.touches**rules.growth
-    return grown if grown < rules.longest else rules.longest
+    base: float = getattr(rules.half_lives, tier)
+    return base if base >= rules.longest else min(base * item.touches**rules.growth, rules.longest)
 
 
 def decay_at(item: Item, round: float, rules: MemoryRules) -> float:
     """The item's decay in a round up to which it is `advanced`."""
-    passed = round - item.anchor
-    if passed <= 0 or (item.extra and item.pinned):
+    passed, life = round - item.anchor, half_life(item, rules)
+    if passed <= 0 or item.pinned or life == inf:
         return item.decay
-    left: float = 2.0 ** (-passed / half_life(item, rules))
+    left: float = 2.0 ** (-passed / life)
     return 1.0 - (1.0 - item.decay) * left
 
 
 def due(item: Item, rules: MemoryRules) -> float | None:
     """The point at which the item falls to the place below if nobody touches it; None for never."""
-    if item.tier == "swap" or (item.extra and item.pinned):
+    if item.tier == "swap" or item.pinned:
         return None
     threshold = getattr(rules.thresholds, item.tier)
     stay = 0.0 if item.decay >= threshold else half_life(item, rules) * log2((1 - item.decay) / (1 - threshold))
-    return item.anchor + (stay if stay > 1 else 1)
+    latest = item.since + getattr(rules.most_stay, item.tier)
+    earliest = max(item.since + getattr(rules.least_stay, item.tier), item.anchor + 1)
+    point = max(min(item.anchor + stay, latest), earliest)
+    return point if point < inf else None
 
 
 def advanced(item: Item, round: int, rules: MemoryRules) -> tuple[Item, tuple[Move, ...]]:
     """The item after every demotion that was due up to `round`, and these demotions."""
     moves: tuple[Move, ...] = ()
     while (point := due(item, rules)) is not None and point <= round:
-        below = _BELOW[item.tier]
-        reason = f"decay passed {getattr(rules.thresholds, item.tier):g}"
+        below, decay = _BELOW[item.tier], decay_at(item, point, rules)
+        threshold = getattr(rules.thresholds, item.tier)
+        reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
         moves += (Move(item.id, item.tier, below, ceil(point), reason),)
-        item = replace(item, tier=below, decay=decay_at(item, point, rules), anchor=point)
+        item = replace(item, tier=below, decay=decay, anchor=point, since=point)
     return item, moves
 
 
-def mentioned(item: Item, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core") -> Item:
-    """The item, advanced to `round`, after a mention with `evidence` above 0 and up to 1.
+def mentioned(
+    item: Item, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core", *, spoken: bool = True
+) -> Item:
+    """The item, advanced to `round`, after evidence of its use, above 0 and up to 1.
 
-    The mentions of one round count as one, as strong as the strongest, in whatever order they come; one that comes
-    late, from a round before the last touch, is counted among those of the last touch. What lies in swap comes back.
-    No mention lifts the item above `ceiling`, and none takes it down from where it is.
+    Only what the user has `spoken` of is touched, which lengthens its half-life and lifts it; other use takes of its
+    decay. All evidence of one round counts as one, as strong as the strongest, in whatever order it comes; what comes
+    late, from a round before the last, is counted among that of the last. What lies in swap comes back. No evidence
+    lifts the item above `ceiling`, and none takes it down from where it is.
     """
     known = item.mentions if round <= item.last else None
     if known is None:
         anchor = max(round, item.anchor)
-        joined = Mentions(decay_at(item, anchor, rules), anchor, item.touches, item.tier, evidence, ceiling)
+        joined = Mentions(decay_at(item, anchor, rules), anchor, item.touches, item.tier, evidence, ceiling, spoken)
     else:
-        joined = known._replace(evidence=max(known.evidence, evidence), ceiling=_higher(known.ceiling, ceiling))
+        joined = known._replace(
+            evidence=max(known.evidence, evidence),
+            ceiling=_higher(known.ceiling, ceiling),
+            spoken=known.spoken or spoken,
+        )
     return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
+
+
+def renewed(item: Item, round: int) -> Item:
+    """The item as one that is in use in `round`: its stay in its tier is counted from there."""
+    return replace(item, since=max(item.since, round))
 
 
 def stated(item: Item, round: int, decay: float) -> Item:
@@ -102,14 +120,17 @@ def swapped(item: Item, round: int, rules: MemoryRules) -> Item:
 def rehydrated(item: Item, round: int, rules: MemoryRules) -> Item:
     """The item brought back from swap because it was looked up, which is no touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
-    return replace(item, tier="ephemeral", decay=decay, anchor=max(round, item.anchor), mentions=None)
+    anchor = max(round, item.anchor)
+    return replace(item, tier="ephemeral", decay=decay, anchor=anchor, since=anchor, successor="", mentions=None)
 
 
 def _with_mentions(item: Item, last: int, mentions: Mentions, rules: MemoryRules) -> Item:
-    touches = mentions.touches + mentions.evidence
+    touches = mentions.touches + (mentions.evidence if mentions.spoken else 0)
+    tier = _promoted(mentions.tier, touches, mentions.ceiling, rules)
     return replace(
         item,
-        tier=_promoted(mentions.tier, touches, mentions.ceiling, rules),
+        tier=tier,
+        since=max(item.since, mentions.anchor) if mentions.spoken or tier != item.tier else item.since,
         decay=mentions.decay * (1 - mentions.evidence),
         anchor=mentions.anchor,
         touches=touches,

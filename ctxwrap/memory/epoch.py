@@ -12,7 +12,7 @@ from ctxwrap.memory.items import TIERS
 State = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
-LEAST = 512
+LEAST = 256
 """So many tokens of changes are told beside an epoch before a new one begins, however small it is."""
 
 FEW = 128
@@ -29,11 +29,31 @@ class Since(NamedTuple):
     """All that the model sees, in the words that it sees."""
     changes: Tiers
     dropped: list[str]
+    unchanged: list[str]
+    """The ids of what the epoch tells and is so still."""
 
 
 def frozen(memory: Tiers) -> Tiers:
     """Memory as an epoch tells it: in an order that does not depend on what matters most at the moment."""
     return {tier: sorted(memory[tier], key=lambda item: str(item["id"])) for tier in TIERS}
+
+
+def brief(item: Mapping[str, Any]) -> list[Any]:
+    """An item as its epoch's place shows it."""
+    return [item["id"], item.get("decay", 0.5), item["content"]]
+
+
+def from_brief(value: Any) -> Tiers:
+    """The items that `brief` told of, by tier; what it does not tell is filled in."""
+    tiers = {tier: value.get(tier) if isinstance(value, dict) else None for tier in TIERS}
+    return {tier: [_filled(*each) for each in items or () if len(each) == len(_BRIEF)] for tier, items in tiers.items()}
+
+
+_BRIEF = ("id", "decay", "content")
+
+
+def _filled(id: str, decay: float, content: str) -> dict[str, Any]:
+    return {"id": id, "type": "fact", "decay": decay, "round": 0, "tags": [], "content": content}
 
 
 def epoch_in(value: Any) -> Tiers:
@@ -61,7 +81,7 @@ def since(epoch: Tiers, memory: Tiers) -> Since:
         shown[tier].append(item)
         if id not in same:
             changes[tier].append(item)
-    return Since(shown, changes, sorted(before.keys() - now.keys()))
+    return Since(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
 
 
 def is_over(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:

@@ -12,9 +12,9 @@ Place = Literal["core", "working", "ephemeral", "swap"]
 PLACES: tuple[Place, ...] = get_args(Place)
 """The tiers, and below them the place of what is kept but no longer shown."""
 
-Origin = Literal["operator", "user", "assistant", "file", "retrieved", "tool"]
+Origin = Literal["operator", "user", "rule", "assistant", "file", "retrieved", "tool"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
-"""From the most to the least trusted."""
+"""From the most to the least trusted; `rule` is what rules took from the user's own words."""
 
 
 class Mentions(NamedTuple):
@@ -28,6 +28,8 @@ class Mentions(NamedTuple):
     """The strongest evidence among them."""
     ceiling: Tier
     """The highest tier that one of them may lift the item to."""
+    spoken: bool = True
+    """Whether the user spoke of the item; all else is no touch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,15 @@ class Item:
     last: int
     """The round of the last touch."""
     touches: float = 1.0
-    """How often it was mentioned, weighted by evidence; from 1 up."""
+    """How often the user spoke of it, the first time included."""
+    since: float = -1.0
+    """The round in which it came to its tier, or was last spoken of or changed; `anchor` if that is not known."""
+    importance: float = -1.0
+    """The decay that it was first given; its present one if that is not known."""
+    pinned: bool = False
+    """Whether the operator keeps it: it neither fades nor leaves."""
+    successor: str = ""
+    """The id of the item that took its place, if one did."""
     origin: Origin = "assistant"
     """The least trusted source it was made from."""
     source: str = ""
@@ -58,10 +68,11 @@ class Item:
     mentions: Mentions | None = None
     """The mentions in round `last`, if there were any."""
 
-    @property
-    def pinned(self) -> bool:
-        """Whether it never decays."""
-        return self.extra.get("pinned") is True
+    def __post_init__(self) -> None:
+        if self.since < 0:
+            object.__setattr__(self, "since", self.anchor)
+        if self.importance < 0:
+            object.__setattr__(self, "importance", self.decay)
 
     def shown(self, decay: float) -> dict[str, Any]:
         """The item as the model sees it, with its present `decay`."""
@@ -79,7 +90,8 @@ class Item:
         """The item as it is stored; what has its default is left out."""
         data = {name: getattr(self, name) for name in _NAMES}
         data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
-        return {name: value for name, value in data.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
+        defaults = {**_DEFAULTS, "since": self.anchor, "importance": self.decay}
+        return {name: value for name, value in data.items() if name not in defaults or value != defaults[name]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Item":
@@ -89,4 +101,12 @@ class Item:
 
 
 _NAMES = tuple(each.name for each in fields(Item))
-_DEFAULTS = {"touches": 1.0, "origin": "assistant", "source": "", "extra": {}, "mentions": None}
+_DEFAULTS = {
+    "touches": 1.0,
+    "pinned": False,
+    "successor": "",
+    "origin": "assistant",
+    "source": "",
+    "extra": {},
+    "mentions": None,
+}

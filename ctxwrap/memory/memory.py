@@ -3,12 +3,14 @@
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import inf
 from typing import Any
 
 from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
 from ctxwrap.memory.items import TIERS, Item, Tier
-from ctxwrap.memory.likeness import Facts, mentions, telling_words
+from ctxwrap.memory.kinds import is_work, standing
+from ctxwrap.memory.likeness import Facts, mentions, subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -75,32 +77,42 @@ class Memory:
         return self.items.get(id) or self.swap.get(id)
 
     def like(self, content: str) -> Item | None:
-        """The item that says the same, if there is one: at hand, or word for word in swap."""
+        """The item that says the same, if there is one: at hand, or else in swap."""
         same = self._facts.same(content)
         exact = _all_of(same, self.items) or _all_of(same, self.swap)
         if exact:
             return exact[-1]
-        return next(iter(_all_of({*self._facts.near(content, self.items)}, self.items)), None)
+        near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
+        return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
 
     def spoken_of(self, text: str) -> list[Item]:
-        """What is in swap and restated by `text`."""
+        """What is in swap and restated by `text`, unless something else took its place."""
         for id in self._unread:
-            for word in telling_words(self.swap[id].content) if id in self.swap else ():
+            for word in subjects(self.swap[id].content) if id in self.swap else ():
                 self._swapped_by_word.setdefault(word, set()).add(id)
         self._unread.clear()
-        said = telling_words(text)
+        said = subjects(text)
         near = {id for word in said for id in self._swapped_by_word.get(word, ()) if id in self.swap}
-        return [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
+        found = [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
+        return [item for item in found if not item.successor]
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
-        """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here."""
+        """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here.
+
+        What matters most comes first in its tier.
+        """
         moves: list[Move] = []
-        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
+        held: list[Item] = []
         due_by_then = self._due_by(then)
         for item in self.items.values():
             if item.id in due_by_then:
                 item, fell = advanced(item, then, self.rules)
                 moves += fell
+            held.append(item)
+        if self.evolves:
+            held.sort(key=lambda item: self.weakness(item, then))
+        tiers: dict[str, list[dict[str, Any]]] = {tier: [] for tier in TIERS}
+        for item in held:
             if item.tier != "swap":
                 tiers[item.tier].append(item.shown(self.faded(item, then)))
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
@@ -151,7 +163,7 @@ class Memory:
         elif operation.kind == "drop":
             item = self.items.get(operation.id)
             if item is not None:
-                self._put(swapped(item, self.round, self.rules))
+                self._put(replace(swapped(item, self.round, self.rules), successor=operation.successor))
         elif operation.item is not None:
             self._put(Item.from_json(operation.item))
 
@@ -193,7 +205,7 @@ class Memory:
         self.swap.pop(id, None)
 
     def _make_room(self) -> tuple[Move, ...]:
-        """Send to swap what is weakest in a tier that holds more than it may."""
+        """Send to swap what matters least in a tier that holds more than it may."""
         if not self.evolves:
             return ()
         moves: list[Move] = []
@@ -206,23 +218,47 @@ class Memory:
         return tuple(moves)
 
     def _weakest(self, tier: Tier, count: int) -> list[Item]:
-        """So many items of a tier, the weakest last."""
-        held = (item for item in self.items.values() if item.tier == tier)
-        return heapq.nlargest(count, held, key=self._weakness)[::-1]
+        """So many items of a tier, the weakest last; what is pinned stays."""
+        held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
+        return heapq.nlargest(count, held, key=lambda item: self.weakness(item, self.round))[::-1]
 
-    def _weakness(self, item: Item) -> tuple[float, float, str]:
-        return decay_at(item, self.round, self.rules), -item.anchor, item.id
+    def weakness(self, item: Item, round: int) -> tuple[bool, float, float, str]:
+        """What matters less has more of it: by decay, in core by the decay first stated, and by its standing.
+
+        Of equals the newer one is weaker in core, where age is no fault, and the older one elsewhere, where work comes
+        before all else.
+        """
+        worth = standing(item.type, item.content, item.touches)
+        if item.tier == "core" and self.rules.half_lives.core == inf:
+            return False, item.importance - worth, item.first, item.id
+        return not is_work(item.type), decay_at(item, round, self.rules) - worth, -item.anchor, item.id
 
 
 def rules_as_json(rules: MemoryRules, *, evolves: bool) -> dict[str, Any]:
-    return {"evolution": "decay" if evolves else "off", **asdict(rules)}
+    """Rules as the log keeps them; JSON has no infinity, so that is null."""
+    numbers = {name: _finite(value) if isinstance(value, dict) else value for name, value in asdict(rules).items()}
+    return {"evolution": "decay" if evolves else "off", **numbers}
 
 
 def rules_from_json(data: Mapping[str, Any]) -> tuple[MemoryRules, bool]:
-    """The rules that `rules_as_json` gave, and whether memory evolves."""
-    numbers = {name: value for name, value in data.items() if name != "evolution"}
-    tiers = {name: PerTier(**value) for name, value in numbers.items() if isinstance(value, dict)}
+    """The rules that `rules_as_json` gave, and whether memory evolves.
+
+    A log that does not say how long items stay is of a time when decay alone decided that.
+    """
+    numbers = {**_UNBOUNDED, **{name: value for name, value in data.items() if name != "evolution"}}
+    tiers = {name: PerTier(**_endless(value)) for name, value in numbers.items() if isinstance(value, dict)}
     return MemoryRules(**{**numbers, **tiers}), data["evolution"] == "decay"
+
+
+_UNBOUNDED = {"least_stay": dict.fromkeys(TIERS, 0), "most_stay": dict.fromkeys(TIERS, None)}
+
+
+def _finite(tiers: Mapping[str, float]) -> dict[str, float | None]:
+    return {tier: None if number == inf else number for tier, number in tiers.items()}
+
+
+def _endless(tiers: Mapping[str, float | None]) -> dict[str, float]:
+    return {tier: inf if number is None else number for tier, number in tiers.items()}
 
 
 def _all_of(ids: Set[str], place: Mapping[str, Item]) -> list[Item]:

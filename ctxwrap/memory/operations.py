@@ -1,13 +1,16 @@
 """How a turn changes memory: what it was shown, what came back and what is there now, as operations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.decay import mentioned, rehydrated, stated
+from ctxwrap.language.slots import name_in, slot_of
+from ctxwrap.language.statements import Statement
+from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
 from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
-from ctxwrap.memory.likeness import key_of, mentions, same_fact, telling_words
+from ctxwrap.memory.kinds import is_passing
+from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, subjects
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.trust import ceiling, least_trusted
 from ctxwrap.types import Operation
@@ -15,9 +18,18 @@ from ctxwrap.types import Operation
 State = Mapping[str, Any]
 """`{"memory": {tier: [item, …]}, "capabilities": […], "active_task": "…"}`"""
 
+_Placed = dict[str, tuple[Tier, dict[str, Any]]]
+"""Items by id, each with its tier."""
+
 _RECALLED = 5
 """How many items may come back from swap at once."""
 _NAMED = ("id", "type", "decay", "round", "tags", "content")
+_RELATED = 0.5
+"""What a turn says of so much of an item allows the model to lift it."""
+_HEARD = 4000
+"""So many characters of a message are looked through for what it speaks of: a pasted document speaks of everything."""
+_PLAUSIBLE = 3
+"""A reply that leaves out more than one in so many of the items it was shown did not mean to drop them."""
 
 
 class Circumstances(NamedTuple):
@@ -29,8 +41,12 @@ class Circumstances(NamedTuple):
     """Where the words stand that led to it, such as `messages:12-18`."""
     said: str = ""
     """What the user said."""
+    answered: str = ""
+    """What the user was answered."""
     foreign_core: bool = False
     """Whether tool, file and retrieved text may reach core."""
+    brief: Set[str] = frozenset()
+    """The ids of items that the model was shown without type and tags, which it so cannot have changed."""
     touched: Mapping[str, int] = MappingProxyType({})
     """The round of each item's last touch when the turn began, if the model was shown an earlier one."""
 
@@ -38,10 +54,21 @@ class Circumstances(NamedTuple):
 def compare(shown: State, returned: State, now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
     """What the model did to the memory it was shown, fitted to the memory as it is by now.
 
-    What it was not shown it cannot drop; what another turn has changed meanwhile stays unless this one changed it, too;
-    and one id never stands for two things.
+    Written items are new or changed, those in `dropped` go, and all others stay. What the model was not shown it cannot
+    drop; what another turn has changed meanwhile stays unless this one changed it, too; and one id never stands for two
+    things. Evidence of use counts whatever the model wrote.
     """
-    return tuple(_Comparison(now, turn).of(_placed(shown), _placed(returned)))
+    placed, told = _placed(shown), _placed(returned)
+    gone = {id for id in returned.get("dropped", ()) if id in placed and told.get(id, placed[id]) == placed[id]}
+    return tuple(_Comparison(now, turn).of(placed, told, gone))
+
+
+def observe(now: Memory, turn: Circumstances, statements: tuple[Statement, ...] = ()) -> tuple[Operation, ...]:
+    """What can be seen without the model's help: which items are in use, and what the user plainly stated."""
+    comparison = _Comparison(now, turn._replace(origin="rule"))
+    notes = {f"rule-{turn.round}-{number}": each for number, each in enumerate(statements, 1)}
+    told: _Placed = {id: (each.tier, _note(id, each, turn.round)) for id, each in notes.items()}
+    return tuple(comparison.of({}, told, set()))
 
 
 def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
@@ -51,6 +78,21 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
     found = now.spoken_of(turn.said)[:_RECALLED]
     comparison = _Comparison(now, turn)
     return tuple(comparison.reinforced(item, "the user spoke of it again") for item in found)
+
+
+def with_omissions(shown: State, snapshot: State) -> tuple[State, str]:
+    """A snapshot that repeats all of memory, with what it leaves out as `dropped`; and what was kept all the same.
+
+    A model that leaves out core items, or much of what it was shown, has rather been lazy than decided anything.
+    """
+    placed, kept = _placed(shown), {*_placed(snapshot), *snapshot.get("unchanged", ()), *snapshot.get("dropped", ())}
+    absent = [id for id in placed if id not in kept]
+    if len(absent) * _PLAUSIBLE > len(placed):
+        return snapshot, f"{len(absent)} of {len(placed)} memory objects were left out: they stay"
+    dropped = [id for id in absent if placed[id][0] != "core"]
+    stay = len(absent) - len(dropped)
+    violation = f"{stay} core memory objects were left out: they stay" if stay else ""
+    return {**snapshot, "dropped": [*snapshot.get("dropped", ()), *dropped]}, violation
 
 
 def whole(shown: State, changes: State) -> dict[str, Any]:
@@ -69,95 +111,211 @@ def whole(shown: State, changes: State) -> dict[str, Any]:
     return {**changes, "memory": memory}
 
 
-def _placed(state: State) -> dict[str, tuple[Tier, dict[str, Any]]]:
+def _placed(state: State) -> _Placed:
     return {item["id"]: (tier, item) for tier, items in state["memory"].items() for item in items}
+
+
+def _note(id: str, statement: Statement, round: int) -> dict[str, Any]:
+    type, _, decay, content = statement
+    return {"id": id, "type": type, "decay": decay, "round": round, "tags": [], "content": content}
 
 
 class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
-        self._said = telling_words(turn.said)
-        self._taken: set[str] = set()
-        self._kept: set[str] = set()
-        self._told: dict[str, str] = {}
-        """What the changed items say now, by id."""
+        self._said, self._answered = (subjects(text[:_HEARD]) for text in (turn.said, turn.answered))
         self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
+        self._user: str | None = None
+        """The user's name, once somebody asked for it."""
+        self._taken: set[str] = set()
+        self._written = Facts()
+        """What this turn adds and changes."""
+        self._done: set[str] = set()
+        """The items that it did something to."""
 
-    def of(
-        self, shown: dict[str, tuple[Tier, dict[str, Any]]], returned: dict[str, tuple[Tier, dict[str, Any]]]
-    ) -> Iterator[Operation]:
-        self._told = {
-            id: item["content"] for id, (_, item) in returned.items() if shown.get(id) not in (None, returned[id])
-        }
-        for id, (tier, given) in returned.items():
-            if id in self._now.forgotten:
-                continue
+    def of(self, shown: _Placed, returned: _Placed, gone: Set[str]) -> Iterator[Operation]:
+        told = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
+        for id, tier, given in told:
+            if id in shown and id in self._turn.brief:
+                given = {**shown[id][1], "decay": given["decay"], "content": given["content"]}
+            if id in shown and shown[id] != (tier, given):
+                yield from self._changed(tier, given, *shown[id])
+        for id, tier, given in told:
             if id not in shown:
                 yield from self._added(tier, given)
-            elif shown[id] != (tier, given):
-                yield from self._changed(tier, given, *shown[id])
-            else:
-                yield from self._restated(id)
-        for id, (_, was) in shown.items():
-            if id not in returned and id not in self._kept:
-                yield from self._dropped(id, was)
+        for id in shown:
+            if id in gone and id not in self._done:
+                yield from self._dropped(id, shown[id][1])
+        yield from self._used()
 
     def reinforced(self, item: Item, reason: str) -> Operation:
-        return self._put("reinforce", self._mentioned(item), reason)
+        return self._put("reinforce", self._in_use(item), reason)
+
+    def _used(self) -> Iterator[Operation]:
+        """What the user speaks of, and what the answer uses."""
+        for item in [*self._now.items.values()] if self._now.evolves else ():
+            if item.id in self._done:
+                continue
+            if mentions(self._said, item.content):
+                yield self.reinforced(item, "the user spoke of it")
+            elif mentions(self._answered, item.content) and decay_at(item, self._turn.round, self._now.rules) > 0:
+                yield self.reinforced(item, "the answer used it")
 
     def _added(self, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
         item = self._new(tier, given)
         twin = self._twin(item)
-        if twin is None or not same_fact(self._told.get(twin.id, item.content), item.content):
-            if self._is_taken(item.id):
-                item = replace(item, id=self._free_id(item.id))
-            self._taken.add(item.id)
-            yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
-        elif twin.id not in self._told:
-            self._kept.add(twin.id)
-            yield self.reinforced(twin, "said again" if twin.id == item.id else f"says the same as {item.id!r}")
+        if twin is not None:
+            yield from self._said_again(twin, item)
+            return
+        if self._written.same(item.content) or any(True for _ in self._written.near(item.content, self._taken)):
+            return
+        if self._is_taken(item.id):
+            item = replace(item, id=self._free_id(item.id))
+        self._taken.add(item.id)
+        self._written.put(item.id, item.content)
+        self._done.add(item.id)
+        yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
+        yield from self._superseded(item)
 
     def _twin(self, item: Item) -> Item | None:
-        """What says the same already."""
+        """What says the same already, unless this very turn made it say something else."""
         known = self._now.named(item.id)
-        return known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
+        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
+        if twin is None and item.origin != "rule":
+            twin = self._rule_about(item)
+        return None if twin is not None and twin.id in self._taken else twin
+
+    def _rule_about(self, item: Item) -> Item | None:
+        """What rules took from the user's words, and the model now says in its own."""
+        wanted, slot = subjects(item.content), self._slot(item.content)
+        for known in self._now.items.values() if self._now.evolves else ():
+            if known.origin != "rule":
+                continue
+            if mentions(wanted, known.content) or (slot and self._slot(known.content) == slot):
+                return known
+        return None
+
+    def _said_again(self, twin: Item, item: Item) -> Iterator[Operation]:
+        """Repeating what is known, under any id, is no evidence; what has faded does not come back by it either."""
+        if twin.origin == "rule" and item.origin != "rule":
+            self._done.add(twin.id)
+            self._taken.add(twin.id)
+            self._written.put(twin.id, item.content)
+            told = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
+            yield self._put("update", told, "the model says it in its own words")
+        elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
+            self._done.add(twin.id)
+            back = rehydrated(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
+            back = self._in_use(replace(back, tier=self._allowed(item.tier, twin.origin)))
+            yield self._put("reinforce", back, "said again")
+            yield from self._superseded(back)
+
+    def _may_return(self, twin: Item, item: Item) -> bool:
+        if not self._now.evolves:
+            return True
+        heard = self._said | self._answered
+        if twin.successor:
+            return bool(self._news(twin, self._now.named(twin.successor)) & self._said)
+        faded = decay_at(twin, self._turn.round, self._now.rules) >= self._now.rules.thresholds.ephemeral
+        return mentions(heard, twin.content) or item.tier != "ephemeral" or not faded
+
+    def _news(self, item: Item, other: Item | None) -> Set[str]:
+        """What an item is about that another is not."""
+        return subjects(item.content) - (subjects(other.content) if other else frozenset())
+
+    def _superseded(self, item: Item) -> Iterator[Operation]:
+        """The older values of what can have one only: they make way."""
+        slot = self._slot(item.content) if self._now.evolves else ""
+        for known in [*self._now.items.values()] if slot else ():
+            is_older = known.id != item.id and known.id not in self._done and self._slot(known.content) == slot
+            if is_older and not known.pinned and (known.tier != "core" or self._ceiling == "core"):
+                self._done.add(known.id)
+                yield Operation("drop", known.id, known.tier, reason="superseded", successor=item.id)
+
+    def _slot(self, content: str) -> str:
+        if self._user is None:
+            names = (name_in(item.content) for item in self._now.items.values())
+            self._user = next(filter(None, names), "")
+        return slot_of(content, self._user)
 
     def _changed(self, tier: Tier, given: dict[str, Any], was_tier: Tier, was: dict[str, Any]) -> Iterator[Operation]:
         known = self._now.named(given["id"])
         if known is None:
             return
         if not self._now.evolves:
+            self._taken.add(known.id)
+            self._written.put(known.id, given["content"])
             yield self._put("update", _verbatim(known, tier, given), "changed")
             return
-        if {**given, "decay": 0, "round": 0} == {**was, "decay": 0, "round": 0} and tier == was_tier:
-            yield self._touched(known, given, was)
-        elif known.tier == "core" and self._ceiling != "core":
-            item = replace(self._new(tier, given), id=self._free_id(known.id))
-            yield self._put("add", item, f"{self._turn.origin} text may not change the core memory {known.id!r}")
-        else:
-            changed = known.last > self._touched_before(known.id, was)
-            yield self._put(
-                "update", self._merged(known, tier, given, was), "over another turn" if changed else "changed"
-            )
+        item = self._with_fields(known, given, was)
+        if not same_fact(given["content"], was["content"]):
+            if known.tier == "core" and self._ceiling != "core":
+                copy = replace(self._new(tier, given), id=self._free_id(known.id))
+                yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
+                return
+            yield from self._reworded(known, given["content"])
+            item = self._with_content(item, given)
+        item = self._moved(item, tier, was_tier, known)
+        if item != known:
+            self._done.add(item.id)
+            another = known.last > self._touched_before(known.id, was)
+            yield self._put("update", item, "over another turn" if another else "changed")
 
-    def _touched(self, known: Item, given: dict[str, Any], was: dict[str, Any]) -> Operation:
+    def _with_fields(self, known: Item, given: dict[str, Any], was: dict[str, Any]) -> Item:
+        """The item with the type, tags, decay and further fields that the model changed; its round is the system's."""
+        item = known
         if given["decay"] != was["decay"]:
-            return self._put("update", stated(known, self._turn.round, given["decay"]), "its decay was stated")
-        return self.reinforced(known, "touched")
+            item = stated(item, self._turn.round, given["decay"])
+        extra = {key: value for key, value in given.items() if key not in _NAMED}
+        changed = {name: given[name] for name in ("type", "tags") if given[name] != was[name]}
+        if "tags" in changed:
+            changed["tags"] = tuple(changed["tags"])
+        if extra != {key: value for key, value in was.items() if key not in _NAMED}:
+            changed["extra"] = extra
+        return replace(item, **changed) if changed else item
 
-    def _restated(self, id: str) -> Iterator[Operation]:
-        item = self._now.items.get(id)
-        if item is not None and self._now.evolves and mentions(self._said, item.content):
-            yield self.reinforced(item, "the user spoke of it")
+    def _with_content(self, known: Item, given: dict[str, Any]) -> Item:
+        """The item saying something else: evidence of use if that came up in this turn."""
+        self._taken.add(known.id)
+        self._written.put(known.id, given["content"])
+        news = subjects(given["content"]) - subjects(known.content)
+        item = known
+        if news & (self._said | self._answered) or mentions(self._said, known.content):
+            item = renewed(self._in_use(known), self._turn.round)
+        origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
+        tier = self._allowed(item.tier, origin)
+        return replace(item, content=given["content"], origin=origin, source=self._turn.source, tier=tier)
+
+    def _reworded(self, known: Item, content: str) -> Iterator[Operation]:
+        """The older value of what can have one only is kept in swap when its item says another one."""
+        slot = self._slot(known.content)
+        if slot and self._slot(content) == slot:
+            id = self._free_id(known.id)
+            old = replace(known, id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
+            yield self._put("add", old, f"superseded by {known.id!r}")
+
+    def _moved(self, item: Item, tier: Tier, was_tier: Tier, known: Item) -> Item:
+        """The item in the tier that the model wants: down at once, up by evidence only."""
+        if tier == was_tier or item.tier == "swap" or item.pinned:
+            return item
+        heard = self._said | self._answered
+        rises = PLACES.index(tier) < PLACES.index(item.tier)
+        if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
+            return item
+        if item.tier == "core" and self._ceiling != "core":
+            return item
+        round = self._turn.round
+        return replace(item, tier=self._allowed(tier, item.origin), since=max(item.since, round), last=round)
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
-        if item is None or (self._now.evolves and item.last > self._touched_before(id, was)):
+        if item is None or item.pinned or (self._now.evolves and item.last > self._touched_before(id, was)):
             return
         if item.tier == "core" and self._ceiling != "core":
             return
-        yield Operation("drop", id, item.tier, reason="left out")
+        self._done.add(id)
+        yield Operation("drop", id, item.tier, reason="dropped")
 
     def _touched_before(self, id: str, was: dict[str, Any]) -> int:
         """The round of an item's last touch as far as this turn knew; a later one is another turn's."""
@@ -170,7 +328,7 @@ class _Comparison:
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed(tier, turn.origin),
+            tier=self._allowed(self._fitting(tier, given["type"]), turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,
@@ -180,29 +338,22 @@ class _Comparison:
             extra={key: value for key, value in given.items() if key not in _NAMED},
         )
 
-    def _merged(self, known: Item, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Item:
-        item = self._mentioned(known)
-        if given["decay"] != was["decay"]:
-            item = stated(item, self._turn.round, given["decay"])
-        origin = least_trusted(known.origin, self._turn.origin)
-        return replace(
-            _verbatim(item, self._allowed(tier, origin), given),
-            decay=item.decay,
-            last=item.last,
-            origin=origin,
-            source=self._turn.source,
-        )
-
-    def _mentioned(self, item: Item) -> Item:
-        """`item`, touched again, and back at hand if it was in swap."""
+    def _in_use(self, item: Item) -> Item:
+        """`item` after what this turn says of it, and back at hand if it was in swap."""
+        self._done.add(item.id)
         if not self._now.evolves:
             return item
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
             item = rehydrated(item, round, rules)
-        evidence = rules.restated if mentions(self._said, item.content) else rules.echoed
         limit = ceiling(item.origin, foreign_core=self._turn.foreign_core)
-        return mentioned(item, round, evidence, rules, limit)
+        if mentions(self._said, item.content):
+            return mentioned(item, round, rules.restated, rules, limit)
+        return mentioned(item, round, rules.echoed, rules, limit, spoken=False)
+
+    def _fitting(self, tier: Place, type: str) -> Place:
+        """The tier for a new item: what the model itself calls passing is ephemeral."""
+        return "ephemeral" if self._now.evolves and is_passing(type) else tier
 
     def _allowed(self, tier: Place, origin: Origin) -> Place:
         highest = ceiling(origin, foreign_core=self._turn.foreign_core)

@@ -12,6 +12,7 @@ ApiName = Literal["chat", "completions", "responses", "messages"]
 Line = tuple[str, str]
 
 _SYSTEM_ROLES = ("system", "developer")
+_TEXT_PARTS = ("text", "input_text", "output_text")
 _TOOL_ROLES = ("tool", "function")
 
 
@@ -50,6 +51,16 @@ class Ask:
     def messages(self) -> list[Line]:
         """The rest of the conversation in order, as (role, text); the roles are user, assistant and tool."""
         return [(role, text) for role, text in self._lines() if role not in _SYSTEM_ROLES]
+
+    @property
+    def prompt(self) -> tuple[str, ...]:
+        """All that the model reads, in order, as texts: tools, then what stands above the messages, then each."""
+        tools = json.dumps(self.body.get("tools") or [], ensure_ascii=False)
+        if self.api == "completions":
+            return (tools, *(text for _, text in self._lines()))
+        above = text_of(self.body.get("instructions" if self.api == "responses" else "system"))
+        items = response_items(self.body) if self.api == "responses" else dicts(self.body.get("messages"))
+        return (tools, above, *map(_prompt_text, (*self.earlier, *items)))
 
     @property
     def last_user(self) -> str:
@@ -164,6 +175,16 @@ def _anthropic_lines(body: JSON) -> Iterator[Line]:
         own = [part for part in dicts(content) if part.get("type") == "text"]
         if own or not results:
             yield str(message.get("role", "user")), text_of(own or content)
+
+
+def _prompt_text(message: JSON) -> str:
+    """A message as one text, with calls, results and whatever else it holds; marks for a cache are not read."""
+    content = message.get("content")
+    parts = [part for part in dicts(content) if part.get("type") not in _TEXT_PARTS]
+    bare = [{name: value for name, value in part.items() if name != "cache_control"} for part in parts]
+    rest = {name: value for name, value in message.items() if name not in ("role", "content")}
+    others = json.dumps([bare, rest], ensure_ascii=False) if bare or rest else ""
+    return f"{message.get('role', '')}\n{text_of(content)}{others}"
 
 
 def _answer_format(api: ApiName, body: JSON) -> JSON:

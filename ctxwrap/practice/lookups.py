@@ -8,11 +8,11 @@ from dataclasses import replace
 from ctxwrap.practice.answer import JSON, Failure
 from ctxwrap.practice.apis import DIALECTS, Event
 from ctxwrap.practice.apis.chat import stored_messages
-from ctxwrap.practice.apis.parts import words
 from ctxwrap.practice.apis.responses import input_items
 from ctxwrap.practice.ask import Seen
 from ctxwrap.practice.reply import Refused, Reply, Stream, body_of, listing, query_of, speaks_anthropic
 from ctxwrap.practice.shelf import Shelf
+from ctxwrap.practice.usage import tokens_in
 
 MODEL = "practice"
 _VECTOR = (0.25, 0.5, -0.25, 0.75, -0.5, 0.125, 0.0, 1.0)
@@ -88,7 +88,7 @@ def embeddings(shelf: Shelf, seen: Seen) -> Reply:
     given = body.get("input", "")
     texts = given if isinstance(given, list) else [given]
     vector = _vector(body.get("encoding_format"))
-    count = sum(words(str(text)) for text in texts)
+    count = sum(tokens_in(str(text)) for text in texts)
     return Reply(
         {
             "object": "list",

@@ -4,6 +4,7 @@ import json
 import re
 
 from ctxwrap.errors import SettingsError
+from ctxwrap.memory.epoch import from_brief
 from ctxwrap.memory.operations import whole
 from ctxwrap.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.practice.ask import Ask, Line, dict_at
@@ -14,6 +15,7 @@ from ctxwrap.practice.structured import structured
 from ctxwrap.practice.words import bare, sentences
 from ctxwrap.protocol.text import (
     READING_TEXT,
+    REMINDER,
     SEPARATOR,
     asks_for_changes,
     asks_for_trailer,
@@ -96,7 +98,7 @@ def until_asked_again(lines: list[Line]) -> list[Line] | None:
     for at, (role, text) in enumerate(lines):
         before = before_question(text)
         if before is not None:
-            prompt = before.partition(SEPARATOR)[0]
+            prompt = before.replace(REMINDER, "").partition(SEPARATOR)[0]
             return [*lines[: max(0, at - 1)], *([(role, prompt)] if prompt else [])]
     return None
 
@@ -109,7 +111,8 @@ def given_state(system: str, lines: list[Line]) -> JSON | None:
     state, epoch = unframe(newest) or unframe(system), unframe(system, "memory")
     if state is None or epoch is None:
         return state
-    return {name: value for name, value in whole({"memory": epoch}, state).items() if name != "dropped"}
+    told = whole({"memory": from_brief(epoch)}, state)
+    return {name: value for name, value in told.items() if name not in ("dropped", "unchanged")}
 
 
 def _spoken(lines: list[Line]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Self
 from ctxwrap.errors import SettingsError
 from ctxwrap.practice.answer import Answer, Failure
 from ctxwrap.practice.ask import Answering, Ask, Seen
+from ctxwrap.practice.habits import Habit, habit_of
 from ctxwrap.practice.model import PracticeModel
 from ctxwrap.practice.server import Server
 from ctxwrap.practice.service import Service
@@ -19,19 +20,23 @@ class Provider:
     """Speaks OpenAI's and Anthropic's APIs on a port of the loopback interface.
 
     `answer` says what the model answers and may be replaced at any time; `seen` holds every request in
-    the order of arrival. The threads it starts end with `close()`, or with the program.
+    the order of arrival. `habit` is a model that writes its state in a way of its own, by name (`HABITS` of
+    `ctxwrap.practice.habits`) or as it is. The threads it starts end with `close()`, or with the program.
     """
 
     def __init__(
         self,
         answer: Answering | None = None,
         *,
+        habit: str | Habit | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         record: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.answer: Answering = answer if answer is not None else PracticeModel()
+        if answer is not None and habit is not None:
+            raise SettingsError("a provider has either an answer or a habit")
+        self.answer: Answering = answer or (habit_of(habit) if habit is not None else PracticeModel())
         self.seen: list[Seen] = []
         self._address = (_loopback(host), port)
         self._record = record

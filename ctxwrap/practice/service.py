@@ -7,11 +7,11 @@ from collections.abc import Callable
 from ctxwrap.practice import lookups
 from ctxwrap.practice.answer import JSON, Answer, Failure
 from ctxwrap.practice.apis import DIALECTS, Turn
-from ctxwrap.practice.apis.parts import input_words
 from ctxwrap.practice.apis.responses import input_items, output
 from ctxwrap.practice.ask import Answering, ApiName, Ask, Seen
 from ctxwrap.practice.reply import Refused, Reply, Stream, body_of, path_of, speaks_anthropic
 from ctxwrap.practice.shelf import Shelf
+from ctxwrap.practice.usage import PromptCache, input_tokens
 
 _GENERATING: dict[str, ApiName] = {
     "/chat/completions": "chat",
@@ -44,6 +44,7 @@ class Service:
         self._answer = answer
         self._clock = clock
         self._shelf = Shelf()
+        self._cache = PromptCache()
         self._lock = threading.Lock()
         self._requests = 0
 
@@ -73,7 +74,7 @@ class Service:
         answer = self._ask_model(ask)
         if isinstance(answer, Failure):
             return _fail(seen, answer, number)
-        turn = Turn(ask, answer, number, int(self._clock()))
+        turn = Turn(ask, answer, number, int(self._clock()), self._cache.take(ask))
         self._shelf.keep(turn)
         headers = _id_headers(number)
         if ask.stream:
@@ -81,7 +82,7 @@ class Service:
         return Reply(DIALECTS[api].complete(turn), 200, headers, answer.gzip)
 
     def _count(self, seen: Seen, api: ApiName) -> Reply:
-        counted: JSON = {"input_tokens": input_words(self._ask(seen, api))}
+        counted: JSON = {"input_tokens": input_tokens(self._ask(seen, api))}
         return Reply(counted | ({"object": "response.input_tokens"} if api == "responses" else {}))
 
     def _look_up(self, seen: Seen, path: str) -> Reply | Stream:

@@ -80,7 +80,7 @@ _TELLS = (
         reply="Fine, for now: {0}.",
     ),
     _Tell(
-        r"(.+?),? (?:just )?for (?:now|today|the moment)",
+        r"(.+?),? (?:(?:just )?for (?:now|today|the moment)|right now)",
         *("ephemeral", "hint", "hint-#", "For now: {0}."),
         reply="Fine, for now: {0}.",
     ),

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 from ctxwrap.practice.answer import Answer, Failure
-from ctxwrap.practice.apis.parts import input_words
 from ctxwrap.practice.ask import Answering, ApiName, Ask
+from ctxwrap.practice.usage import input_tokens
 
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def within(window: int, answer: Answering) -> Answering:
-    """`answer`, if a request and the room it asks for the reply fit into `window` tokens, which are words here."""
+    """`answer`, if a request and the room it asks for the reply fit into `window` tokens."""
 
     def fitting(ask: Ask) -> Answer | Failure:
-        said, reply = input_words(ask), _reply_asked_for(ask)
+        said, reply = input_tokens(ask), _reply_asked_for(ask)
         return answer(ask) if said + reply <= window else _WORDS[ask.api](window, said, reply)
 
     return fitting

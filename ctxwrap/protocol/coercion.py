@@ -5,13 +5,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.protocol.numerals import han_number, in_ascii
+from ctxwrap.protocol.words import MAX_WORD
+
 _NUMBER = re.compile(r"\s*[+-]?(?:\d{1,18}(?:[.,]\d{0,18})?|\.\d{1,18})\s*%?\s*")
+_TAG_COMMA = re.compile("[,，、;；]")
 _LONE = re.compile("[\ud800-\udfff]")
 
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+    if not isinstance(value, str) or len(value) > MAX_WORD:
         return value
+    given, value = value, han_number(value.strip()) or in_ascii(value)
+    if not _NUMBER.fullmatch(value):
+        return given
     number = float(value.strip().rstrip("% ").replace(",", "."))
     return number / 100 if value.strip().endswith("%") else number
 
@@ -30,7 +37,9 @@ def _round(value: Any) -> Any:
 
 def _tags(value: Any) -> Any:
     if isinstance(value, str):
-        return [tag.strip() for tag in value.split(",") if tag.strip()]
+        return [tag.strip() for tag in _TAG_COMMA.split(value) if tag.strip()]
+    if value == {}:
+        return []  # notations with one kind of bracket
     return [as_text(tag) for tag in value] if isinstance(value, list) else value
 
 

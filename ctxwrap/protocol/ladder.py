@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 from ctxwrap.protocol.repair.bykeys import read_by_keys
 from ctxwrap.protocol.repair.edits import mended
-from ctxwrap.protocol.repair.judgement import doubt, is_part, is_whole
+from ctxwrap.protocol.repair.judgement import doubt, is_part, is_whole, items_of
 from ctxwrap.protocol.repair.keys import KNOWN_KEY
+from ctxwrap.protocol.repair.layers import Bare, is_literal, levels, plainest
+from ctxwrap.protocol.repair.notations import NOTATIONS
 from ctxwrap.protocol.repair.punctuation import punctuated
+from ctxwrap.protocol.repair.relaxed import relaxed_value, starts
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, strict_prefix
-from ctxwrap.protocol.repair.unwrap import names_of_rest, unwrapped
-from ctxwrap.protocol.repair.yaml import looks_like_yaml, read_yaml
+from ctxwrap.protocol.repair.unwrap import names_of_rest, unwrapped, without_fence
+from ctxwrap.protocol.shape import arranged
 from ctxwrap.protocol.snapshot import continued, normalise, stale_round
 from ctxwrap.types import Status
 
@@ -25,6 +28,8 @@ _BESIDE = re.compile(r'(?<=["\]}\s]),\s*"(working_set|missing)"\s*:\s*(?=[\[{"])
 """Where a trailer goes on to what memory does not depend on: requests to the working set, and open questions."""
 
 _TRIED = 4
+_FEW_COMMAS, _COMMA_EVERY = 200, 6
+"""How many commas a state may have, beside one for so many characters."""
 
 
 class Climb(NamedTuple):
@@ -34,6 +39,8 @@ class Climb(NamedTuple):
     snapshot: dict[str, Any] | None = None
     repairs: tuple[str, ...] = ()
     violations: tuple[str, ...] = ()
+    runtime: Any = None
+    """What the trailer itself gives for the runtime."""
 
 
 class Found(NamedTuple):
@@ -64,7 +71,7 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
         return Climb("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
     repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
     status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
-    return Climb(status, read.snapshot, repairs, read.violations)
+    return Climb(status, read.snapshot, repairs, read.violations, returned)
 
 
 def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:
@@ -98,15 +105,69 @@ def _found(text: str, previous: Mapping[str, Any]) -> Found:
         pass
     if len(text) > MAX_DAMAGED:
         raise Unreadable("it is damaged, and too long to be mended")
-    if looks_like_yaml(text):
-        return Found(read_yaml(text), ("yaml",))
-    text, wrappings = unwrapped(text)
-    return (
-        _unedited(text, wrappings)
-        or _unedited(*_punctuated(text, wrappings))
-        or _edited(text, wrappings)
-        or _by_keys(text, wrappings, previous)
-    )
+    texts: list[Bare] = []
+    for level in levels(text):
+        texts += level
+        found = _agreed([found for bare in level if (found := _surely(bare))])
+        if found is not None:
+            return found
+    bare = plainest(texts)
+    text, wrappings = unwrapped(bare.text)
+    return _edited(text, (*bare.names, *wrappings)) or _by_keys(text, (*bare.names, *wrappings), previous)
+
+
+def _agreed(found: list[Found]) -> Found | None:
+    """The first, if all the others say the same."""
+    if any(other.data != found[0].data for other in found):
+        raise Ambiguous("it can be decoded in several ways")
+    return found[0] if found else None
+
+
+def _surely(bare: Bare) -> Found | None:
+    """The state in a text, if nothing of it has to be guessed."""
+    if is_literal(bare.text):
+        return None
+    text, wrappings = unwrapped(bare.text)
+    names = (*bare.names, *wrappings)
+    for read in (_unedited, _repunctuated, _relaxed):
+        found = read(text if read is not _relaxed else bare.text, names)
+        if found is not None and arranged(found.data):
+            return found
+    return _noted(bare)
+
+
+def _repunctuated(text: str, names: tuple[str, ...]) -> Found | None:
+    text, mended = punctuated(text)
+    return _unedited(text, (*names, *mended))
+
+
+def _relaxed(text: str, names: tuple[str, ...]) -> Found | None:
+    for start in starts(text) if text.count(",") <= _FEW_COMMAS + len(text) // _COMMA_EVERY else ():
+        try:
+            data, end = relaxed_value(text, start)
+        except Unreadable:
+            continue
+        found = arranged(data)
+        if found is not None and not KNOWN_KEY.search(text, end):
+            data = data if isinstance(data, dict) else found[0]
+            return Found(data, (*names, "notation", *names_of_rest(text[end:], names)))
+    return None
+
+
+def _noted(bare: Bare) -> Found | None:
+    """The state in a notation of another kind."""
+    text = without_fence(bare.text)
+    for name, looks_like, read in NOTATIONS:
+        if looks_like(text):
+            try:
+                data = read(text)
+            except Ambiguous:
+                raise
+            except Unreadable:
+                continue
+            if arranged(data):
+                return Found(data, (*bare.names, name))
+    return None
 
 
 def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
@@ -118,11 +179,6 @@ def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
     if KNOWN_KEY.search(text, end) and not _is_repeated(data, text[end:]):
         return None
     return Found(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))
-
-
-def _punctuated(text: str, wrappings: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    text, names = punctuated(text)
-    return text, (*wrappings, *names)
 
 
 def _is_repeated(data: dict[str, Any], rest: str) -> bool:
@@ -141,6 +197,8 @@ def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any])
     draft = read_by_keys(text)
     if not draft.data.keys() & {"version", "runtime", "memory"}:
         raise Unreadable("there is nothing of a snapshot in it")
+    for item in items_of(draft.data):
+        item.setdefault("id", "")  # it may be the rest of another one, so it gets none
     objection = doubt(draft)
     if objection:
         raise Ambiguous(objection)

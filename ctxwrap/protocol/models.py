@@ -5,7 +5,15 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from ctxwrap.protocol.words import MAX_CONTENT, MAX_ITEMS, MAX_QUESTION, MAX_QUESTIONS, MAX_TAGS, MAX_WORD
+from ctxwrap.protocol.words import (
+    MAX_CAPABILITIES,
+    MAX_CONTENT,
+    MAX_ITEMS,
+    MAX_QUESTION,
+    MAX_QUESTIONS,
+    MAX_TAGS,
+    MAX_WORD,
+)
 from ctxwrap.types import Severity
 
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
@@ -65,12 +73,14 @@ class Snapshot(TypedDict):
     runtime: Runtime
     memory: Memory
     dropped: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
-    """Ids, where the memory names only what is new or has changed."""
+    """Ids of what is gone, where the memory names only what is new or has changed."""
+    unchanged: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
+    """Ids of what is as it was and stands elsewhere, as in the state that the model is shown."""
     working_set: NotRequired[Annotated[list[Any], Field(max_length=MAX_ITEMS)]]
     """What the model asks of its working set."""
     missing: NotRequired[Annotated[list[Question], Field(max_length=MAX_QUESTIONS)]]
     """All questions that are open; without it they stay as they were."""
-    capabilities: list[dict[str, Any] | str]
+    capabilities: Annotated[list[dict[str, Any] | str], Field(max_length=MAX_CAPABILITIES)]
     active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
 
 

@@ -1,16 +1,20 @@
 """The state the model returns, in canonical form: what was meant by it, and what breaks its rules."""
 
-import re
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.coercion import COERCIONS, as_text
 from ctxwrap.protocol.questions import question_in
 from ctxwrap.protocol.repair.bykeys import Draft
 from ctxwrap.protocol.repair.strict import Unreadable, is_wild
+from ctxwrap.protocol.shape import arranged, as_item, as_items, as_rows, unpacked
 from ctxwrap.protocol.text import VERSION
 from ctxwrap.protocol.words import (
+    ID_LISTS,
     ITEM_KEYS,
+    MAX_CAPABILITIES,
+    MAX_CAPABILITY,
     MAX_CONTENT,
     MAX_ITEMS,
     MAX_QUESTIONS,
@@ -99,10 +103,18 @@ def _is_canonical(data: dict[str, Any]) -> bool:
     items = memory["core"] + memory["working"] + memory["ephemeral"]
     if len({item["id"] for item in items}) < len(items):
         return False
-    if any(is_wild(data.get(name)) for name in ("capabilities", "working_set", "missing")):
+    if not all(map(_is_capability, data["capabilities"])):
+        return False
+    if any(is_wild(data.get(name)) for name in ("working_set", "missing")):
         return False
     rich = [item for item in items if len(item) > len(ITEM_KEYS)]
     return not any(is_wild(key) or is_wild(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
+
+
+def _is_capability(entry: Any) -> bool:
+    if not isinstance(entry, (dict, str)) or is_wild(entry):
+        return False
+    return len(entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)) <= MAX_CAPABILITY
 
 
 def _runtime_violations(returned: Any, injected: State) -> list[str]:
@@ -133,16 +145,18 @@ class _Mender:
         self._known = {item["id"]: item for items in self._before.values() for item in items}
         self._seen: dict[str, dict[str, Any]] = {}
         self._unfinished: set[str] = set()
+        self._numbers = _Numbers(self._known)
+        self._is_delta = False
 
     def snapshot(self, data: dict[str, Any]) -> dict[str, Any]:
         root = self._root(data)
         self.violations += _runtime_violations(root.get("runtime"), self._runtime)
-        memory = self._memory(root["memory"], may_be_empty="dropped" in root)
+        memory = self._memory(root["memory"], may_be_empty=self._is_delta)
         return {
             "version": VERSION,
             "runtime": self._runtime,
             "memory": memory,
-            **self._dropped(root),
+            **{name: self._ids(name, root[name]) for name in ID_LISTS if name in root},
             "capabilities": self._capabilities(root),
             "active_task": self._active_task(root),
             **self._working_set(root),
@@ -158,14 +172,14 @@ class _Mender:
         self.whole = False
 
     def _root(self, data: dict[str, Any]) -> dict[str, Any]:
-        root = {canonical_key(key): value for key, value in data.items()}
-        if len(data) == 1 and "memory" not in root and isinstance(next(iter(data.values())), dict):
-            self._mend("wrapped")
-            root = {canonical_key(key): value for key, value in next(iter(data.values())).items()}
-        elif list(root) != list(data):
-            self._mend("key-spelling")
-        if not isinstance(root.get("memory"), dict):
-            raise Unreadable("it has no memory object")
+        found = arranged(data)
+        if found is None:
+            known = [canonical_key(key) for key in data]
+            raise Unreadable("its memory names no tier" if "memory" in known else "it has no memory object")
+        root, name = found
+        self._is_delta = any(name in root for name in ID_LISTS)
+        if name:
+            self._mend(name)
         if root.get("version") != VERSION:
             self._mend("version")
         self.violations += [
@@ -187,7 +201,8 @@ class _Mender:
         if not tiers and not (may_be_empty and not memory):
             raise Unreadable("its memory names no tier")
         if len(tiers) < len(TIERS):
-            self._mend("missing-tier")
+            if not self._is_delta:
+                self._mend("missing-tier")
             self._unfinished.update(tier for tier in TIERS if tier not in tiers)
         return {tier: (tiers.get(tier, []) + self._unchanged(tier))[:MAX_ITEMS] for tier in TIERS}
 
@@ -198,7 +213,7 @@ class _Mender:
         return items
 
     def _tier(self, tier: str, value: Any) -> list[dict[str, Any]]:
-        raw = self._as_list(tier, value)
+        raw = self._as_list(value)
         if len(raw) > MAX_ITEMS:
             self._refuse(f"{tier} has {len(raw)} items, more than {MAX_ITEMS}")
         kept = [item for given in raw[:MAX_ITEMS] if (item := self._item(tier, given)) is not None]
@@ -209,21 +224,20 @@ class _Mender:
             self._unfinished.add(tier)
         return kept
 
-    def _as_list(self, tier: str, value: Any) -> list[Any]:
-        if isinstance(value, list):
-            return value
-        self._mend("tier-shape")
-        if not isinstance(value, dict):
-            return [value]
-        if "content" in value or "id" in value:
-            return [value]
-        return [{"id": id, **item} if isinstance(item, dict) else item for id, item in value.items()]
+    def _as_list(self, value: Any) -> list[Any]:
+        given, value = value, unpacked(value)
+        items = as_rows(value) if isinstance(value, list) else as_items(value) if isinstance(value, dict) else [value]
+        if not all(isinstance(item, dict) for item in items):
+            items = [as_item(item) for item in items]
+        if items != given:
+            self._mend("tier-shape")
+        return items
 
     def _item(self, tier: str, given: Any) -> dict[str, Any] | None:
         if is_ellipsis(given):
             return None
         item = (
-            self._completed(self._coerced(self._tamed(tier, self._spelled(given))))
+            self._completed(self._identified(tier, self._coerced(self._tamed(tier, self._spelled(given)))))
             if isinstance(given, dict)
             else given
         )
@@ -261,6 +275,16 @@ class _Mender:
                     item[name] = value
         return item
 
+    def _identified(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
+        """With an id, should it lack one and have a content: that of what the model was shown, or a new one."""
+        content = item.get("content")
+        if item.get("id") is not None or not isinstance(content, str) or not content.strip():
+            return item
+        self._mend("missing-id")
+        shown = (old["id"] for old in self._before[tier] if old.get("content") == content)
+        id = next((id for id in shown if id not in self._seen), None) or self._numbers.free(f"{tier}-0")
+        return {"id": id, **{key: value for key, value in item.items() if key != "id"}}
+
     def _completed(self, item: dict[str, Any]) -> dict[str, Any]:
         """The fields an item lacks, from what the model was shown of it, else with a value that does no harm."""
         known = self._known.get(item["id"], {}) if isinstance(item.get("id"), str) else {}
@@ -278,23 +302,21 @@ class _Mender:
             return None
         if known is not None:
             self._mend("duplicate-ids")
-            item = {**item, "id": _free_id(item["id"], {**self._known, **self._seen})}
+            item = {**item, "id": self._numbers.free(item["id"])}
+        self._numbers.add(item["id"])
         self._seen[item["id"]] = item
         return item
 
-    def _dropped(self, root: State) -> dict[str, list[str]]:
-        """Ids that the model wants gone, if it names any; some write the objects."""
-        if "dropped" not in root:
-            return {}
-        given = root["dropped"]
+    def _ids(self, name: str, given: Any) -> list[str]:
+        """Ids in a list of that name; some models write the objects."""
         named = given if isinstance(given, list) else [] if given is None else [given]
         ids = [entry.get("id") if isinstance(entry, dict) else entry for entry in named]
         kept = [id for id in ids if isinstance(id, str) and 0 < len(id) <= MAX_WORD and not is_wild(id)][:MAX_ITEMS]
         if kept != given:
-            self._mend("dropped")
+            self._mend(name)
         if len(kept) < len(ids):
-            self._refuse("what names no memory was left out of dropped")
-        return {"dropped": kept}
+            self._refuse(f"what names no memory was left out of {name}")
+        return kept
 
     def _working_set(self, root: State) -> dict[str, Any]:
         """As it is: whoever decides about files reads it, and memory does not depend on it."""
@@ -326,18 +348,22 @@ class _Mender:
         if isinstance(value, (dict, str)) and value:
             self._mend("capabilities")
             value = [value]
+        if value == {}:
+            value = []
         if not isinstance(value, list):
-            self._mend("missing-fields")
+            if not self._is_delta or value is not None:
+                self._mend("missing-fields")
             return list(self._previous.get("capabilities") or ())
-        kept = [entry for entry in value if isinstance(entry, (dict, str)) and not is_wild(entry)]
+        kept = [entry for entry in value[:MAX_CAPABILITIES] if _is_capability(entry)]
         if len(kept) < len(value):
-            self._refuse("capabilities that cannot be kept were dropped")
+            self._refuse(f"capabilities that cannot be kept, or more than {MAX_CAPABILITIES}, were dropped")
         return kept
 
     def _active_task(self, root: State) -> str:
         value = root.get("active_task")
         if not isinstance(value, str) or len(value) > MAX_CONTENT:
-            self._mend("missing-fields")
+            if not self._is_delta or value is not None:
+                self._mend("missing-fields")
             return self._previous.get("active_task") or ""
         text: str = as_text(value)
         if text != value:
@@ -354,9 +380,26 @@ def _fault(item: Any) -> str:
     return f"{str(id)[:40]!r}: {fault}" if fault and id else fault
 
 
-def _free_id(id: str, taken: Mapping[str, Any]) -> str:
-    """`id` with the next number that no other id of its kind has."""
-    number = id[len(id.rstrip("0123456789")) :]
-    stem = id.removesuffix(number) if number else f"{id}-"
-    numbers = [int(m[1]) for other in taken if (m := re.fullmatch(re.escape(stem) + r"([0-9]{1,9})", other))]
-    return f"{stem}{max(numbers, default=1) + 1:0{len(number) or 1}d}"
+class _Numbers:
+    """The highest number of each kind of id."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._highest: dict[str, int] = {}
+        for id in ids:
+            self.add(id)
+
+    def add(self, id: str) -> None:
+        stem = id.rstrip("0123456789")
+        number = id[len(stem) :]
+        if 0 < len(number) <= _DIGITS:
+            self._highest[stem] = max(int(number), self._highest.get(stem, 1))
+
+    def free(self, id: str) -> str:
+        """`id` with the next number that no other id of its kind has."""
+        stem = id.rstrip("0123456789")
+        number = id[len(stem) :]
+        stem = stem if number else f"{id}-"
+        return f"{stem}{self._highest.get(stem, 1 if id != f'{stem}0' else 0) + 1:0{len(number) or 1}d}"
+
+
+_DIGITS = 9

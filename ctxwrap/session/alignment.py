@@ -20,7 +20,9 @@ class Alignment:
     new: int
     """Where in the caller's list the new messages begin."""
     covered: int = 0
-    """How many of the newest known messages the caller sent along."""
+    """How many of the caller's messages before that are known: those at the end of what is kept."""
+    before: int = 0
+    """How many of the known messages are older than the caller's first one."""
 
 
 def digest(message: Message) -> Digest:
@@ -52,21 +54,42 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-def align(known: Sequence[Digest], given: Sequence[Digest], *, has_answers: bool, cut: bool = False) -> Alignment:
+def align(
+    known: Sequence[Digest],
+    given: Sequence[Digest],
+    *,
+    answers: Sequence[int] = (),
+    began: int = -1,
+    cut: bool = False,
+) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `has_answers` says that the list holds something a model said, so that we should know a part of it; `cut` that
-    messages stood before the known ones, so that the list may begin with what we no longer know.
+    `answers` are the places in the list of what a model said before the newest turn, so that we should know them;
+    `began` is the place in the branch where the list of the call before began, if it is known: texts repeat, and the
+    same caller's list begins where it did. `cut` says that messages stood before the known ones, so that the list may
+    begin with what we no longer know.
     """
     resent = _end_of(known, given) if cut else 0
     if resent:
         return Alignment(len(known), resent, covered=len(known))
+    same = _common(known[began:], given) if began >= 0 else 0
+    if answers and same > answers[-1]:
+        return _placed(began, same)
     overlap = _overlap(known, given)
-    if overlap:
-        return Alignment(len(known), overlap, covered=overlap)
-    if known and has_answers:
-        return _branch(known, given, cut)
-    return Alignment(len(known), 0)
+    if overlap or not (known and answers):
+        return _placed(len(known) - overlap, overlap)
+    return _resumed(known, given, began if same else 0) or _branch(known, given, began if same else -1, cut)
+
+
+def _placed(at: int, length: int) -> Alignment:
+    """The list begins at a place in the branch, and goes on like it for so many messages."""
+    return Alignment(at + length, length, covered=length, before=at)
+
+
+def _common(one: Sequence[Digest], other: Sequence[Digest]) -> int:
+    """How many messages both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (this, that) in enumerate(pairs) if this != that), min(len(one), len(other)))
 
 
 def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:
@@ -83,25 +106,26 @@ def _overlap(known: Sequence[Digest], given: Sequence[Digest]) -> int:
     return _runs(given[:shorter], known[-shorter:])[-1] if shorter else 0
 
 
-def _branch(known: Sequence[Digest], given: Sequence[Digest], cut: bool) -> Alignment:
-    """The caller's past differs from ours: an edit, an answer made again, or a beginning we never saw."""
-    resumed = _resumed(known, given)
-    if resumed:
-        return Alignment(len(known), resumed, covered=min(resumed, len(known)))
-    runs = _runs(given[: len(known)], known)
-    length = max(runs)
-    kept, end = _last_longest(_runs(known, given)) if cut else (0, 0)
-    if kept > max(length, 1):
-        return Alignment(kept, end, covered=kept)
-    return Alignment(runs.index(length) + 1 if length else 0, length, covered=length)
-
-
-def _resumed(known: Sequence[Digest], given: Sequence[Digest]) -> int:
-    """Where the caller's list goes on after our newest two messages, if something strange stands before them."""
+def _resumed(known: Sequence[Digest], given: Sequence[Digest], before: int) -> Alignment | None:
+    """The list goes on after our newest two messages, with something strange before them that is the caller's own."""
     for at in range(len(given) - 1, 0, -1):
         if len(known) > 1 and given[at] == known[-1] and given[at - 1] == known[-2]:
-            return at + 1
-    return 0
+            covered = _common(known[::-1], given[at::-1])
+            return Alignment(len(known), at + 1, covered, min(before, len(known) - covered))
+    return None
+
+
+def _branch(known: Sequence[Digest], given: Sequence[Digest], began: int, cut: bool) -> Alignment:
+    """The caller's past differs from ours: an edit, an answer made again, or a beginning we never saw."""
+    runs = _runs(given[: len(known)], known)
+    length, end = _last_longest(runs)
+    kept, kept_end = _last_longest(_runs(known, given)) if cut else (0, 0)
+    if kept > max(length, 1):
+        return Alignment(kept, kept_end, covered=kept)
+    if not length:
+        return Alignment(0, 0)
+    again = began >= 0 and runs[began + length - 1 : began + length] == [length]
+    return _placed(began if again else end - length, length)
 
 
 def _last_longest(runs: Sequence[int]) -> tuple[int, int]:

@@ -5,9 +5,9 @@ a range of numbers is all there is to know. A parent that is too old to be known
 message leaves nothing: a beginning that was never seen takes back nothing that was said.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ctxwrap.records import as_record, message_in, numbers_in, ranges, tokens_in
 from ctxwrap.session.alignment import Digest
@@ -28,6 +28,9 @@ ROOT = "root"
 
 _RANGES = 4096
 """So many ranges of messages that were left are told apart."""
+
+_DROPPED = 64
+"""So many messages that others took the place of are known."""
 
 
 class Ranges:
@@ -55,6 +58,15 @@ class Ranges:
         if len(self._starts) > _RANGES:
             self._join()
 
+    def add_one(self, number: int) -> None:
+        """A number before others that were left."""
+        if number not in self:
+            at = bisect_left(self._starts, number)
+            self._starts.insert(at, number)
+            self._ends.insert(at, number)
+            if len(self._starts) > _RANGES:
+                self._join()
+
     def _join(self) -> None:
         """Make one range of the two that are nearest to each other: rather too little is told than what was left."""
         at = min(range(1, len(self._starts)), key=lambda at: self._starts[at] - self._ends[at - 1])
@@ -75,6 +87,7 @@ class Branch:
         before: int = 0,
         numbers: Iterable[int] = (),
         left: Ranges | None = None,
+        dropped: Mapping[str, str] | None = None,
     ) -> None:
         self.digests = list(digests)
         self._ids = list(ids)
@@ -84,6 +97,8 @@ class Branch:
         self._recent = deque(recent)
         self._recent_size = sum(_size(kept.message) for kept in self._recent)
         self._before = before
+        self._dropped = dict(dropped or {})
+        """The messages that others took the place of, each with the one before it: somebody may go on from there."""
 
     def __len__(self) -> int:
         return len(self.digests)
@@ -100,6 +115,11 @@ class Branch:
     def numbers(self, first: int, last: int) -> list[int]:
         """The numbers in the log of the known messages from one place to before another."""
         return self._numbers[first:last]
+
+    def place_of(self, number: int) -> int:
+        """Where the message of that number stands among the known ones; -1 if it is none of them."""
+        at = bisect_left(self._numbers, number)
+        return at if self._numbers[at : at + 1] == [number] else -1
 
     def history(self, without: int) -> tuple[Kept, ...]:
         """The recent messages without the newest ones."""
@@ -125,8 +145,24 @@ class Branch:
         self._recent_size += _size(kept.message)
         self._forget()
 
+    def drop(self, id: str) -> None:
+        """Let a message be no part of the conversation any more, and all around it stay."""
+        if not id or id not in self._ids:
+            return
+        at = self._ids.index(id)
+        before, number = self.id_of(at), self._numbers[at]
+        dropped = {each: before if to == id else to for each, to in self._dropped.items()} | {id: before}
+        self._dropped = dict(list(dropped.items())[-_DROPPED:])
+        del self.digests[at], self._ids[at], self._numbers[at]
+        self.left.add_one(number)
+        kept = next((each for each in self._recent if each.number == number), None)
+        if kept is not None:
+            self._recent.remove(kept)
+            self._recent_size -= _size(kept.message)
+
     def _go_back(self, parent: str, number: int) -> None:
         """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
+        parent = self._dropped.get(parent, parent)
         if parent == ROOT:
             self._before = 0
         keep = self._ids.index(parent) + 1 if parent in self._ids else 0
@@ -147,7 +183,8 @@ class Branch:
         recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
         # long texts are read much faster than long lists
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
-        return {**known, "recent": recent, "before": self._before, "left": self.left.as_json()}
+        left = {"left": self.left.as_json(), "dropped": self._dropped}
+        return {**known, "recent": recent, "before": self._before, **left}
 
     @classmethod
     def from_json(cls, value: Record) -> "Branch":
@@ -155,7 +192,7 @@ class Branch:
         ids = value["ids"].split("\n") if digests else []
         recent = [Kept(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]]
         numbers = numbers_in(value["numbers"])
-        return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]))
+        return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]), value["dropped"])
 
 
 def _size(message: Message) -> int:

@@ -14,7 +14,10 @@ from ctxwrap.types import Record
 
 SUMMARY = "context/summary.md"
 
-_HEAD = re.compile(rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n")
+_HEAD = re.compile(
+    rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n"
+    rb"(?:Snapshots: (\d{1,15}) of (\d{1,15}) missing\n)?"
+)
 """How a summary begins."""
 
 _TEXT = 1000
@@ -34,6 +37,10 @@ class Told(NamedTuple):
     """The last summary that a model wrote, with the messages it is of."""
     refs: tuple[Record, ...] = ()
     """Tool outputs and results of children that can be looked up."""
+    asked: int = 0
+    """How many replies should have had a snapshot."""
+    missing: int = 0
+    """How many of them had none."""
 
 
 class View(NamedTuple):
@@ -84,6 +91,8 @@ class Compression:
     def _summary(self, memory: Memory, told: Told) -> bytes:
         """What the session is about, in the order in which somebody new to it would ask."""
         lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
+        if told.missing:
+            lines.append(f"Snapshots: {told.missing} of {told.asked} missing")
         if memory.active_task:
             lines.append(f"Task: {shortened(memory.active_task, _TEXT)}")
         if told.summary:
@@ -106,10 +115,19 @@ def _view(item: Item) -> View:
     return View(item, kind, text, line({"id": legal_name(item.id), **said, **_whence(item)}))
 
 
-def counts_in(summary: bytes) -> tuple[int, int] | None:
-    """How many messages and rounds a summary is of."""
+class Counts(NamedTuple):
+    """What a summary says of its session in numbers."""
+
+    messages: int
+    rounds: int
+    missing: int
+    """Replies without a snapshot, of so many that were asked for one; both 0 if there are none."""
+    asked: int
+
+
+def counts_in(summary: bytes) -> Counts | None:
     head = _HEAD.match(summary)
-    return (int(head[1]), int(head[2])) if head else None
+    return Counts(*(int(number or 0) for number in head.groups())) if head else None
 
 
 def _whence(item: Item) -> Record:

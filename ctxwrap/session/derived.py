@@ -11,6 +11,7 @@ from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import Children
 from ctxwrap.session.collected import Collected
+from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
 from ctxwrap.session.documents import DOCUMENT, Documents
@@ -39,6 +40,7 @@ class Derived:
         self.summaries = Summaries()
         self.documents = Documents()
         self.collected = Collected()
+        self.compliance = Compliance()
         self._outputs: deque[Record] = deque(maxlen=_OUTPUTS)
         self._said: dict[str, str] = {}
         self._messages = 0
@@ -78,6 +80,7 @@ class Derived:
         self.documents.take(event, number)
         self.collected.take_event(event)
         self.children.take(event)
+        self.compliance.take(event)
         for item in memory.departed:
             self.swap.take_item(item)
         memory.departed.clear()
@@ -114,6 +117,8 @@ class Derived:
             assistant=shortened(self._said.get("assistant", ""), _SHOWN),
             summary=self.summaries.newest,
             refs=(*self._outputs, *self.children.refs),
+            asked=self.compliance.total.asked,
+            missing=self.compliance.total.missing,
         )
 
     def _note_time(self, record: Record) -> None:
@@ -133,6 +138,7 @@ class Derived:
             "summaries": self.summaries.as_json(),
             "documents": self.documents.as_json(),
             "collected": self.collected.as_json(),
+            "compliance": self.compliance.as_json(),
             "created_at": self.created_at,
             "updated_at": self.updated_at,
         }
@@ -148,6 +154,7 @@ class Derived:
         derived.summaries = Summaries(**value["summaries"])
         derived.documents = Documents(**value["documents"])
         derived.collected = Collected.from_json(value["collected"])
+        derived.compliance = Compliance(**value["compliance"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
         return derived
 

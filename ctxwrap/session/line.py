@@ -1,31 +1,46 @@
 """Two turns at once: which of them has the session, and who comes next."""
 
+import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+
+class Caller(NamedTuple):
+    """Who calls: a thread and, in async code, a task."""
+
+    thread: threading.Thread
+    task: Any
+
+    def would_wait_for_itself(self, owner: "Caller") -> bool:
+        """Whether `owner` cannot come to its end while this caller waits.
+
+        It is the same task, or it needs the thread: sync code waits in its own, async code leaves it to other tasks.
+        """
+        blocks = threading.current_thread() is self.thread
+        return self.thread is owner.thread and (blocks or owner.task is None or self.task is owner.task)
 
 
 class Line:
-    """Those who wait for a session in this process: first come, first served.
+    """Those who wait for a session in this process, through whichever client: first come, first served.
 
     Between processes the lease decides, which goes to whoever asks at the right moment.
     """
 
-    def __init__(self, lease: Callable[[], Callable[[], None] | None]) -> None:
-        self.lease = lease
+    def __init__(self) -> None:
         self.waiting: deque[Place] = deque()
-        self.owner: object = None
-        """The thread and task that has the session."""
+        self.owner: Caller | None = None
+        """Who has the session."""
 
 
 class Place:
     """One call's place in a line."""
 
-    def __init__(self, line: Line, caller: object) -> None:
-        self._line = line
-        self._caller = caller
+    def __init__(self, line: Line, caller: Caller, lease: Callable[[], Callable[[], None] | None]) -> None:
+        self._line, self._caller, self._lease = line, caller, lease
         self._give_back: Callable[[], None] | None = None
 
     def take(self) -> bool:
@@ -34,16 +49,19 @@ class Place:
         A caller that has the session itself goes on beside its other call: whoever waits for itself waits for ever.
         """
         line = self._line
-        if self._give_back is not None or line.owner == self._caller:
+        if self._give_back is not None:
+            return True
+        if line.owner is not None and self._caller.would_wait_for_itself(line.owner):
+            self._stop_waiting()
             return True
         if self not in line.waiting:
             line.waiting.append(self)
         if line.waiting[0] is self:
-            self._give_back = line.lease()
+            self._give_back = self._lease()
         if self._give_back is None:
             return False
         line.owner = self._caller
-        line.waiting.popleft()
+        self._stop_waiting()
         return True
 
     def undo(self) -> None:
@@ -59,19 +77,41 @@ class Place:
 
     def leave(self) -> None:
         """Let others have the session, or give up waiting for it."""
-        if self in self._line.waiting:
-            self._line.waiting.remove(self)
+        self._stop_waiting()
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             self._line.owner = None
             give_back()
 
+    def _stop_waiting(self) -> None:
+        if self in self._line.waiting:
+            self._line.waiting.remove(self)
 
-def this_caller() -> tuple[int, Any]:
+
+_lines: WeakValueDictionary[Hashable, Line] = WeakValueDictionary()
+_finding = threading.Lock()
+
+
+def line_at(place: Hashable) -> Line:
+    """The line of the session that lies there; there is one while somebody stands in it."""
+    with _finding:
+        return _lines.setdefault(place, Line())
+
+
+def _begin_in_child() -> None:
+    """Of those who stand in a line, none is in a forked process."""
+    global _lines, _finding
+    _lines, _finding = WeakValueDictionary(), threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def this_caller() -> Caller:
     """The thread and, in async code, the task that runs."""
     asyncio = sys.modules.get("asyncio")
     try:
         task = asyncio.current_task() if asyncio else None
     except RuntimeError:
         task = None
-    return threading.get_ident(), task
+    return Caller(threading.current_thread(), task)

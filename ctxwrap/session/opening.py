@@ -1,6 +1,6 @@
 """Where a turn begins: what the caller sent is aligned with what the log knows, and the runtime fields are fixed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,23 +26,24 @@ def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, reque
     number = rounds[-1] if rounds else max(1, past.round + (branches or past.answered))
     recalled = _recalled(past, new, number)
     state, moves = _state(past, recalled, number)
-    unsaid = len(past.branch) - (alignment.keep - alignment.covered)
     changed_system = _changed_system(past, system)
     first_message = past.sequence["messages"] + 1
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
+    spoken_numbers = iter(numbers)
     summary, document = past.derived.summaries, past.documents
     return Opening(
         runtime=past.next_runtime(number, now),
         state=state,
         new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
-        history=() if _has_past(spoken) else past.branch.history(unsaid),
+        history=past.branch.history(len(past.branch) - alignment.before),
         parent=past.branch.id_of(alignment.keep) if branches else "",
         first_message=first_message,
         moves=(*(move._asdict() for move in past.moves), *moves),
         recalled=recalled,
         rules=rules,
         writer=log.writer,
-        numbers=tuple(0 if message.role == "system" else next(numbers) for message in request.messages),
+        numbers=tuple(0 if message.role == "system" else next(spoken_numbers) for message in request.messages),
+        began=_began(past, alignment, numbers),
         system=_system_numbers(past, len(system), len(changed_system)),
         epoch=past.epoch,
         before=past.prefix,
@@ -53,6 +54,7 @@ def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, reque
         children=tuple(past.derived.children.results(log.files)),
         outputs=past.outputs,
         missing=past.missing,
+        misses=past.compliance.in_a_row,
     )
 
 
@@ -67,15 +69,22 @@ def rounds_of(past: Past, new: Sequence[Message]) -> list[int]:
 
 
 def _aligned(past: Past, spoken: Sequence[Message]) -> Alignment:
-    has_answers = any(message.role == "assistant" for message in spoken)
+    branch = past.branch
     given = [digest(message) for message in spoken]
-    return align(past.branch.digests, given, has_answers=has_answers, cut=past.branch.is_cut)
+    return align(branch.digests, given, answers=_answers(spoken), began=branch.place_of(past.began), cut=branch.is_cut)
 
 
-def _has_past(spoken: Sequence[Message]) -> bool:
-    """Whether an answer stands before the last thing the user said."""
-    last = max((at for at, message in enumerate(spoken) if message.role == "user"), default=len(spoken))
-    return any(message.role == "assistant" for message in spoken[:last])
+def _answers(spoken: Sequence[Message]) -> list[int]:
+    """The places of what a model said before the newest turn; a greeting or a beginning to go on from is no answer."""
+    asked = next((at for at, message in enumerate(spoken) if message.role == "user"), len(spoken))
+    last = max((at for at, message in enumerate(spoken) if message.role != "assistant"), default=0)
+    return [at for at in range(asked, last) if spoken[at].role == "assistant"]
+
+
+def _began(past: Past, alignment: Alignment, numbers: Sequence[int]) -> int:
+    """The number of the message that the caller's list begins with; where it did before, if it is a changed one."""
+    first = next(iter(numbers), 0)
+    return first or (past.began if alignment.before else 0)
 
 
 def _recalled(past: Past, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
@@ -105,9 +114,8 @@ def _system_numbers(past: Past, sent: int, changed: int) -> tuple[int, ...]:
     return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers) if sent else ()
 
 
-def _numbers(past: Past, alignment: Alignment, count: int, next_number: int) -> Iterator[int]:
+def _numbers(past: Past, alignment: Alignment, count: int, next_number: int) -> list[int]:
     """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
     known = past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
-    yield from [0] * (alignment.new - len(known))
-    yield from known
-    yield from range(next_number, next_number + count - alignment.new)
+    new = range(next_number, next_number + count - alignment.new)
+    return [*[0] * (alignment.new - len(known)), *known, *new]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ctxwrap.memory.decay import Move
 from ctxwrap.memory.epoch import Tiers, epoch_in
@@ -10,6 +10,7 @@ from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
+from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.derived import Derived
 from ctxwrap.session.documents import Documents
 from ctxwrap.session.missing import from_json as missing_from_json
@@ -23,10 +24,14 @@ from ctxwrap.types import Kept, Missing, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
-OPERATING = ("snapshot", "recall", "forget")
+OPERATING = ("snapshot", "observation", "recall", "pin", "forget")
 """The events whose operations change memory."""
 
-_FORMAT = 9
+_STEP = timedelta(microseconds=1)
+_FAR = timedelta(days=366)
+"""How far a clock must have gone ahead to have been wrong, and not only set back a little since."""
+
+_FORMAT = 12
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -38,6 +43,8 @@ class Past:
         self.sequence = dict.fromkeys(STREAMS, 0)
         """The number of each stream's last record."""
         self.branch = Branch()
+        self.began = 0
+        """The number of the message that the last caller's list began with, 0 if that is not known."""
         self.last_turn = ""
         """Whose the newest message is."""
         self.turns = Turns()
@@ -68,6 +75,11 @@ class Past:
         """The context document and its versions."""
         return self.derived.documents
 
+    @property
+    def compliance(self) -> Compliance:
+        """How often replies had the snapshot that they should have."""
+        return self.derived.compliance
+
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
         """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere.
 
@@ -90,8 +102,8 @@ class Past:
             return Runtime(round, timestamp(now), timestamp(now))
         if self.runtime.round == round:
             return self.runtime
-        moment = max(now, datetime.fromisoformat(self.runtime.datetime) + timedelta(microseconds=1))
-        return Runtime(round, timestamp(moment), self.runtime.startup_at)
+        began, last = map(datetime.fromisoformat, (self.runtime.startup_at, self.runtime.datetime))
+        return Runtime(round, timestamp(_moment_after(last, now, began)), self.runtime.startup_at)
 
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
         message, control = message_in(whole(record)), dict(record.get("ctx") or {})
@@ -107,7 +119,9 @@ class Past:
             self._take_system(said, turn)
             return
         at, id, parent = self.sequence["messages"], str(control.get("id") or ""), control.get("parent") or ""
+        self.branch.drop(str(control.get("supersedes") or ""))
         self.branch.add(Kept(at, message, tokens_in(record)), said, id, parent)
+        self.turns.take_answer(turn, control)
         self.last_turn = turn
         self.round = max(self.round, number)
         self.answered = message.role == "assistant"
@@ -126,6 +140,7 @@ class Past:
             self._go_by(event.get("rules"))
             self.round = max(self.round, runtime.round)
             self.runtime = runtime
+            self.began = int(event.get("began") or 0)
             self.moves += self.memory.advance(runtime.round)
         elif kind == "evolution":
             told = [Move(**move) for move in event["moves"]]
@@ -165,6 +180,7 @@ class Past:
             "format": _FORMAT,
             "sequence": self.sequence,
             "branch": self.branch.as_json(),
+            "began": self.began,
             "last_turn": self.last_turn,
             "turns": self.turns.as_json(),
             "purged": sorted(self.purged),
@@ -191,6 +207,7 @@ class Past:
             raise ValueError(f"its format is {known['format']!r}")
         self.sequence = {stream: known["sequence"][stream] for stream in STREAMS}
         self.branch = Branch.from_json(known["branch"])
+        self.began = known["began"]
         self.last_turn = known["last_turn"]
         self.turns = Turns.from_json(known["turns"])
         self.purged = set(known["purged"])
@@ -207,3 +224,13 @@ class Past:
         self.outputs = tuple(known["outputs"])
         self.missing = missing_from_json(known["missing"])
         self.derived = Derived.from_json(known["derived"])
+
+
+def _moment_after(last: datetime, now: datetime, began: datetime) -> datetime:
+    """When a turn is that comes after `last`: never before it, unless that was in a far future that did not come.
+
+    A clock that stands before the session's beginning is the one that is wrong.
+    """
+    if now > last or (last - now > _FAR and now >= began):
+        return now
+    return last + min(_STEP, datetime.max.replace(tzinfo=UTC) - last)

@@ -29,6 +29,9 @@ _STRUCTURE = frozenset(
 _OF_A_QUESTION = ("question", "needed_for", "blocked_actions", "reason", "remedy", "resolution")
 """What the events of something that is missing say in words."""
 
+_OURS = "protocol"
+"""The name of the text among those of a pack that ctxwrap itself wrote."""
+
 _LONG = 12
 """From that length on a text is looked for within words as well, and in what other memories say."""
 
@@ -132,16 +135,21 @@ class Redaction:
         return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
 
     def _without_texts(self, event: Record) -> Record:
-        """The start of a turn without the texts that were sent, which may tell it in words of their own."""
+        """The start of a turn without the texts that were sent, which may tell it in words of their own.
+
+        The protocol is in no words but ours, so it stays.
+        """
         sent, control = event.get("sent"), event.get("ctx")
         if not isinstance(sent, dict) or not isinstance(control, dict):
             return event
         state = sent.get("state")
         memory = state.get("memory") if isinstance(state, dict) else None
         told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
-        gone = dict.fromkeys(sent.get("texts") or {}, "")
-        sent = {**sent, "texts": gone, "state": {**(state or {}), "memory": told}}
-        return {**event, "sent": sent, "ctx": {name: value for name, value in control.items() if name != "blobs"}}
+        texts = {name: id if name == _OURS else "" for name, id in (sent.get("texts") or {}).items()}
+        blobs = [blob for blob in control.get("blobs") or () if _id_in(blob) == texts.get(_OURS)]
+        sent = {**sent, "texts": texts, "state": {**(state or {}), "memory": told}}
+        control = {name: value for name, value in control.items() if name != "blobs"}
+        return {**event, "sent": sent, "ctx": {**control, "blobs": blobs} if blobs else control}
 
     def _may_stay(self, item: Any) -> bool:
         """Whether an item of memory, as the model was shown it, tells nothing of what is to be gone."""

@@ -14,7 +14,7 @@ from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.derived import COUNTING, is_derived
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.session.line import Line
+from ctxwrap.session.line import Line, line_at
 from ctxwrap.session.meanings import Embedding, embedding_for
 from ctxwrap.session.opening import opening_of, rounds_of
 from ctxwrap.session.packs.shelf import Shelf
@@ -22,7 +22,7 @@ from ctxwrap.session.past import Past
 from ctxwrap.session.redaction import Redaction as Forgetting
 from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.retrieving import Retriever
-from ctxwrap.session.unfinished import Begun
+from ctxwrap.session.unfinished import LATE, OWN, PRESUMED, Begun, answer_id
 from ctxwrap.settings import Settings
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log, Outdated
@@ -59,7 +59,6 @@ class Session:
     ) -> None:
         self.key = key
         self.log = log
-        self.line = Line(log.lease)
         self._settings = settings or Settings()
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
         self._keeps_all = keeps_all
@@ -80,6 +79,11 @@ class Session:
         self._retriever = Retriever(self.log, self._embedding)
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
+
+    @property
+    def line(self) -> Line:
+        """Those who want a turn, in this process."""
+        return line_at(self.log.place)
 
     @property
     def memory(self) -> Memory:
@@ -120,6 +124,11 @@ class Session:
                     yield
                 finally:
                     sync = self.log.unsynced()
+        except Exception:
+            raise
+        except BaseException:
+            self._opened = False  # it may have stopped between any two steps: look again before the next word
+            raise
         finally:
             if sync is not None:
                 self._wait_for(sync)
@@ -187,11 +196,33 @@ class Session:
     ) -> None:
         """Write a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
 
-        The opening and the end are written once, however often they are asked for. The edges of a turn wait for the
-        medium sooner than what lies between them.
+        The opening and the end are written once, however often they are asked for; an end that another process wrote
+        for it is none of its own. The edges of a turn wait for the medium sooner than what lies between them.
         """
-        if (part == "o" and self.past.turns.has(turn)) or (part == "c" and self.past.turns.is_over(turn)):
+        if (part == "o" and self.past.turns.has(turn)) or (part == OWN and self.past.turns.is_over(turn)):
             return
+        if part == OWN:
+            part = self.past.turns.part_of_end(turn)
+            messages = self._unwritten(turn, part, messages)
+        self._append(turn, messages, events, now, part=part, is_edge=is_edge)
+
+    def _unwritten(self, turn: str, part: str, messages: Sequence[Record]) -> Sequence[Record]:
+        """What of a turn's last messages is not in the log yet; a late one says for which other it stands."""
+        if self.past.turns.answered(turn, part):
+            return ()
+        control = {"supersedes": answer_id(turn)} if part == LATE else {}
+        return [{**record, "ctx": {**record["ctx"], **control}} for record in messages]
+
+    def _append(
+        self,
+        turn: str,
+        messages: Sequence[Record],
+        events: Sequence[Record],
+        now: datetime,
+        *,
+        part: str,
+        is_edge: bool,
+    ) -> None:
         lasting = self._settings.durability == "always" or (is_edge and self._settings.durability == "turn")
         whole = {
             "messages": self.numbered("messages", turn, part, messages, timestamp(now)),
@@ -277,7 +308,7 @@ class Session:
         for turn, end in list(self._owed.items()):
             try:
                 messages, events, now = end()
-                self.append(turn, messages, events, now, part="c")
+                self.append(turn, messages, events, now, part=OWN)
             except StoreError:
                 break
             except Exception:
@@ -292,11 +323,14 @@ class Session:
                 self._close_dead_turn(turn, begun)
 
     def _close_dead_turn(self, turn: str, begun: Begun) -> None:
-        control = {"round": begun.round, "status": "aborted", "reason": "process_died"}
-        is_newest = self.past.last_turn == turn
-        messages = [as_record(Message("assistant", begun.said), **control)] if begun.said and is_newest else []
-        done = {"type": "done", "run": turn, "status": "cancelled", "reason": "process_died", "ctx": {}}
-        self.append(turn, messages, [done], datetime.fromisoformat(begun.at), part="c")
+        """A process may have died when its answer was in the log and nothing else of the end was: it stays as it is."""
+        control = {"round": begun.round, "status": "aborted", "reason": PRESUMED}
+        known, is_newest = self.past.turns.answered(turn), self.past.last_turn == turn
+        says = begun.said and is_newest and not known
+        messages = [as_record(Message("assistant", begun.said), **control)] if says else []
+        status = "ok" if known == "complete" else "cancelled"
+        done = {"type": "done", "run": turn, "status": status, "reason": PRESUMED, "ctx": {}}
+        self._append(turn, messages, [done], datetime.fromisoformat(begun.at), part=OWN, is_edge=True)
 
     def rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each message that is to be added."""

@@ -1,12 +1,33 @@
-"""Turns that began and have not ended: what they said so far, and whose they are."""
+"""Turns that began and have not ended: what they said so far, and whose they are.
 
-from collections.abc import Mapping
+A process that gives no sign of life may only be slow. So the end that another one writes for its turn is presumed: the
+turn's own end still counts when it comes, and takes the place of that.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ctxwrap.types import Record
 
 _AT_ONCE = 256
 """So many turns are remembered as under way, and as many as over."""
+
+
+PRESUMED = "process_died"
+"""Why a turn ended of which another process wrote the end."""
+
+OWN, LATE = "c", "l"
+"""The parts of a turn that are its end: the usual one, and its own behind one that was presumed."""
+
+
+def answer_id(turn: str, part: str = OWN) -> str:
+    """The id of the message that is the answer of a turn."""
+    return f"{turn}-{part}0"
+
+
+def is_presumed(done: Record) -> bool:
+    """Whether the event is the end of a turn that another process wrote."""
+    return done.get("status") == "cancelled" and done.get("reason") == PRESUMED
 
 
 class Begun(NamedTuple):
@@ -24,9 +45,19 @@ class Begun(NamedTuple):
 class Turns:
     """Which turns are under way and which are over, as far back as anybody may ask."""
 
-    def __init__(self, begun: Mapping[str, Begun] | None = None, over: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        begun: Mapping[str, Begun] | None = None,
+        over: Mapping[str, str] | None = None,
+        presumed: Iterable[str] = (),
+        answers: Mapping[str, str] | None = None,
+    ) -> None:
         self.begun: dict[str, Begun] = dict(begun or {})
         self._over: dict[str, str] = dict(over or {})
+        self._presumed = dict.fromkeys(presumed, "")
+        """Those that are over only by what another process says."""
+        self._answers: dict[str, str] = dict(answers or {})
+        """The answers, by their ids, whose events are still to come, with what is known of each."""
 
     @property
     def state(self) -> str:
@@ -37,7 +68,24 @@ class Turns:
         return turn in self.begun or turn in self._over
 
     def is_over(self, turn: str) -> bool:
-        return turn in self._over
+        """Whether its own end is in the log."""
+        return turn in self._over and turn not in self._presumed
+
+    def part_of_end(self, turn: str) -> str:
+        """As which part its own end is to be written; one that is not under way was closed by others."""
+        is_open = turn in self.begun and self._answers.get(answer_id(turn)) != PRESUMED
+        return OWN if is_open else LATE
+
+    def answered(self, turn: str, part: str = OWN) -> str:
+        """What is known of the answer that the log has without the events that belong to it; nothing without one."""
+        return self._answers.get(answer_id(turn, part), "")
+
+    def take_answer(self, turn: str, control: Record) -> None:
+        """Take in what is said about a message, which is read before the events that were written with it."""
+        id = str(control.get("id"))
+        if id in (answer_id(turn), answer_id(turn, LATE)):
+            self._answers[id] = PRESUMED if control.get("reason") == PRESUMED else str(control.get("status"))
+            _bound(self._answers)
 
     def take(self, event: Record) -> None:
         run = str(event.get("run"))
@@ -49,17 +97,30 @@ class Turns:
             turn = self.begun[run]
             self.begun[run] = turn._replace(said=turn.said + str(event.get("text") or ""))
         elif event["type"] == "done":
-            self.begun.pop(run, None)
-            status = str(event.get("status"))
-            self._over[run] = "done" if status == "ok" else status
-            _bound(self._over)
+            self._take_end(run, event)
+
+    def _take_end(self, run: str, done: Record) -> None:
+        self.begun.pop(run, None)
+        self._answers.pop(answer_id(run), None)
+        self._over.pop(run, None)  # the newest stands last
+        self._presumed.pop(run, None)
+        status = str(done.get("status"))
+        self._over[run] = "done" if status == "ok" else status
+        _bound(self._over)
+        if is_presumed(done):
+            self._presumed[run] = ""
+            _bound(self._presumed)
+        else:
+            self._answers.pop(answer_id(run, LATE), None)
 
     def as_json(self) -> Record:
-        return {"begun": self.begun, "over": self._over}
+        presumed = list(self._presumed)
+        return {"begun": self.begun, "over": self._over, "presumed": presumed, "answers": self._answers}
 
     @classmethod
     def from_json(cls, value: Record) -> "Turns":
-        return cls({turn: Begun(*known) for turn, known in value["begun"].items()}, value["over"])
+        begun = {turn: Begun(*known) for turn, known in value["begun"].items()}
+        return cls(begun, value["over"], value["presumed"], value["answers"])
 
 
 def _bound(turns: dict[str, Begun] | dict[str, str]) -> None:

@@ -2,15 +2,16 @@
 
 From what never changes to what always does: the protocol and the files that instruct, the caller's system prompt, what
 is pinned and the memory of the epoch, files and results as data, the conversation, what was found for the newest
-message, and last of all what changed in memory, the round and the time.
+message, and last of all what changed in memory, the round, the time, and one line that reminds of the snapshot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from ctxwrap.memory.epoch import Tiers, brief
 from ctxwrap.protocol.snapshot import with_runtime
-from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT, escaped, frame, framed
+from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT, REMINDER, escaped, frame, framed
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.types import Candidate, Injection, Message, Runtime
 
@@ -21,7 +22,7 @@ class Chosen:
 
     instructions: str = ""
     pinned: Sequence[Candidate] = ()
-    epoch: dict[str, Any] | None = None
+    epoch: Tiers | None = None
     """The memory that seldom changes."""
     files: str = ""
     background: list[Candidate] = field(default_factory=list)
@@ -43,32 +44,53 @@ class Chosen:
         return {name: text for name, text in texts.items() if text}
 
 
-def assemble(chosen: Chosen, protocol: str, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
+class Words(NamedTuple):
+    """What the model is told about its memory: first of all, and last of all."""
+
+    protocol: str
+    reminder: str = ""
+
+    def as_text(self) -> str:
+        return f"{self.protocol}\f{self.reminder}"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Words":
+        protocol, _, reminder = text.partition("\f")
+        return cls(protocol, reminder)
+
+
+WORDS = {
+    "full": Words(PROTOCOL_TEXT, REMINDER),
+    "delta": Words(DELTA_TEXT, REMINDER),
+    "reading": Words(READING_TEXT),
+}
+"""By what the model is to do with its memory: keep it, in one way or another, or only read it."""
+
+
+def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
     texts = chosen.texts
     found = "\n".join(each.text for each in as_said(chosen.found))
     return Injection(
-        protocol=joined(protocol, framed("boot", texts.get("boot", ""))),
+        protocol=joined(words.protocol, framed("boot", texts.get("boot", ""))),
         standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
         background=framed("background", texts.get("background", "")),
         history=chosen.history,
-        block=joined(framed("found", found), frame(with_runtime(chosen.state, runtime))),
+        block=joined(framed("found", found), frame(with_runtime(chosen.state, runtime)), words.reminder),
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
         left_out=chosen.left_out,
         breakpoints=settings.cache_marks,
     )
 
 
-PROTOCOLS = {"full": PROTOCOL_TEXT, "delta": DELTA_TEXT, "reading": READING_TEXT}
-"""What the model is told about memory: to keep it, in one way or another, or only to read it."""
-
-
 def protocol_for(mode: Mode, settings: Settings) -> str:
-    """The name of the protocol for a call."""
+    """The name of the protocol for a call, which `WORDS` has the text of."""
     return "reading" if mode == "readonly" else settings.snapshot
 
 
-def memory_text(epoch: Mapping[str, Any] | None) -> str:
-    return framed("memory", escaped(epoch)) if epoch else ""
+def memory_text(epoch: Tiers | None) -> str:
+    """The memory of an epoch, each item as its id, decay and content."""
+    told = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    return framed("memory", escaped(told)) if told else ""
 
 
 def joined(*texts: str) -> str:

@@ -62,6 +62,9 @@ _SAFE = 0.9
 
 _STEPS = 32
 
+_TALK = {"recent": 0.25, "memory": 0.6, "retrieved": 0.25}
+"""What belongs to the conversation, and its shares where that is limited as a whole."""
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -69,6 +72,8 @@ class Ledger:
 
     budget: Budget
     shares: Shares
+    talk: int | None = None
+    """What recent messages, memory and what is found may take together, if that is limited."""
     spent: dict[str, int] = field(default_factory=dict)
     _held: dict[str, int] = field(default_factory=dict)
 
@@ -90,14 +95,19 @@ class Ledger:
 
     def rest(self, kind: str) -> int:
         """All that is left and not kept for others."""
-        held = sum(tokens for other, tokens in self._held.items() if other != kind and other not in self.spent)
-        return max(0, self.left - held)
+        held = {other: tokens for other, tokens in self._held.items() if other != kind and other not in self.spent}
+        rest = self.left - sum(held.values())
+        if self.talk is not None and kind in _TALK:
+            taken = sum(each.get(other, 0) for other in _TALK for each in (self.spent, held))
+            rest = min(rest, self.talk - taken)
+        return max(0, rest)
 
     def spend(self, kind: str, tokens: int) -> None:
         self.spent[kind] = self.spent.get(kind, 0) + tokens
 
     def _share(self, kind: str) -> int:
-        return int(getattr(self.shares, kind) * self.budget.limit)
+        share = int(getattr(self.shares, kind) * self.budget.limit)
+        return share if self.talk is None or kind not in _TALK else min(share, int(_TALK[kind] * self.talk))
 
     def as_json(self) -> Record:
         budget = self.budget

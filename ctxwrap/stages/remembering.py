@@ -1,23 +1,37 @@
 """Remembering: which items of memory a call gets to see, and where: in the epoch's place, or among what changes."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from ctxwrap.memory.epoch import Since, Tiers, frozen, is_over, since
+from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.kinds import KINDS, Kind, kind_of
+from ctxwrap.memory.likeness import subjects
 from ctxwrap.protocol.text import escaped
 from ctxwrap.types import PackItem
 
 Size = Callable[[dict[str, Any]], int]
-"""How many tokens an item takes, however far it has faded."""
+
+
+class Sizes(NamedTuple):
+    """How many tokens an item takes, however far it has faded."""
+
+    whole: Size
+    """As an object in the state."""
+    brief: Size
+    """In the epoch's place, and its id among those that are unchanged."""
+
 
 _PASSING = 12
 """What an item's decay and round take, which change all the time and are not counted anew."""
 
-_FROZEN = 0.8
+_FROZEN = 0.9
 """So much of its room memory takes at most; the rest is for what changes while an epoch lasts."""
+
+_LASTING = 0.8
+"""So much of that goes by what matters most, if not all fits; the rest by what the newest message is about."""
 
 _SOURCES: dict[Kind, tuple[str, str]] = {
     "fact": ("facts", "context/facts.jsonl"),
@@ -38,71 +52,112 @@ class Remembered:
     items: tuple[PackItem, ...]
 
 
-def sizes(count: Callable[[str], int]) -> Size:
+def sizes(count: Callable[[str], int]) -> Sizes:
     """The sizes of items as they are sent; those of one call are each found once."""
-    known: dict[tuple[str, str], int] = {}
+    known: dict[tuple[str, str, bool], int] = {}
 
-    def size(item: dict[str, Any]) -> int:
-        key = str(item["id"]), str(item["content"])
+    def size(item: dict[str, Any], is_brief: bool) -> int:
+        key = str(item["id"]), str(item["content"]), is_brief
         if key not in known:
-            lasting = {name: value for name, value in item.items() if name not in ("decay", "round")}
-            known[key] = count(escaped(lasting)) + _PASSING
-        return known[key]
+            known[key] = count(escaped([brief(item), item["id"]]) if is_brief else _lasting(item))
+        return known[key] + (0 if is_brief else _PASSING)
 
-    return size
+    return Sizes(lambda item: size(item, False), lambda item: size(item, True))
+
+
+def _lasting(item: dict[str, Any]) -> str:
+    return escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
 
 
 def remembered(
-    memory: Tiers, epoch: Tiers | None, room: int, size: Size, *, may_begin: bool, at_hand: bool = False
+    memory: Tiers,
+    epoch: Tiers | None,
+    room: int,
+    sizes: Sizes,
+    *,
+    may_begin: bool,
+    at_hand: bool = False,
+    question: str = "",
 ) -> Remembered:
     """Memory as far as it has room, beside the epoch of the last call; `may_begin` allows a new one.
 
     Without it, an epoch that no longer fits is left out of this call, and everything is told as a change. `at_hand`
-    says that the conversation begins with another message anyway.
+    says that the conversation begins with another message anyway. Where not all fits, some of the room is for what the
+    `question` is about.
     """
-    ids, items = chosen(memory, int(room * _FROZEN), size)
-    shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in ids] for tier in TIERS}
-    old = epoch or _nothing()
+    lasting, asked = chosen(memory, int(room * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question)
+    shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
+    items, old = _noted(memory, lasting, asked, sizes), epoch or _nothing()
     told = since(old, shown)
-    before, changed = _tokens(old, size), _tokens(told.changes, size)
-    if not is_over(before, changed, at_hand=at_hand) and before + changed <= room:
-        return Remembered(told, old, False, before + changed, tuple(items))
-    new = frozen(shown) if may_begin else _nothing()
-    return Remembered(since(new, shown), new, may_begin, _tokens(shown, size), tuple(items))
+    before, changed = _tokens(old, sizes.brief), _tokens(told.changes, sizes.whole)
+    news = changed - _tokens(told.changes, sizes.whole, asked)
+    if before + changed <= room and not is_over(before, news, at_hand=at_hand):
+        return Remembered(told, old, False, before + changed, items)
+    kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
+    new = frozen(kept) if may_begin else _nothing()
+    told = since(new, shown)
+    tokens = _tokens(new, sizes.brief) + _tokens(told.changes, sizes.whole)
+    return Remembered(told, new, may_begin, tokens, items)
 
 
-def chosen(memory: Tiers, room: int, size: Size) -> tuple[set[str], list[PackItem]]:
-    """The ids of the items that fit, and all of them by kind: what is in and what is not.
+def chosen(memory: Tiers, room: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
+    """The ids of the items that fit: by what matters most, and by what is asked for.
 
-    The longest-lived come first, then facts before decisions, work and references, then what has faded least.
+    The longest-lived come first, in the order that memory gives them.
     """
-    ids: set[str] = set()
-    groups: dict[tuple[Kind, bool], list[tuple[str, int]]] = {}
-    for tier in TIERS:
-        for item in sorted(memory[tier], key=_claim):
-            tokens = size(item)
-            fits = tokens <= room
-            if fits:
-                ids.add(item["id"])
-                room -= tokens
-            groups.setdefault((kind_of(str(item["type"])), fits), []).append((item["id"], tokens))
-    order = [(kind, fits) for kind in KINDS for fits in (True, False)]
-    return ids, [_group(kind, fits, groups[kind, fits]) for kind, fits in order if (kind, fits) in groups]
+    everything = [item for tier in TIERS for item in memory[tier]]
+    if sum(map(sizes.brief, everything)) <= room:
+        return {item["id"] for item in everything}, set()
+    lasting, spent = _fitting(everything, int(room * _LASTING) if question else room, sizes.brief)
+    others = [item for item in everything if item["id"] not in lasting]
+    asked, _ = _fitting(_about(question, others), room - spent, sizes.whole)
+    return lasting, asked
 
 
-def _claim(item: dict[str, Any]) -> tuple[int, float, str]:
-    return KINDS.index(kind_of(str(item["type"]))), item["decay"], str(item["id"])
+def _fitting(items: Iterable[dict[str, Any]], room: int, size: Size) -> tuple[set[str], int]:
+    """The ids of the items that fit one after the other, and what they take."""
+    ids, spent = set[str](), 0
+    for item in items:
+        tokens = size(item)
+        if spent + tokens <= room:
+            ids.add(item["id"])
+            spent += tokens
+    return ids, spent
 
 
-def _group(kind: Kind, included: bool, group: list[tuple[str, int]]) -> PackItem:
+def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items that have something to do with a question, the best first: rare words tell more than common ones."""
+    asked = subjects(question)
+    shared = {item["id"]: subjects(item["content"]) & asked for item in items} if asked else {}
+    often = Counter(term for terms in shared.values() for term in terms)
+    worth = {id: sum(1 / often[term] for term in terms) for id, terms in shared.items() if terms}
+    return sorted((item for item in items if item["id"] in worth), key=lambda item: -worth[item["id"]])
+
+
+def _noted(memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes) -> tuple[PackItem, ...]:
+    """All items of memory by kind: what is in and what is not, and why."""
+    groups: dict[tuple[Kind, str], list[tuple[str, int]]] = {}
+    for item in (item for tier in TIERS for item in memory[tier]):
+        reason = _REMEMBERED if item["id"] in lasting else _ASKED if item["id"] in asked else _NO_ROOM
+        groups.setdefault((kind_of(str(item["type"])), reason), []).append((item["id"], sizes.brief(item)))
+    order = [(kind, reason) for kind in KINDS for reason in (_REMEMBERED, _ASKED, _NO_ROOM)]
+    return tuple(_group(kind, reason, groups[kind, reason]) for kind, reason in order if (kind, reason) in groups)
+
+
+_REMEMBERED, _ASKED = "remembered", "remembered, and asked about"
+_NO_ROOM = "over budget: memory has more than its share holds"
+
+
+def _group(kind: Kind, reason: str, group: list[tuple[str, int]]) -> PackItem:
     name, source = _SOURCES[kind]
-    reason = "remembered" if included else "over budget: memory has more than its share holds"
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
+    included = reason != _NO_ROOM
     return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin="assistant", refs=ids)
 
 
-def _tokens(memory: Tiers, size: Size) -> int:
-    return sum(size(item) for tier in TIERS for item in memory[tier])
+def _tokens(memory: Tiers, size: Size, among: Set[str] | None = None) -> int:
+    held = (item for tier in TIERS for item in memory[tier])
+    return sum(size(item) for item in held if among is None or item["id"] in among)
 
 
 def _nothing() -> Tiers:

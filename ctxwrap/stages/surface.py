@@ -1,6 +1,6 @@
 """Surface: everything that could be sent, before anybody chooses, each with its tokens and where it comes from."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ctxwrap.protocol.text import escaped
@@ -9,7 +9,7 @@ from ctxwrap.stages.framing import framed, harmless
 from ctxwrap.stages.selection import Older
 from ctxwrap.stages.truncation import truncated
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Candidate, Kept, Opening, Request, Text
+from ctxwrap.types import Candidate, Kept, Message, Opening, Request, Text
 
 
 class Conversation(NamedTuple):
@@ -32,7 +32,8 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
     places = request.places or tuple(range(len(messages)))
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     asked = max((at for at in spoken if messages[at].role == "user"), default=-1)
-    log = tuple(Older(kept.number, kept.message, measure.message(kept)) for kept in opening.history)
+    history = _without_open_calls(opening.history, [messages[at] for at in spoken])
+    log = tuple(Older(kept.number, kept.message, measure.message(kept)) for kept in history)
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
     sizes = {at: measure.message(Kept(numbers[at], messages[at])) for at in before}
@@ -43,6 +44,26 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
         newest=tuple(numbers[at] for at in spoken if at not in sizes),
         question=messages[asked].text if asked >= 0 else "",
     )
+
+
+def _without_open_calls(history: Sequence[Kept], following: Sequence[Message]) -> list[Kept]:
+    """Messages of the log without tool calls that never got their results, which no provider takes.
+
+    A process that ends between a call and its result leaves one.
+    """
+    kept, results = list[Kept](), list[Kept]()
+    goes_on = bool(following) and following[0].role == "tool"
+    for each in reversed(history):
+        if each.message.role == "tool":
+            results.append(each)
+            continue
+        answered = {result.message.tool_call_id for result in results}
+        if goes_on or answered.issuperset(call["id"] for call in each.message.tool_calls):
+            kept += [*results, each]
+        elif each.message.text:
+            kept.append(Kept(each.number, each.message._replace(tool_calls=())))
+        results, goes_on = [], False
+    return [*kept, *results][::-1]
 
 
 def texts(

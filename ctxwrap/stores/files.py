@@ -6,11 +6,13 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
-from ctxwrap.errors import StoreCorrupt, StoreUnavailable
+from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.storage import CACHE, STREAMS, Change, Checkpoint, Line
 from ctxwrap.stores import disk, index, locks
+from ctxwrap.stores.format import FORMAT, number_in
 from ctxwrap.stores.journal import Journal, Written
 from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
 from ctxwrap.stores.names import safe_name
@@ -80,6 +82,10 @@ def _is_whole(meta: str) -> bool:
         return False
 
 
+_META = 16 * 1024
+"""So much of `meta.json` is read: it holds three names and a number."""
+
+
 class FileLog:
     """One session's `messages.jsonl` and `events.jsonl`, and the files beside them."""
 
@@ -90,6 +96,8 @@ class FileLog:
         self._life = life
         self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
         self._checked = False
+        self._is_read = False
+        """Whether its format is known to be one that this version reads."""
         self._placed = False
         """Whether the medium is known to have the session's directory."""
         self._named: set[int] = set()
@@ -98,6 +106,55 @@ class FileLog:
         self._settled: set[str] = set()
         """The contents, which never change, that the medium is known to have."""
         self.files = FileTree(self._place, self._explained, self._sync_place)
+
+    def upgrade(self) -> bool:
+        """Bring the session's files to the present format; whether they had another one."""
+        with self._explained("upgrade"), locks.exclusive(self._lock_path):
+            found = self._format()
+            if found > FORMAT:
+                raise self._unreadable(found)
+            if found == FORMAT:
+                return False
+            if found == 0:
+                self._begin_edition()
+                for journal in self._journals.values():
+                    if journal.is_of_format_0():
+                        journal.upgrade()
+            self._save_meta(lasting=True)
+        return True
+
+    def _format(self) -> int:
+        """The one that the session has; the present one if there is no session yet."""
+        try:
+            with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
+                number = number_in(disk.read_all(handle, end=_META))
+        except FileNotFoundError:
+            return FORMAT
+        if number is not None:
+            return number
+        return 0 if any(journal.is_of_format_0() for journal in self._journals.values()) else 1
+
+    def _check_format(self) -> None:
+        """That this version reads the session, once it is there."""
+        if self._is_read:
+            return
+        found = self._format()
+        if not 0 < found <= FORMAT:
+            raise self._unreadable(found)
+        self._is_read = self._meta_path.exists()
+
+    def _unreadable(self, found: int) -> UnknownFormat:
+        what = f"session {self._key.session!r} in {self.directory} has format {found}"
+        remedy = "install a newer ctxwrap" if found > FORMAT else "run `ctxwrap upgrade`"
+        return UnknownFormat(f"{what}, and this ctxwrap reads 1 to {FORMAT}: {remedy}")
+
+    def _save_meta(self, *, lasting: bool = False) -> None:
+        meta = {**self._key._asdict(), "format": FORMAT}
+        disk.replace(str(self._meta_path), encoded(meta) + b"\n", lasting=lasting)
+
+    @cached_property
+    def place(self) -> str:
+        return os.path.realpath(self._place)
 
     @contextmanager
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
@@ -116,18 +173,22 @@ class FileLog:
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
         with self._explained("read"):
+            self._check_format()
             return self._journals[stream].read(after)
 
     def between(self, stream: str, first: int, last: int) -> list[Record]:
         with self._explained("read"):
+            self._check_format()
             return self._journals[stream].between(first, last)
 
     def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
         with self._explained("read"):
+            self._check_format()
             return self._journals[stream].pick(numbers)
 
     def lines(self, stream: str) -> Iterator[Line]:
         with self._explained("read"):
+            self._check_format()
             yield from self._journals[stream].lines()
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
@@ -263,11 +324,15 @@ class FileLog:
         if not _is_whole(str(self._meta_path)):
             with locks.exclusive(self._lock_path):
                 index.add(self.directory.parent, self.directory.name)
-                disk.replace(str(self._meta_path), encoded(self._key._asdict()) + b"\n", lasting=False)
+                self._save_meta()
         if _key_in(self._meta_path) != self._key:
             raise StoreCorrupt(
                 f"{self._meta_path} does not name session {self._key.session!r}: move the directory away"
             )
+        self._check_format()
+        if self._format() < FORMAT:  # what is written from now on may be what only the present one has
+            with locks.exclusive(self._lock_path):
+                self._save_meta()
         self._checked = True
 
     @contextmanager

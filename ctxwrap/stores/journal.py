@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctxwrap.records import number_in, numbered
 from ctxwrap.storage import Change, Line
 from ctxwrap.stores import disk
+from ctxwrap.stores.format import is_of_format_0, upgraded
 from ctxwrap.stores.lines import SEAL, Found, check_in, found_in, holds, resealed, sealed, spellings_of, unsealed
 from ctxwrap.stores.picking import Picking
 from ctxwrap.stores.seeking import span_of
@@ -86,6 +87,20 @@ class Journal:
         yield from found.lines
         if found.end < len(data):
             yield Line(len(found.lines) + 1, found.end, len(data), None, "it was cut short by a crash")
+
+    def is_of_format_0(self) -> bool:
+        """Whether it begins with a line of that format."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                return is_of_format_0(_first_line(handle))
+        except FileNotFoundError:
+            return False
+
+    def upgrade(self) -> None:
+        """Bring a stream of format 0 to the present one, in one step."""
+        with disk.opened(self.path, os.O_RDONLY) as handle:
+            lines = upgraded(disk.read_all(handle))
+        disk.replace(self.path, lines, lasting=True)
 
     def end_at(self, position: int) -> bytes:
         """The checksum that closes what stands before a position, and so vouches for all of it."""
@@ -235,6 +250,16 @@ class Written:
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
+
+
+def _first_line(handle: int) -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.pread(handle, 1 << 16, len(pieces) << 16):
+        line, newline, _ = piece.partition(b"\n")
+        pieces.append(line)
+        if newline:
+            break
+    return b"".join(pieces)
 
 
 def _look_through(handle: int, after: int) -> Found:

@@ -89,6 +89,10 @@ class MemoryLog:
         self._edition = 0
         self.files = MemoryFiles()
 
+    @property
+    def place(self) -> "MemoryLog":
+        return self
+
     def edition(self) -> int:
         return self._edition
 

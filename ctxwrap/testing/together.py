@@ -157,6 +157,11 @@ class TogetherContract:
         assert again is not None
         again()
 
+    def test_logs_of_one_session_have_one_place(self, store: Store) -> None:
+        others = [KEY._replace(session="other"), KEY._replace(tenant="other"), KEY._replace(agent="other")]
+        assert store.open(KEY).place == store.open(KEY).place
+        assert len({store.open(key).place for key in (KEY, *others)}) == 4
+
     def test_of_all_who_ask_at_once_one_gets_the_lease(self, store: Store) -> None:
         store.open(KEY).read("messages")
         given: list[object] = []

@@ -1,20 +1,17 @@
 """How many tokens a model takes and gives, from the table that litellm ships."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ctxwrap.tokens.litellm_files import litellm_directory
+from ctxwrap.tokens.litellm_files import model_rows
 
 UNKNOWN_INPUT = 8192
 UNKNOWN_OUTPUT = 4096
 REPLY = 4096
 """What a reply is left, unless the caller or the model says less."""
 
-_TABLE = "model_prices_and_context_window_backup.json"
-_NO_MODELS = frozenset({"sample_spec", "fallback_generalizations"})
 _TEXT_MODES = frozenset({"chat", "completion", "responses", None})
 
 
@@ -100,7 +97,7 @@ def _listed(model: str) -> Window:
 
 @cache
 def _table() -> dict[str, tuple[int, int]]:
-    return {name.lower(): sizes for name, row in _rows().items() if (sizes := _sizes(row))}
+    return {name.lower(): sizes for name, row in model_rows().items() if (sizes := _sizes(row))}
 
 
 @cache
@@ -117,15 +114,6 @@ def forget_windows() -> None:
     """Read the table anew."""
     for cached in (_listed, _table, _shortened):
         cached.cache_clear()
-
-
-def _rows() -> dict[str, Any]:
-    directory = litellm_directory()
-    try:
-        rows = json.loads((directory / _TABLE).read_bytes()) if directory else {}
-    except (OSError, ValueError):
-        return {}
-    return {name: row for name, row in rows.items() if name not in _NO_MODELS} if isinstance(rows, dict) else {}
 
 
 def _sizes(row: Any) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.blocks import blocks_of, called, is_spoken, merged, opened, split
 from ctxwrap.wires.breakpoints import with_breakpoints
-from ctxwrap.wires.channel import Channel
+from ctxwrap.wires.channel import Channel, reading_of
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined, plain
@@ -146,13 +146,13 @@ class MessagesRewriter:
 
     @property
     def reply(self) -> Reply:
-        last = self._channels[max(self._channels)] if self._channels else None
-        texts = [self._channels[index].text for index in sorted(self._channels)]
+        channels = [self._channels[index] for index in sorted(self._channels)]
+        texts = [channel.text for channel in channels]
         calls = tuple(self._call(index) for index in sorted(self._calls))
         message = Message("assistant", "\n".join(text for text in texts if text), tool_calls=calls)
         return Reply(
             messages=(message,) if texts or calls else (),
-            reading=last.reading if last and last.closed else None,
+            reading=reading_of(channels),
             finish=self._finish,
             natural=self._finish in _NATURAL,
             usage=self._usage,

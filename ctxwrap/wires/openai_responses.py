@@ -5,7 +5,8 @@ from typing import Any
 
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
-from ctxwrap.wires.channel import Channel, PlainStream
+from ctxwrap.wires.cache_key import FIELD
+from ctxwrap.wires.channel import Channel, reading_of
 from ctxwrap.wires.edit import put
 from ctxwrap.wires.items import CALLS, Placed, as_items, kept_items, read_items, spelled_items
 from ctxwrap.wires.limits import raised_limits, roomy_limits
@@ -13,7 +14,7 @@ from ctxwrap.wires.messages import joined, tool_call
 from ctxwrap.wires.neutral import neutral_item, neutral_value
 from ctxwrap.wires.placing import is_user, leading, surrounded
 
-_ECHOED = frozenset({"instructions", "max_output_tokens"})
+_ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
 """What a response repeats of its request, which is not quite what the caller asked."""
 
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -130,12 +131,10 @@ class ResponsesRewriter:
 
     @property
     def reply(self) -> Reply:
-        last = max(self._channels, default=None)
-        channel = self._channels[last] if last is not None else None
         finish = str(self._response.get("status") or "") if self.ended else ""
         return Reply(
             messages=(self._message(),) if self._channels or self._calls or self._refusals else (),
-            reading=channel.reading if channel and channel.closed else None,
+            reading=reading_of([self._channels[place] for place in sorted(self._channels)]),
             finish=finish,
             natural=finish == "completed",
             usage=self._response.get("usage") or {},
@@ -240,16 +239,9 @@ class ResponsesRewriter:
         visible = channel.text
         tokens = holder.get("logprobs")
         if isinstance(tokens, list) and tokens and visible != text:
-            value = put(value, (*path, "logprobs"), _tokens_of(visible, tokens))
+            value = put(value, (*path, "logprobs"), channel.tokens_of_all(tokens))
         return value if visible == text else put(value, (*path, "text"), visible)
 
 
 def _place(event: Body) -> tuple[int, int]:
     return int(event.get("output_index") or 0), int(event.get("content_index") or 0)
-
-
-def _tokens_of(visible: str, tokens: list[Body]) -> list[Body]:
-    """The tokens that make up `visible`."""
-    measure = Channel(PlainStream())
-    measure.whole(visible)
-    return measure.tokens(tokens)

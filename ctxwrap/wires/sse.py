@@ -1,6 +1,7 @@
 """Server-sent events as bytes: cut into frames, and put back with other data."""
 
 import json
+import re
 from typing import Any, NamedTuple
 
 
@@ -22,31 +23,51 @@ class Frame(NamedTuple):
         return value if isinstance(value, dict) else None
 
 
+MAX_FRAME = 32 * 1024 * 1024
+"""A frame beyond so many bytes goes on as it is, and unread."""
+_EDGE = 3
+"""So many bytes of a break may have come before the last of it."""
+_BREAK = re.compile(rb"\n\n|\r\n\r\n|\r\r")
+
+
 class Framer:
-    """Bytes in as they arrive, whole frames out; an unfinished frame at the end is never one."""
+    """Bytes in as they arrive, whole frames out; an unfinished frame at the end is never one.
+
+    Each byte is looked at once, however many chunks a frame comes in.
+    """
 
     def __init__(self) -> None:
-        self._buffer = b""
+        self._pieces: list[bytes] = []
+        """The unfinished frame but for its edge."""
+        self._size = 0
+        self._edge = b""
+        self._is_unread = False
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        self._buffer += chunk
-        if b"\r" not in self._buffer:
-            *whole, self._buffer = self._buffer.split(b"\n\n")
-            return [_parsed(raw + b"\n\n") for raw in whole]
+        text, at = self._edge + chunk, 0
         frames = []
-        while end := _frame_end(self._buffer):
-            frames.append(_parsed(self._buffer[:end]))
-            self._buffer = self._buffer[end:]
+        for found in _BREAK.finditer(text):
+            self._take(text[at : found.end()])
+            frames.append(self._frame())
+            self._is_unread = False
+            at = found.end()
+        edge = max(at, len(text) - _EDGE)
+        self._take(text[at:edge])
+        self._edge = text[edge:]
+        if self._size > MAX_FRAME:
+            self._is_unread = True
+            frames.append(self._frame())
         return frames
 
+    def _take(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
 
-_BREAKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-
-
-def _frame_end(buffer: bytes) -> int:
-    """How long the first whole frame is, or 0."""
-    ends = [at + len(mark) for mark in _BREAKS if (at := buffer.find(mark)) >= 0]
-    return min(ends, default=0)
+    def _frame(self) -> Frame:
+        raw = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return Frame(raw, "", "") if self._is_unread else _parsed(raw)
 
 
 def _parsed(raw: bytes) -> Frame:

@@ -15,7 +15,7 @@ import pytest
 import ctxwrap
 from ctxwrap.practice import Answer, Failure, Provider, script
 from ctxwrap.practice.ask import Answering, Seen
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT
+from ctxwrap.protocol.text import DELTA_TEXT, READING_TEXT
 from tests.clients.running import each, got, opened, run_and_close
 from tests.support import Told
 
@@ -105,7 +105,7 @@ def need(start: Any, path: str) -> Any:
 def mode_sent(seen: Seen) -> str:
     """The mode that shows in a request: what it tells the model about context."""
     texts = list(_texts(seen.json))
-    if any(PROTOCOL_TEXT in text for text in texts):
+    if any(DELTA_TEXT in text for text in texts):
         return "enabled"
     return "readonly" if any(READING_TEXT in text for text in texts) else "disabled"
 

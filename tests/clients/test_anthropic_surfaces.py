@@ -20,7 +20,7 @@ from pydantic import BaseModel
 import ctxwrap
 from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall
 from ctxwrap.practice.ask import Answering, Seen
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
+from ctxwrap.protocol.text import DELTA_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
 from tests.clients.running import at_once, each, got, opened
 from tests.support import CANARY, REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
@@ -587,7 +587,7 @@ def text_of(content: Any) -> str:
 
 def test_the_protocol_is_the_system_prompt_and_the_state_rides_on_the_newest_message(twins: Twins) -> None:
     body = sent(twins)
-    assert text_of(body["system"]) == PROTOCOL_TEXT
+    assert text_of(body["system"]) == DELTA_TEXT
     assert text_of(body["messages"][0]["content"]).startswith("Hi there\n\n<ctxwrap-context>\n")
 
 
@@ -598,7 +598,7 @@ def test_marks_say_up_to_where_a_request_seldom_changes(twins: Twins) -> None:
 
 
 def test_a_system_prompt_stays_behind_the_protocol(twins: Twins) -> None:
-    assert text_of(sent(twins, system="Be kind.")["system"]) == f"{PROTOCOL_TEXT}\n\nBe kind."
+    assert text_of(sent(twins, system="Be kind.")["system"]) == f"{DELTA_TEXT}\n\nBe kind."
     assert twins.said()[0] == ("system", "Be kind.")
 
 
@@ -609,7 +609,7 @@ def test_system_blocks_stay_as_they_are_with_their_cache_marks(twins: Twins) -> 
     ]
     body = sent(twins, system=blocks)
     ours = {**blocks[1], "cache_control": {"type": "ephemeral"}}
-    assert body["system"] == [{"type": "text", "text": PROTOCOL_TEXT}, blocks[0], ours]
+    assert body["system"] == [{"type": "text", "text": DELTA_TEXT}, blocks[0], ours]
 
 
 @pytest.mark.parametrize("kind", [tuple, iter], ids=["tuple", "iterator"])
@@ -622,7 +622,7 @@ def test_system_blocks_may_be_any_iterable(twins: Twins, kind: Callable[[list[An
 @pytest.mark.parametrize("absent", ["NOT_GIVEN", "omit"])
 def test_an_argument_marked_as_not_given_is_not_sent(twins: Twins, absent: str) -> None:
     body = sent(twins, system=getattr(anthropic, absent), tools=getattr(anthropic, absent))
-    assert text_of(body["system"]) == PROTOCOL_TEXT
+    assert text_of(body["system"]) == DELTA_TEXT
     assert "tools" not in body
 
 
@@ -1642,7 +1642,7 @@ def test_a_client_of_a_cloud_carries_context(twins: Twins, name: str, named_by: 
 
     (message,) = twins.do(ask, wrapped)
     assert message.content[0].text == TEXT
-    assert text_of(json.loads(clouds.requests[-1][1])["system"]) == PROTOCOL_TEXT
+    assert text_of(json.loads(clouds.requests[-1][1])["system"]) == DELTA_TEXT
     assert twins.said() == [("user", "Hi there"), ("assistant", TEXT)]
 
 

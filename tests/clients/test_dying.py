@@ -13,6 +13,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.practice import Answer, Provider
+from ctxwrap.stores.format import FORMAT
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, messages, said
 
@@ -110,6 +111,7 @@ def test_the_state_is_told_beside_the_log(provider: Provider, home: Path) -> Non
         "tenant": "default",
         "agent": "default",
         "session": "s",
+        "format": FORMAT,
     }
 
 

@@ -1016,45 +1016,14 @@ def session_of(client: Any) -> str:
 
 @sync_only
 @both
-async def test_a_thread_started_inside_using_belongs_to_it(desk: Desk) -> None:
-    client, found = desk.wrapped(), []
-    release = threading.Event()
-
-    def work() -> None:
-        release.wait(10)
-        found.append(session_of(client))
-
-    with ctxwrap.using(session="own"):
-        thread = threading.Thread(target=work)
-        thread.start()
-    release.set()
-    thread.join()
-    assert found == ["own"]
-
-
-@sync_only
-@both
-async def test_work_handed_to_a_pool_inside_using_belongs_to_it(desk: Desk) -> None:
-    client = desk.wrapped()
-    with ThreadPoolExecutor(2) as pool, ctxwrap.using(session="own"):
-        assert pool.submit(session_of, client).result() == "own"
-        assert list(pool.map(session_of, [client] * 3)) == ["own"] * 3
-
-
-@pytest.mark.parametrize("warm", [True, False])
-@sync_only
-@both
-async def test_a_pool_s_worker_does_not_carry_a_session_to_the_next_caller(desk: Desk, warm: bool) -> None:
+async def test_a_thread_has_the_session_that_is_carried_into_it_and_no_other(desk: Desk) -> None:
     client = desk.wrapped()
     with ThreadPoolExecutor(1) as pool:
-        if warm:
-            assert pool.submit(session_of, client).result() == "s"
-        with ctxwrap.using(session="first"):
-            assert pool.submit(session_of, client).result() == "first"
-        assert pool.submit(session_of, client).result() == "s"
-        with ctxwrap.using(session="second"):
-            assert pool.submit(session_of, client).result() == "second"
-        assert pool.submit(session_of, client).result() == "s"
+        for name in ("first", "second"):
+            with ctxwrap.using(session=name):
+                assert pool.submit(session_of, client).result() == "s", "the client's own"
+                assert pool.submit(ctxwrap.carry(session_of), client).result() == name
+                assert list(pool.map(ctxwrap.carry(session_of), [client] * 2)) == [name] * 2
 
 
 @sync_only

@@ -14,8 +14,10 @@ from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError, UnsupportedClient
 from ctxwrap.inspection import pack_of
 from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
+from ctxwrap.protocol.text import DELTA_TEXT, REMINDER
 from ctxwrap.session.abi import pack_issues
 from ctxwrap.session.finding import key_for
+from ctxwrap.stages.assembly import WORDS, Words
 from ctxwrap.stages.injection import body_hash
 from tests.support import Told, item, trailer
 
@@ -109,6 +111,24 @@ def test_an_earlier_pack_is_told_again_as_it_was(provider: Provider, client: Any
         assert "\n\n".join(block.text for block in view.blocks) == text
 
 
+def test_an_earlier_pack_has_the_words_of_its_time(
+    provider: Provider, client: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(client, "My name is Ada.")
+    monkeypatch.setitem(WORDS, "delta", Words("<ctxwrap-protocol>\nOther words.\n</ctxwrap-protocol>", "Other end."))
+    ask(client, "I like tea.")
+    first, second = (text_sent(request.json) for request in provider.seen)
+    for number, sent, protocol, reminder in (
+        (1, first, DELTA_TEXT, REMINDER),
+        (2, second, "<ctxwrap-protocol>\nOther words.\n</ctxwrap-protocol>", "Other end."),
+    ):
+        view = pack_of(ctxwrap.open_store(home), key_for("s"), number)
+        assert "\n\n".join(block.text for block in view.blocks) == sent
+        assert (view.blocks[0].text, view.blocks[-1].text) == (protocol, reminder)
+        shown = CliRunner().invoke(main, ["pack", "s", "--store", str(home), "--md", "--turn", str(number)])
+        assert "\n\n".join(blocks_in(shown.output)) == sent
+
+
 def test_a_preview_is_what_the_call_then_sends(provider: Provider, client: Any, home: Path) -> None:
     ask(client, "My name is Ada.")
     before = sorted((path, path.read_bytes()) for path in home.rglob("*") if path.is_file())
@@ -130,7 +150,7 @@ def without_time(value: Any) -> str:
 
 def test_a_preview_of_a_new_session_makes_none(provider: Provider, client: Any, home: Path) -> None:
     view = ctxwrap.preview(client, session="new", model="gpt-4o", messages=[{"role": "user", "content": "Hi"}])
-    assert [block.name for block in view.blocks] == ["protocol", "message", "state"]
+    assert [block.name for block in view.blocks] == ["protocol", "message", "state", "reminder"]
     assert list(home.rglob("messages.jsonl")) == []
     assert provider.seen == []
 
@@ -156,7 +176,7 @@ def test_the_command_shows_a_pack(provider: Provider, client: Any, home: Path) -
     assert "recent_messages" in run()
     assert json.loads(run("--json"))["round"] == 2
     assert json.loads(run("--json", "--turn", "1"))["round"] == 1
-    assert blocks_in(run("--md"))[-2] == "What is my name?"
+    assert blocks_in(run("--md"))[-3] == "What is my name?"
     assert "effective" in run("--report")
     missing = CliRunner().invoke(main, ["pack", "nobody", "--store", str(home)])
     assert missing.exit_code != 0
@@ -197,18 +217,32 @@ def test_a_fact_from_long_ago_is_found_when_it_is_asked_for(provider: Provider, 
     assert any("words" in each.reason for each in retrieved)
 
 
-def test_epochs_keep_the_beginning_of_requests(provider: Provider, client: Any) -> None:
-    """Many memories, one more with each round: most requests begin like the one before."""
+def speak_of_cats(provider: Provider, client: Any) -> tuple[list[float], set[str]]:
+    """Many memories, one more with each round: how much of the later requests was as before, and how they began."""
     provider.answer = PracticeModel()
     shares = []
     for at in range(40):
         turn = ctxwrap.turn_of(ask(client, f"My cat number {at + 10} is called Tom{at + 10}."))
         assert turn is not None
         shares.append(turn.report.stable)
-    assert sum(share > 0.7 for share in shares[15:]) >= 18, shares
-    systems = [request.json["messages"][0]["content"] for request in provider.seen]
-    assert all("<ctxwrap-memory>" in system for system in systems[15:])
-    assert len(set(systems[15:])) <= 4
+    systems = [request.json["messages"][0]["content"] for request in provider.seen[15:]]
+    assert all("<ctxwrap-memory>\n" in system for system in systems)
+    return shares[15:], set(systems)
+
+
+def test_small_requests_begin_alike_while_memory_outgrows_them(provider: Provider, client: Any) -> None:
+    shares, systems = speak_of_cats(provider, client)
+    assert min(shares) > 0.5, shares
+    assert len(systems) == 1
+    assert "Tom10" in ask(client, "What do you know about me?").choices[0].message.content
+
+
+def test_epochs_keep_the_beginning_of_requests(provider: Provider, home: Path) -> None:
+    bare = openai.OpenAI(api_key="k", base_url=provider.openai_url)
+    client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
+    shares, systems = speak_of_cats(provider, client)
+    assert sum(share > 0.7 for share in shares) >= 18, shares
+    assert len(systems) <= 4
     assert "Tom13" in ask(client, "What do you know about me?").choices[0].message.content
 
 

@@ -168,7 +168,8 @@ class Desk:
         bare = self.door.make(self.provider, self.door.is_async, **(options or {}))
         if self.door.make is not _litellm:
             self._made.append(bare)
-        self.client = ctxwrap.wrap(bare, store=store or self.home, session="s", **settings)
+        whole = {"budget_messages": 0, **settings}  # the whole history is sent at first, so that it can be too long
+        self.client = ctxwrap.wrap(bare, store=store or self.home, session="s", **whole)
 
     async def hear(
         self, messages: Sequence[Any] | None = None, *, stream: bool = False, **options: Any
@@ -347,7 +348,7 @@ def test_keys_that_the_sdk_is_told_are_not_used_twice(provider: Provider, home: 
 
     provider.answer = within(WINDOW, Told(TEXT))
     with Keyed(api_key="k", base_url=provider.openai_url, max_retries=0) as bare:
-        client = ctxwrap.wrap(bare, store=home, session="s")
+        client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
         client.chat.completions.create(model="m", messages=history())
         options: Any = {"idempotency_key": "mine"}
         body = {"model": "m", "messages": history()}
@@ -391,7 +392,7 @@ def test_every_surface_is_sent_again(provider: Provider, home: Path, surface: st
     kind, ask, text = SURFACES[surface]
     provider.answer = within(WINDOW, Told(TEXT))
     with DOORS[kind].make(provider, False) as bare:
-        client = ctxwrap.wrap(bare, store=home, session="s")
+        client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
         result = ask(client, {"model": "m", "messages": history()})
         if hasattr(result, "__enter__"):
             with result as inside:
@@ -564,7 +565,7 @@ def test_an_answer_that_speaks_of_it_is_not_asked_for_twice(provider: Provider, 
 
     provider.answer = script(Answer("prompt is too long: 9 tokens > 5 maximum"))
     with openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0) as bare:
-        client = ctxwrap.wrap(bare, store=home, session="s")
+        client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
         with pytest.raises(ValueError, match="prompt is too long"):
             client.chat.completions.parse(model="m", messages=history(), response_format=Wanted)
     assert len(provider.seen) == 1
@@ -582,7 +583,7 @@ def test_an_error_inside_of_a_stream_stays_there(home: Path) -> None:
 
     http = httpx.Client(transport=httpx.MockTransport(answer))
     with openai.OpenAI(api_key="k", base_url="http://localhost/v1", max_retries=0, http_client=http) as bare:
-        client = ctxwrap.wrap(bare, store=home, session="s")
+        client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
         stream = client.chat.completions.create(model="m", messages=history(), stream=True)
         with pytest.raises(openai.APIError, match="prompt is too long"):
             list(stream)
@@ -596,7 +597,7 @@ def test_an_error_inside_of_a_stream_stays_there(home: Path) -> None:
 def test_the_commands_show_it(provider: Provider, home: Path) -> None:
     provider.answer = within(WINDOW, Told(TEXT))
     with openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0) as bare:
-        client = ctxwrap.wrap(bare, store=home, session="s")
+        client = ctxwrap.wrap(bare, store=home, session="s", budget_messages=0)
         client.chat.completions.create(model="m", messages=history())
 
     def shown(*arguments: str) -> str:

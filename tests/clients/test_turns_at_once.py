@@ -5,15 +5,18 @@ import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Provider
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, said
@@ -199,6 +202,163 @@ def test_a_stream_has_the_session_until_it_ends(wrapped: Callable[..., Any], hom
         pool.submit(second).result(PATIENCE)
     assert len(refused) == 1
     assert [text for role, text in said(home, "s") if role == "user"] == ["the first one", "the second one"]
+
+
+# --- one caller, several clients ------------------------------------------------------------------------
+
+
+def _anthropic(provider: Provider, is_async: bool) -> Any:
+    cls: Any = anthropic.AsyncAnthropic if is_async else anthropic.Anthropic
+    return cls(api_key="k", base_url=provider.anthropic_url, max_retries=0)
+
+
+def _openai(provider: Provider, is_async: bool) -> Any:
+    cls: Any = openai.AsyncOpenAI if is_async else openai.OpenAI
+    return cls(api_key="k", base_url=provider.openai_url, max_retries=0)
+
+
+def ask_anthropic(client: Any, text: str, **options: Any) -> Any:
+    said = [{"role": "user", "content": text}]
+    return client.messages.create(model="m", max_tokens=100, messages=said, **options)
+
+
+def ask_responses(client: Any, text: str, **options: Any) -> Any:
+    return client.responses.create(model="m", input=text, **options)
+
+
+def ask_litellm(client: Any, text: str, **options: Any) -> Any:
+    return client(model="openai/m", messages=[{"role": "user", "content": text}], **options)
+
+
+def _litellm(provider: Provider, is_async: bool) -> Any:
+    litellm = load_litellm()
+    return partial(
+        litellm.acompletion if is_async else litellm.completion,
+        api_base=provider.openai_url,
+        api_key="k",
+        num_retries=0,
+    )
+
+
+def _wrapped(make: Callable[..., Any], provider: Provider, home: Path, is_async: bool = False, **settings: Any) -> Any:
+    client = make(provider, is_async)
+    if make is not _litellm:
+        return ctxwrap.wrap(client, store=home, session="s", **settings)
+    return partial(ctxwrap.wrap(client.func, store=home, session="s", **settings), **client.keywords)
+
+
+KINDS = pytest.mark.parametrize(
+    ("make", "ask_it"),
+    [(_openai, ask), (_openai, ask_responses), (_anthropic, ask_anthropic), (_litellm, ask_litellm)],
+    ids=["chat", "responses", "messages", "litellm"],
+)
+
+
+@pytest.fixture
+def no_garbage_is_collected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def reasons(home: Path) -> list[str]:
+    return [event["status"] for event in events(home, "s") if event["type"] == "done"]
+
+
+@pytest.mark.usefixtures("no_garbage_is_collected")
+@pytest.mark.parametrize("pieces", [0, 1])
+@KINDS
+def test_a_stream_ends_when_it_is_dropped(
+    provider: Provider, home: Path, make: Callable[..., Any], ask_it: Callable[..., Any], pieces: int
+) -> None:
+    patience = "wait" if make is _litellm else "reject"  # whose own threads have a stream for a moment more
+    client, other = _wrapped(make, provider, home), _wrapped(make, provider, home, on_busy=patience)
+
+    def leave_off() -> None:
+        stream = ask_it(client, "the first one", stream=True)
+        for _, _ in zip(range(pieces), stream, strict=False):
+            break
+
+    leave_off()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ask_it, other, "the second one").result(3 * PATIENCE)
+    assert reasons(home) == ["cancelled", "ok"]
+
+
+@pytest.mark.usefixtures("no_garbage_is_collected")
+@pytest.mark.parametrize("pieces", [0, 1])
+@KINDS
+def test_an_async_stream_ends_when_it_is_dropped(
+    provider: Provider, home: Path, make: Callable[..., Any], ask_it: Callable[..., Any], pieces: int
+) -> None:
+    async def turns() -> None:
+        client = _wrapped(make, provider, home, True)
+
+        async def leave_off() -> None:
+            stream = await ask_it(client, "the first one", stream=True)
+            if pieces:
+                async for _ in stream:
+                    break
+
+        await leave_off()
+        await asyncio.create_task(ask_it(client, "the second one"))
+        assert reasons(home) == ["cancelled", "ok"]
+
+    asyncio.run(asyncio.wait_for(turns(), 3 * PATIENCE))
+
+
+@pytest.mark.parametrize("mode", ["wait", "reject"])
+@KINDS
+def test_a_caller_goes_on_beside_itself_through_any_client(
+    wrapped: Callable[..., Any], provider: Provider, home: Path, make: Any, ask_it: Callable[..., Any], mode: str
+) -> None:
+    stream = ask(wrapped(), "the first one", stream=True)
+    next(iter(stream))
+    ask_it(_wrapped(make, provider, home, on_busy=mode), "the second one")
+    assert reasons(home) == ["ok"]
+    list(stream)
+    assert reasons(home) == ["ok", "ok"]
+
+
+def test_a_task_goes_on_beside_itself_through_another_client(wrapped: Callable[..., Any], home: Path) -> None:
+    async def turns() -> None:
+        stream = await ask(wrapped(openai.AsyncOpenAI), "the first one", stream=True)
+        await ask(wrapped(openai.AsyncOpenAI, on_busy="reject"), "the second one")
+        with pytest.raises(ctxwrap.SessionBusy):
+            await asyncio.create_task(ask(wrapped(openai.AsyncOpenAI, on_busy="reject"), "of another task"))
+        assert [chunk async for chunk in stream]
+        assert reasons(home) == ["ok", "ok"]
+
+    asyncio.run(asyncio.wait_for(turns(), 3 * PATIENCE))
+
+
+def test_sync_code_does_not_wait_for_a_turn_that_needs_its_thread(wrapped: Callable[..., Any], home: Path) -> None:
+    stream = ask(wrapped(), "of the thread that runs the loop", stream=True)
+
+    async def turns() -> None:
+        await ask(wrapped(openai.AsyncOpenAI, on_busy="reject"), "while that thread is in the loop")
+        list(stream)
+        theirs = await ask(wrapped(openai.AsyncOpenAI), "of a task", stream=True)
+
+        async def blocking() -> None:
+            ask(wrapped(on_busy="reject"), "while the loop stands still")
+
+        await asyncio.create_task(blocking())
+        assert [chunk async for chunk in theirs]
+
+    asyncio.run(asyncio.wait_for(turns(), 3 * PATIENCE))
+    assert reasons(home) == ["ok"] * 4
+
+
+def test_a_directory_by_another_name_is_the_same_place(
+    wrapped: Callable[..., Any], provider: Provider, home: Path
+) -> None:
+    stream = ask(wrapped(), "the first one", stream=True)
+    (home.parent / "linked").symlink_to(home)
+    linked = ctxwrap.wrap(_openai(provider, False), store=home.parent / "linked", session="s", on_busy="reject")
+    ask(linked, "the second one")
+    list(stream)
 
 
 def test_another_process_waits_too(wrapped: Callable[..., Any], gate: Gate, provider: Provider, home: Path) -> None:

@@ -221,7 +221,7 @@ def test_files_that_are_none_or_too_large(file: Path, tmp_path: Path) -> None:
 
 def test_a_diff_tells_what_entered_left_and_moved(chat: Chat, store: FileStore) -> None:
     chat.say("One.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-1"), item("w-2")])))
-    chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-2"), item("w-3")])))
+    chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-3")], dropped=["w-1"])))
     chat.say("Three.")
     diff = diff_of("s", 2, 3, store=store)
     assert {(each.kind, each.part) for each in diff.entered} == {
@@ -256,8 +256,9 @@ def test_a_diff_says_why_messages_left(store: FileStore) -> None:
 def three_turns(chat: Chat, store: FileStore) -> FileStore:
     """Memories that come and go, a file's worth of history, and a summary of none of it."""
     chat.say("One.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-1"), item("w-2")])))
-    chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-2"), item("w-3"), item("w-4")])))
-    chat.say("Three.", answer=lambda ask: Answer("Yes." + trailer(ask, [item("w-4")])))
+    two = [item("w-3"), item("w-4")]
+    chat.say("Two.", answer=lambda ask: Answer("Yes." + trailer(ask, two, dropped=["w-1"])))
+    chat.say("Three.", answer=lambda ask: Answer("Yes." + trailer(ask, two[1:], dropped=["w-2", "w-3"])))
     return store
 
 

@@ -60,7 +60,7 @@ def test_what_the_provider_calls_it_stands_in_events_and_in_no_message(provider:
 
 
 def test_a_smaller_request_updates_the_surface_and_only_it_was_taken(provider: Provider, store: MemoryStore) -> None:
-    chat = Chat(provider, store)
+    chat = Chat(provider, store, budget_messages=0)
     for _ in range(6):
         chat.say("word " * 400)
     chat.say("And now?", answer=within(2000, Told()))
@@ -93,10 +93,12 @@ def test_a_session_can_have_every_class(provider: Provider, store: MemoryStore, 
     asks = ctxwrap.Summariser(lambda *_: "Ada bakes.", every=2)
     manifest = working_set(tmp_path / "files", {"a.md": "what the house knows"})
     redaction = ctxwrap.Redaction(patterns=("emails",))
-    chat = Chat(provider, store, summariser=asks, working_set=manifest, redaction=redaction)
+    settings = {"summariser": asks, "working_set": manifest, "redaction": redaction, "budget_messages": 0}
+    chat = Chat(provider, store, **settings)
     chat.say("I am ada@example.com.", answer=lambda ask: Answer("So." + trailer(ask, [item("w-1"), item("w-2")])))
     ctxwrap.summarising.wait_for_summaries(60)
-    chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, [item("w-1", "other words")])))
+    other = [item("w-1", "other words")]
+    chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, other, dropped=["w-2"])))
     chat.say("word " * 1400)
     chat.say("And now?", answer=within(1500, Told()))
     note_export(envelope_of("s", store=store), "s", store=store)

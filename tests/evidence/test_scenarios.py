@@ -287,7 +287,13 @@ def test_actx_ar_asm_001_blocks_stand_in_the_order_of_the_request(provider: Prov
     Chat(provider, store).say(*said, answer=answer)
     evidence = whole(store, 1)
     (assembly,) = evidence.assemblies
-    assert [block.wrapper for block in assembly.ordered_blocks] == ["protocol", "system", "message", "state"]
+    assert [block.wrapper for block in assembly.ordered_blocks] == [
+        "protocol",
+        "system",
+        "message",
+        "state",
+        "reminder",
+    ]
     texts = [evidence.contents[block.content_ref or ""] for block in assembly.ordered_blocks]
     places = [json.dumps(asked[0]).index(json.dumps(text)[1:-1]) for text in texts]
     assert places == sorted(places)

@@ -96,11 +96,18 @@ class User:
                 heard.left = True
                 return
 
+    async def _get(self, path: str, parameters: dict[str, Any]) -> httpx.Response:
+        """What a worker answers; if it dies meanwhile, what the next one does."""
+        try:
+            return await self._http.get(path, params=parameters)
+        except httpx.TransportError:
+            return await self._http.get(path, params=parameters)
+
     async def _history(self) -> str:
         pages, before = [], ""
         while True:
             parameters: dict[str, Any] = {"limit": 50, **({"before": before} if before else {})}
-            answer = await self._http.get("/history", params=parameters)
+            answer = await self._get("/history", parameters)
             assert answer.status_code == 200, answer.text
             pages.append(answer.text)
             before = answer.json()["before"]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, telling_words
+from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, subjects
 
 WORDS = ("The", "user", "likes", "not", "tea", "TEA", "coffee", "4", "21", "cups", "a", "day,", "don’t", "and", "ß")
 
@@ -39,7 +39,20 @@ def test_numbers_and_negations_must_not_differ() -> None:
 
 
 def test_a_mention_has_nearly_all_words_that_say_something() -> None:
-    said = telling_words("Did I tell you that my bicycle is green?")
+    said = subjects("Did I tell you that my bicycle is green?")
     assert mentions(said, "The user's bicycle is green.")
     assert not mentions(said, "The user's bicycle is red.")
     assert not mentions(said, "Green.")
+
+
+def test_a_mention_is_known_by_its_subjects_whatever_their_form_and_script() -> None:
+    assert mentions(subjects("My cats hate swimming."), "The user's cat hates to swim.")
+    assert mentions(subjects("我对花生过敏，你记得吗？"), "用户对花生过敏。")
+    assert not mentions(subjects("我喜欢花生。"), "用户对花生过敏。")
+
+
+def test_other_forms_of_the_same_words_say_the_same_but_not_in_another_direction() -> None:
+    assert same_fact("The user is allergic to peanuts.", "User: allergic to peanut")
+    assert same_fact("Flying to Oslo", "The user flies to Oslo")
+    assert not same_fact("The user flies to Oslo", "The user flies from Oslo")
+    assert not same_fact("Bob owes Ann", "Ann owes Bob")

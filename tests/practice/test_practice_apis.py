@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from ctxwrap.practice import Answer, Ask, ToolCall
+from ctxwrap.tokens import body_tokens, counter_for
 
 TEA = Answer("Tea is a fine drink.")
 WEATHER = ToolCall("call_1", "weather", '{"city": "Paris"}')
@@ -25,6 +26,11 @@ HELLO: Any = [{"role": "user", "content": "hello there"}]
 SAY_HELLO: dict[str, Any] = {"model": "m", "messages": HELLO}
 
 
+def _tools(tools: Any) -> int:
+    """What definitions of tools add to a request."""
+    return body_tokens("openai_chat", {"tools": tools}, counter_for("gpt-4o")) - 3
+
+
 # --- chat completions ---------------------------------------------------------------------------------
 
 
@@ -33,7 +39,7 @@ def test_chat_answers_completely(practice):
     assert reply.choices[0].message.content == "Tea is a fine drink."
     assert reply.choices[0].finish_reason == "stop"
     assert (reply.id, reply.created, reply.model) == ("chatcmpl-practice-000001", 1_700_000_000, "m")
-    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (2, 5)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (9, 6)
     assert reply._request_id == "req_practice-000001"
 
 
@@ -49,7 +55,7 @@ def test_chat_streams_words_and_then_the_usage(practice):
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].choices == []
-    assert chunks[-1].usage.total_tokens == 7
+    assert chunks[-1].usage.total_tokens == 15
 
 
 def test_chat_without_include_usage_sends_no_usage_chunk(practice):
@@ -169,7 +175,7 @@ def test_responses_answer_and_echo_the_request(practice):
     assert reply.output_text == "Tea is a fine drink."
     assert (reply.instructions, reply.metadata, reply.store) == ("be nice", {"a": "b"}, True)
     assert reply.tools[0].name == "weather"
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (4, 5)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (15 + _tools(RESPONSE_TOOLS), 6)
 
 
 def test_responses_stream_every_event_in_order(practice):
@@ -260,7 +266,7 @@ def test_messages_answer_completely(practice):
     reply = practice(answer).anthropic.messages.create(**SAY_HELLO_A, tools=ANTHROPIC_TOOLS, system="be nice")
     assert [block.type for block in reply.content] == ["thinking", "text", "tool_use"]
     assert (reply.stop_reason, reply.content[2].input) == ("tool_use", {"city": "Paris"})
-    assert (reply.id, reply.usage.input_tokens) == ("msg_practice-000001", 4)
+    assert (reply.id, reply.usage.input_tokens) == ("msg_practice-000001", 14 + _tools(ANTHROPIC_TOOLS))
     assert reply._request_id == "req_practice-000001"
 
 
@@ -294,8 +300,60 @@ def test_messages_say_why_they_stopped(practice, finish, reason):
 def test_messages_are_counted(practice):
     made = practice(TEA)
     counted = made.anthropic.messages.count_tokens(model="m", messages=HELLO, system="be nice")
-    assert counted.input_tokens == 4
-    assert made.openai.responses.input_tokens.count(model="m", input="one two three").input_tokens == 3
+    assert counted.input_tokens == 14
+    assert made.openai.responses.input_tokens.count(model="m", input="one two three").input_tokens == 10
+
+
+# --- what a prompt cache gives ------------------------------------------------------------------------
+
+ONE_TOKEN = " tea"
+FRAMES = 3 + 4
+"""What chat puts around a message of the user, and before its reply."""
+
+
+def _cached(made, text, *, model="m", **more):
+    usage = made.openai.chat.completions.create(model=model, messages=[{"role": "user", "content": text}], **more).usage
+    assert usage.prompt_tokens == FRAMES + text.count("tea") + text.count("milk")
+    return usage.prompt_tokens_details.cached_tokens
+
+
+@pytest.mark.parametrize(("alike", "cached"), [(1000, 0), (1100, 1024), (1200, 1152), (2400, 2304)])
+def test_the_cache_gives_whole_steps_of_the_beginning_that_an_earlier_prompt_had(practice, alike, cached):
+    made = practice(TEA)
+    assert _cached(made, ONE_TOKEN * alike + " milk" * 500) == 0
+    assert _cached(made, ONE_TOKEN * alike + " tea milk" * 250) == cached
+
+
+def test_the_cache_knows_prompts_of_the_same_model_only(practice):
+    made, text = practice(TEA), ONE_TOKEN * 2000
+    assert _cached(made, text) == 0
+    assert _cached(made, text, model="other") == 0
+    assert _cached(made, "milk") == 0
+    assert _cached(made, text) == 1920
+
+
+def test_other_tools_are_another_beginning(practice):
+    made, message = practice(TEA), {"role": "user", "content": ONE_TOKEN * 2000}
+    for tools in ({}, {"tools": CHAT_TOOLS}):
+        usage = made.openai.chat.completions.create(model="m", messages=[message], **tools).usage
+        assert usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_responses_continue_what_the_cache_knows(practice):
+    made = practice(TEA)
+    first = made.openai.responses.create(model="m", input=ONE_TOKEN * 1500)
+    second = made.openai.responses.create(model="m", input="more", previous_response_id=first.id)
+    assert second.usage.input_tokens > first.usage.input_tokens
+    assert second.usage.input_tokens_details.cached_tokens == 1408
+
+
+def test_messages_are_cached_where_they_are_marked_and_counted_apart(practice):
+    made, system = practice(TEA), {"type": "text", "text": ONE_TOKEN * 1500}
+    marked = {**system, "cache_control": {"type": "ephemeral"}}
+    systems = (system, system, marked, marked)
+    given = [made.anthropic.messages.create(**SAY_HELLO_A, system=[each]).usage for each in systems]
+    assert [usage.cache_read_input_tokens for usage in given] == [0, 0, 0, 1408]
+    assert {usage.input_tokens + usage.cache_read_input_tokens for usage in given} == {1512}
 
 
 # --- async, litellm, parsing --------------------------------------------------------------------------

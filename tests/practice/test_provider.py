@@ -62,11 +62,11 @@ def test_failures_become_anthropic_errors(practice, status, kind):
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        (lambda made: made.openai.chat.completions.create(**SAY_HELLO), TooLong(1, 2)),
-        (lambda made: made.openai.chat.completions.create(**SAY_HELLO, max_tokens=7), TooLong(1, 9, 7)),
+        (lambda made: made.openai.chat.completions.create(**SAY_HELLO), TooLong(1, 9)),
+        (lambda made: made.openai.chat.completions.create(**SAY_HELLO, max_tokens=7), TooLong(1, 16, 7)),
         (lambda made: made.openai.completions.create(model="m", prompt="hello there", max_tokens=7), TooLong(1, 9, 7)),
         (lambda made: made.openai.responses.create(model="m", input="hello there"), TooLong()),
-        (lambda made: made.anthropic.messages.create(**SAY_HELLO_A), TooLong(1, 2)),
+        (lambda made: made.anthropic.messages.create(**SAY_HELLO_A), TooLong(1, 9)),
     ],
     ids=["chat", "chat with a reply", "completions", "responses", "messages"],
 )
@@ -80,12 +80,12 @@ def test_what_does_not_fit_into_the_window_is_refused_in_the_words_of_the_api(pr
 
 def test_what_fits_into_the_window_is_answered(practice):
     made = practice(TEA)
-    made.provider.answer = within(102, made.provider.answer)
+    made.provider.answer = within(109, made.provider.answer)
     assert made.anthropic.messages.create(**SAY_HELLO_A).content[0].text == TEA.text
-    made.provider.answer = within(101, made.provider.answer)
-    with pytest.raises(anthropic.BadRequestError, match=r"2 \+ 100 > 101") as caught:
+    made.provider.answer = within(108, made.provider.answer)
+    with pytest.raises(anthropic.BadRequestError, match=r"9 \+ 100 > 108") as caught:
         made.anthropic.messages.create(**SAY_HELLO_A)
-    assert too_long_in(caught.value) == TooLong(101, 102, 100)
+    assert too_long_in(caught.value) == TooLong(108, 109, 100)
 
 
 def test_retries_go_on_until_the_script_says_yes(practice):

@@ -171,7 +171,9 @@ def _case(seed: str, *names: str) -> Case:
             apply(draft, damages)
         except Unfit:
             continue
-        return _finished(draft, names, draft.reply + rng.choice(("", "", "\n")) * (not draft.unclosed), runtime)
+        return _finished(
+            draft, names, draft.reply + rng.choice(("", "", "\n")) * (not draft.unclosed and not draft.rest), runtime
+        )
     raise Unfit(f"{names} cannot be combined")
 
 
@@ -180,13 +182,21 @@ def _finished(draft: Draft, names: Sequence[str], reply: str, runtime: dict[str,
         name="+".join(names),
         damage=tuple(names),
         reply=reply,
-        visible=draft.visible,
+        visible=_visible(draft),
         snapshot={**draft.state, "runtime": runtime},
         lossless=draft.lossless,
         policy=draft.policy,
         runtime=runtime,
         previous=draft.previous,
     )
+
+
+def _visible(draft: Draft) -> str:
+    """The text around the trailer, with the wider of the gaps around that."""
+    if not draft.rest:
+        return draft.visible
+    lead, after = (gap[: len(gap) - len(gap.lstrip("\n"))] for gap in (draft.lead, draft.after[::-1]))
+    return draft.visible + max(lead, after, key=len) + draft.rest
 
 
 def _fuzzed(rng: random.Random, name: str) -> Case:

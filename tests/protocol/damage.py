@@ -90,6 +90,8 @@ class Draft:
     gap: str = "\n"
     before: str = ""
     after: str = ""
+    rest: str = ""
+    """What the answer says behind the JSON."""
     unclosed: bool = False
     lossless: bool = True
     policy: bool = False
@@ -123,7 +125,7 @@ class Draft:
 
     @property
     def reply(self) -> str:
-        return f"{self.visible}{self.lead}{self.separator}{self.gap}{self.before}{self.text}{self.after}"
+        return f"{self.visible}{self.lead}{self.separator}{self.gap}{self.before}{self.text}{self.after}{self.rest}"
 
 
 Damage = Callable[[Draft], None]
@@ -854,12 +856,6 @@ _AROUND = {
         ("新しい状態[更新済み]：\n", ""),
         ('Memory (3 items, "core" first):\n', ""),
     ),
-    "prose_after": (
-        ("", "\n\nThat is all for now!"),
-        ("", "\n以上。"),
-        ("", "\nNB: {core} was kept [as asked]."),
-        ("", '\n\nAnything "else"?'),
-    ),
     "special_tokens_after": (("", "<|im_end|>"), ("", "</s>"), ("", "\n<｜end▁of▁sentence｜>"), ("", "<|eot_id|>")),
     "sep_close_tag_after": tuple(
         ("", f"\n{mark}") for mark in ("<<<END>>>", "<<<END CONTEXT>>>", "<<</CONTEXT>>>", SEPARATOR)
@@ -913,6 +909,22 @@ def inline_backtick(draft: Draft) -> None:
     if any(token.text.startswith("`") for token in draft.tokens):
         raise Unfit("the backticks would not match")
     draft.wrap("`", "`")
+
+
+@WRAPS.append
+def prose_after(draft: Draft) -> None:
+    """The answer goes on behind the JSON."""
+    if draft.unclosed:
+        raise Unfit("nothing shows where the JSON ends")
+    gap, draft.rest = draft.rng.choice(
+        (
+            ("\n\n", "That is all for now!"),
+            ("\n", "以上。"),
+            ("\n", "NB: {core} was kept [as asked]."),
+            ("\n\n", 'Anything "else"?'),
+        )
+    )
+    draft.after += gap
 
 
 @WRAPS.append

@@ -109,7 +109,8 @@ def strictly(text: str) -> Any:
 
 def test_the_visible_text_comes_first_and_whole(corpus: list[Case]) -> None:
     for case in corpus:
-        assert case.reply.startswith(case.visible), case.name
+        if "prose_after" not in case.damage:
+            assert case.reply.startswith(case.visible), case.name
         assert case.visible == case.visible.strip(), case.name
 
 

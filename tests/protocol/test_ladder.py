@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
+from ctxwrap.protocol.ladder import climb
 from ctxwrap.types import Reading
 from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
 
@@ -51,7 +52,6 @@ def test_marks_are_mended(old: str, new: str, repairs: tuple[str, ...] | None) -
     ("damaged", "repairs"),
     [
         (f"```json\n{TEXT}\n```", ("code-fence",)),
-        (f"{TEXT}\nHope that helps!", ("text-after",)),
         (f"Here it is:\n{TEXT}", ("text-before",)),
         (f"<state>\n{TEXT}\n</state>", ("markup",)),
         (json.dumps(TEXT), ("double-encoding",)),
@@ -242,7 +242,7 @@ def test_ids_are_unique_over_all_tiers() -> None:
         "{" * 5000,
         '{"a":' * 40 + "1" + "}" * 40,
         '{"memory": {"core": [' + "[" * 100_000,
-        TEXT + " " * 300_000,
+        TEXT[:-1] + " " * 300_000 + "}",
         TEXT[:-1] + " " * 70_000 + "x}",
     ],
 )
@@ -291,3 +291,64 @@ def test_valid_regions_come_out_bit_by_bit() -> None:
     reading = read(text)
     assert reading.status == "repaired"
     assert json.dumps(reading.snapshot) == json.dumps(given)
+
+
+DELTA = {"version": "2.2", "runtime": RUNTIME, "memory": {"core": [{**ITEM, "id": "core-9"}]}, "dropped": ["core-2"]}
+
+
+@pytest.mark.parametrize("without", [(), ("runtime",), ("memory",), ("dropped",)])
+@pytest.mark.parametrize("task", [{}, {"active_task": "Tea"}])
+def test_a_delta_may_leave_out_what_did_not_change(without: tuple[str, ...], task: dict[str, str]) -> None:
+    given = {key: value for key, value in {**DELTA, **task}.items() if key not in without}
+    reading = read(json.dumps(given), STATE)
+    assert reading.status == ("repaired" if "dropped" in without else "clean")
+    assert reading.snapshot is not None
+    core = STATE["memory"]["core"] if "memory" in without else [{**ITEM, "id": "core-9"}]
+    assert reading.snapshot["memory"] == {**STATE["memory"], "core": core}
+    assert reading.snapshot["active_task"] == "Tea"
+    assert reading.snapshot["capabilities"] == STATE["capabilities"]
+
+
+def test_an_item_without_an_id_gets_the_next_of_its_tier() -> None:
+    nameless = {key: value for key, value in ITEM.items() if key != "id"}
+    known = {**nameless, "content": OTHER["content"]}
+    given = {**DELTA, "memory": {"core": [{**nameless, "content": "New."}, known, {**nameless, "content": ""}]}}
+    reading = read(json.dumps(given), STATE)
+    assert reading.snapshot is not None
+    assert [item["id"] for item in reading.snapshot["memory"]["core"]] == ["core-3", "core-2"]
+    assert reading.status == "partial"
+    assert reading.repairs == ("missing-id",)
+    assert "id" in reading.violations[0]
+
+
+@pytest.mark.parametrize("entries", [["x"] * 65, ["x" * 3000], [{"name": "x" * 3000, "scope": "y"}]])
+def test_capabilities_have_limits(entries: list[Any]) -> None:
+    reading = read(json.dumps(state(capabilities=entries)))
+    assert reading.snapshot is not None
+    assert reading.status == "partial"
+    assert reading.snapshot["capabilities"] == [entry for entry in entries[:64] if entry == "x"]
+    assert "capabilities" in reading.violations[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("三", 3), ("十", 10), ("二十四", 24), ("零点〇五", 0.05), ("０.２５", 0.25), ("٠.٥", 0.5), ("三三十", None)],
+)
+def test_numbers_of_other_scripts_are_read(word: str, number: float | None) -> None:
+    from ctxwrap.protocol.coercion import COERCIONS
+
+    assert COERCIONS["decay"](word) == (word if number is None else min(number, 1.0))
+
+
+def test_two_decodings_that_differ_are_none() -> None:
+    text = TEXT.replace("The sky is blue.", "&lt;b&gt; > 3").replace('"', "&quot;")
+    reading = read(text.replace("\\&quot;", "&quot;&quot;", 0))
+    assert (reading.snapshot, reading.status) == (None, "ambiguous")
+
+
+@pytest.mark.parametrize("text", ["id: core-1\ncontent: a\\nb", "id: core-1 = x\ncontent: c", "id: core-1\nand so on"])
+def test_lines_that_leave_a_doubt_are_not_read(text: str) -> None:
+    reading = climb(
+        f"version: 2.2\n## core\n{text}\n## working\n## ephemeral\n## capabilities\nactive_task: x", None, None
+    )
+    assert reading.snapshot is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol import read_reply
+from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.separator import _HEAD
 from ctxwrap.protocol.text import SEPARATOR
 from tests.protocol.corpus import CLASSES, cases, of_class
@@ -23,6 +23,7 @@ STATE: dict[str, Any] = {
     "active_task": "",
 }
 JSON = json.dumps(STATE)
+OLD = json.dumps({**STATE, "runtime": {**RUNTIME, "datetime": "2026-02-20T18:40:00.000001Z"}})
 DRAFT = json.dumps({**STATE, "active_task": "a draft"})
 
 SPELLINGS = [
@@ -66,11 +67,11 @@ def test_every_spelling_ends_the_visible_text(spelling: str) -> None:
         f'In Python: print("{SEPARATOR}")\nand so on.',
         "<<<CONTEXT>> {",
         "<context>\n{{documents}}\n</context>",
-        f"### Context\n{JSON}!",
+        f"### Context\n{OLD}!",
         "if a <<< b: pass",
-        f"some <CONTEXT> {JSON}",
+        f"some <CONTEXT> {OLD}",
         '{"version": "2.2", "name": "no-snapshot"}',
-        f"The state was\n{JSON}\nwhen we began.",
+        f"The state was\n{OLD}\nwhen we began.",
     ],
 )
 def test_a_mention_is_text(text: str) -> None:
@@ -83,7 +84,7 @@ def test_an_example_in_a_code_block_is_text(fence: str, before: str) -> None:
     closing = fence.removesuffix("markdown")
     if before.startswith(closing):
         pytest.skip("the inner block would close the outer one")
-    block = f"{fence}\n{before}{SEPARATOR}\n{DRAFT}\n{closing}"
+    block = f"{fence}\n{before}{SEPARATOR}\n{OLD}\n{closing}"
     text = f"Like this:\n\n{block}\n\nThat is all."
     assert state_in(text) == (text, None)
     assert state_in(f"{text}\n\n{SEPARATOR}\n{JSON}") == (text, STATE)
@@ -187,10 +188,13 @@ def test_every_beginning_of_a_head_may_become_one(spelling: str, opening: str, l
 
 
 @given(st.text() | st.lists(st.sampled_from([*SPELLINGS, *OPENINGS, JSON, "{", "a", "\ud800", "\0"])).map("".join))
-def test_reading_never_raises_and_never_loses_text(text: str) -> None:
-    reading = read_reply(text)
-    assert text.startswith(reading.visible)
-    assert reading.visible + reading.trailer == text or text[len(reading.visible) :].strip() == reading.trailer.strip()
+def test_reading_never_raises_and_keeps_what_it_takes_out(text: str) -> None:
+    stream = ReplyStream()
+    shown = stream.feed(text) + stream.close()
+    edges = [0, *(edge for span in stream.spans for edge in span), len(text)]
+    hidden = [text[start:end].strip() for start, end in zip(edges[::2], edges[1::2], strict=True)]
+    assert "".join(text[start:end] for start, end in stream.spans) == shown
+    assert "".join("".join(hidden).split()) == "".join(stream.reading.trailer.split())
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.text import SEPARATOR
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
-from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OPENINGS, RUNTIME, SPELLINGS
+from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
 
 FRAGMENTS = [
     *(
@@ -52,7 +52,7 @@ FRAGMENTS = [
         "version: 2",
     ),
     *("a", "é", "😀", "\u200b", "\ufeff", "\0", "\ud800", "\r\n", " " * 9, "\n" * 65, "a" * 161, "</s>", '{"version"'),
-    *(JSON, DRAFT, JSON[:40], JSON[1:], '"memory": 1, "runtime": 2', "\n```json\n", "\n```\n", "\n---\n"),
+    *(JSON, DRAFT, OLD, JSON[:40], JSON[1:], '"memory": 1, "runtime": 2', "\n```json\n", "\n```\n", "\n---\n"),
 ]
 TEXTS = st.lists(st.sampled_from([*FRAGMENTS, *SPELLINGS, *OPENINGS, *PARAGRAPHS]) | st.text(max_size=3), max_size=14)
 
@@ -156,9 +156,9 @@ def test_text_goes_out_as_soon_as_it_cannot_be_a_trailer() -> None:
         ("\n", ""),
         ("x = 1\n```", "\n```js\nx = 1\n```"),
         ("\n```\nBye\n", "\n```\nBye"),
-        (f"{SEPARATOR}\n{JSON}\n", ""),
+        (f"{SEPARATOR}\n{OLD}\n", ""),
         ("```\n\n", ""),
-        ("So", f"\n{SEPARATOR}\n{JSON}\n```\n\nSo"),
+        ("So", f"\n{SEPARATOR}\n{OLD}\n```\n\nSo"),
         (f" it is.\n{SEPARATOR}\n{{", " it is."),
         ("and so on", ""),
     ):

@@ -70,7 +70,7 @@ def test_both_kinds_of_callers_get_the_same_log_and_rounds() -> None:
         second = newest.ask(user(text), answer=f"re {text}")
         history.append(assistant(f"re {text}"))
         assert first.runtime.round == second.runtime.round
-        assert first.history == ()
+        assert first.history == (), "the caller sends all of it"
         assert [kept.message for kept in second.history] == history[:-2]
     assert resending.said == newest.said
     assert resending.said == ["hello", "re hello", "ok", "re ok", "ok", "re ok", "bye", "re bye"]
@@ -235,51 +235,76 @@ def test_time_never_goes_back() -> None:
     assert first.runtime.datetime == "2026-02-20T18:30:00.000000Z"
 
 
-def plainly_aligned(known: Sequence[str], given: Sequence[str]) -> Alignment:
+def plainly_aligned(known: Sequence[str], given: Sequence[str], answers: Sequence[int], began: int) -> Alignment:
     """What alignment means, tried out place by place."""
+
+    def placed(at: int, length: int) -> Alignment:
+        return Alignment(at + length, length, length, at)
+
+    same = max((n for n in range(len(given) + 1) if began >= 0 and known[began:][:n] == given[:n]), default=0)
+    same = min(same, max(0, len(known) - began))
+    if answers and same > answers[-1]:
+        return placed(began, same)
     for start in range(max(0, len(known) - len(given)), len(known)):
         if known[start:] == given[: len(known) - start]:
-            return Alignment(len(known), len(known) - start, len(known) - start)
+            return placed(start, len(known) - start)
+    if not known or not answers:
+        return placed(len(known), 0)
     for at in range(len(given), 1, -1):
         if len(known) > 1 and known[-2:] == given[at - 2 : at]:
-            return Alignment(len(known), at, min(at, len(known)))
-    runs = [(length, -start) for start in range(len(known)) for length in range(len(given) + 1)
+            ends = [n for n in range(2, min(at, len(known)) + 1) if known[-n:] == given[at - n : at]]
+            return Alignment(len(known), at, ends[-1], min(began, len(known) - ends[-1]) if same else 0)
+    runs = [(length, same >= length and start == began, start)
+            for start in range(len(known)) for length in range(1, len(given) + 1)
             if len(known) - start >= length and known[start : start + length] == given[:length]]  # fmt: skip
-    length, start = max(runs, default=(0, 0))
-    return Alignment(length - start if length else 0, length, length)
+    length, _, start = max(runs, default=(0, False, 0))
+    return placed(start, length)
 
 
 DIGESTS = st.lists(st.sampled_from("abc"), max_size=9)
 
 
-@given(DIGESTS, DIGESTS)
-def test_alignment_in_one_pass_finds_what_trying_every_place_finds(known: list[str], given: list[str]) -> None:
-    assert align(known, given, has_answers=True) == plainly_aligned(known, given)
+@st.composite
+def lists(draw: st.DrawFn) -> tuple[list[str], list[str], list[int], int]:
+    """What is known and given, the places of answers in it, and where the last list began."""
+    known, given = draw(DIGESTS), draw(DIGESTS)
+    answers = draw(st.lists(st.integers(0, max(0, len(given) - 1)), max_size=3 if given else 0))
+    return known, given, sorted(answers), draw(st.integers(-1, len(known) - 1))
 
 
-@given(DIGESTS, DIGESTS, st.booleans())
-def test_a_cut_branch_is_aligned_within_its_bounds(known: list[str], given: list[str], has_answers: bool) -> None:
-    found = align(known, given, has_answers=has_answers, cut=True)
+@given(lists())
+def test_alignment_in_one_pass_finds_what_trying_every_place_finds(
+    found: tuple[list[str], list[str], list[int], int],
+) -> None:
+    known, given, answers, began = found
+    assert align(known, given, answers=answers, began=began) == plainly_aligned(known, given, answers, began)
+
+
+@given(lists())
+def test_a_cut_branch_is_aligned_within_its_bounds(lists: tuple[list[str], list[str], list[int], int]) -> None:
+    known, given, answers, began = lists
+    found = align(known, given, answers=answers, began=began, cut=True)
     assert 0 <= found.covered <= found.keep <= len(known)
     assert found.covered <= found.new <= len(given)
-    assert found.keep == len(known) or has_answers
+    assert 0 <= found.before <= found.keep - found.covered
+    assert found.keep == len(known) or answers
 
 
 @given(st.lists(st.integers(), min_size=2, max_size=20, unique=True), st.integers(0, 20), st.integers(1, 20))
 def test_a_cut_branch_goes_on_for_whoever_sends_more_than_it(said: list[int], cut: int, back: int) -> None:
     history = [str(number) for number in said]
     known = history[min(cut, len(history) - 2) :]
-    assert align(known, [*history, "new"], has_answers=True, cut=True) == Alignment(
+    assert align(known, [*history, "new"], answers=[1], cut=True) == Alignment(
         len(known), len(history), covered=len(known)
     )
     kept = len(known) - back
     if kept > 1:
         edited = [*history[:-back], "edited"]
-        assert align(known, edited, has_answers=True, cut=True) == Alignment(kept, len(history) - back, covered=kept)
+        assert align(known, edited, answers=[0], cut=True) == Alignment(kept, len(history) - back, covered=kept)
 
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_repetition_does_not_make_alignment_slow(cut: bool) -> None:
     start = time.thread_time()
-    align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], has_answers=True, cut=cut)
+    align(["a"] * 1999 + ["b"], ["a"] * 4000 + ["c"], answers=[4000], began=3, cut=cut)
     assert time.thread_time() - start < 0.5

@@ -14,6 +14,7 @@ import pytest
 from ctxwrap import drive
 from ctxwrap.calls import BareCall
 from ctxwrap.context import Context, Target
+from ctxwrap.inspection import session_details
 from ctxwrap.protocol.text import SEPARATOR, unframe
 from ctxwrap.session.finding import existing
 from ctxwrap.settings import Settings
@@ -140,6 +141,81 @@ def test_a_disk_that_refuses_any_write_of_three_turns(tmp_path: Path, for_ever: 
         assert_whole(tmp_path / str(number), in_child(work)[0])
 
 
+def begun(root: Path) -> tuple[Context, drive.Call]:
+    """A turn whose answer is written down as far as it came."""
+    context = Context(store=FileStore(root), settings=Settings(), session="s")
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "question 0"}]}
+    call = drive.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
+    assert isinstance(call, drive.Call)
+    for _ in range(250):
+        call.event({"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}}]})
+    return context, call
+
+
+def streams(root: Path) -> dict[str, bytes]:
+    return {
+        name: (FileStore(root).open(KEY).directory / name).read_bytes() for name in ("messages.jsonl", "events.jsonl")
+    }
+
+
+def cuts(before: bytes, after: bytes) -> list[int]:
+    """Where the writing of what was added may have stopped: within each of its lines, and between them."""
+    ends = [at + 1 for at, byte in enumerate(after) if byte == ord("\n") and at + 1 >= len(before)]
+    return sorted({len(before), *ends, *(end - 7 for end in ends if end > len(before))})
+
+
+def test_whatever_part_of_an_end_was_written_the_answer_is_there_once(tmp_path: Path) -> None:
+    """The streams are written one after the other: of the events nothing is there before all messages are."""
+    _, call = begun(tmp_path)
+    before = streams(tmp_path)
+    assert b'"delta"' in before["events.jsonl"]
+    call.event({"id": "x", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    call.end()
+    after = streams(tmp_path)
+    (writer,) = (tmp_path / ".writers").iterdir()
+    writer.unlink()
+    prefixes = [(at, len(before["events.jsonl"])) for at in cuts(before["messages.jsonl"], after["messages.jsonl"])]
+    prefixes += [(len(after["messages.jsonl"]), at) for at in cuts(before["events.jsonl"], after["events.jsonl"])]
+    directory = FileStore(tmp_path).open(KEY).directory
+    for prefix in prefixes:
+        for (name, whole), length in zip(after.items(), prefix, strict=True):
+            (directory / name).write_bytes(whole[:length])
+        (directory / ".checkpoint").unlink(missing_ok=True)
+        session = existing(KEY, tmp_path)
+        with session.locked():
+            history = [(kept.message.role, kept.message.text.split()) for kept in session.past.branch.history(0)]
+        assert [role for role, _ in history] == ["user", "assistant"], prefix
+        assert 200 <= len(history[1][1]) <= 250
+        assert len(history[1][1]) == 250 or prefix[0] < len(after["messages.jsonl"])
+        with existing(KEY, tmp_path).locked():
+            pass
+        assert [finding for finding in verify("s", store=tmp_path).findings if finding.severity == "damage"] == []
+        (turn,) = session_details(FileStore(tmp_path), KEY).turns
+        assert turn.status == ("ok" if prefix[0] == len(after["messages.jsonl"]) else "cancelled")
+
+
+def test_an_end_of_which_the_disk_keeps_half_is_completed(tmp_path: Path) -> None:
+    context, call = begun(tmp_path)
+    end = {"id": "x", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    call.event(end)
+    refused = failing("write", 2, errno.ENOSPC)
+
+    def refuses(name: str, number: int, total: int) -> int | None:
+        if name == "ftruncate":
+            raise OSError(errno.EIO, "Input/output error")
+        return refused(name, number, total)
+
+    with installed(Seam(refuses)):
+        call.end()
+    assert call.record.report.not_saved == ("reply",)
+    session = context.session(KEY)
+    with session.locked():
+        pass
+    assert len([text for text in said(tmp_path) if text == "word word"]) == 1
+    assert session.past.turns.is_over(call.record.id)
+    assert [finding for finding in verify("s", store=tmp_path).findings if finding.severity != "note"] == []
+
+
 def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_path: Path) -> None:
     context = Context(store=FileStore(tmp_path), settings=Settings(), session="s")
     calls = []
@@ -158,7 +234,7 @@ def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_pat
 def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_path: Path) -> None:
     context = Context(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
     body = {"model": "m", "messages": [{"role": "user", "content": "question"}]}
-    with installed(Seam(failing("fdatasync", 1, errno.EIO))):
+    with installed(Seam(failing("fdatasync", 2, errno.EIO))):  # the first is that of the protocol's words
         call = drive.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
     assert isinstance(call, BareCall)
     past = existing(KEY, tmp_path).past

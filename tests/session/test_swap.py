@@ -15,6 +15,7 @@ from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.swap import bring_back, search_swap
 from ctxwrap.types import Message
+from ctxwrap.verifying import verify
 from tests.session.telling import KEY, NOW, Teller, directory_of, item
 
 REPORT = "Ledger of the lighthouse\n" + "oil, wick and glass\n" * 200
@@ -114,6 +115,7 @@ def test_a_faded_memory_comes_back_with_its_origin_and_memory_has_it(faded: Tell
     events = faded.store.open(KEY).read("events")[0]
     assert (events[-1]["type"], events[-1]["operations"][0]["reason"]) == ("recall", "brought back on request")
     assert not event_issues("".join(f"{json.dumps(event)}\n" for event in events))
+    assert not [each for each in verify("s", **faded.place).findings if "run" in each.what], "it is no part of a run"
 
 
 def test_what_is_at_hand_again_is_not_in_swap_and_logs_nothing(faded: Teller) -> None:

@@ -1,4 +1,4 @@
-"""Which memories a call gets to see: the longest-lived first, within their room, and seldom in a new place."""
+"""Which memories a call gets to see: what matters most, some of what is asked for, and seldom in a new place."""
 
 from typing import Any
 
@@ -6,54 +6,99 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.memory.items import TIERS
-from ctxwrap.stages.remembering import chosen, remembered
+from ctxwrap.stages.remembering import Sizes, chosen, remembered
 
-ITEMS = st.lists(
-    st.tuples(st.sampled_from(["fact", "task", "decision", "file"]), st.floats(0, 1), st.integers(1, 40)), max_size=20
-)
-
-
-@given(ITEMS, ITEMS, st.integers(0, 300))
-def test_memory_is_chosen_by_tier_first(core: list[Any], working: list[Any], room: int) -> None:
-    def tier(name: str, items: list[Any]) -> list[dict[str, Any]]:
-        return [{"id": f"{name}{at}", "type": t, "decay": d, "size": s} for at, (t, d, s) in enumerate(items)]
-
-    memory = {"core": tier("c", core), "working": tier("w", working), "ephemeral": []}
-    ids, items = chosen(memory, room, lambda item: int(item["size"]))
-    everything = {item["id"]: item["size"] for items in memory.values() for item in items}
-    assert sorted(id for item in items for id in item.refs) == sorted(everything)
-    assert {id for item in items if item.included for id in item.refs} == ids
-    assert sum(everything[id] for id in ids) <= room
-    left = room - sum(size for id, size in everything.items() if id in ids and id.startswith("c"))
-    assert all(everything[id] > left for id in everything if id.startswith("c") and id not in ids)
+SIZES = Sizes(whole=lambda item: int(item["size"]) + 12, brief=lambda item: int(item["size"]))
+WORDS = ("Lisbon", "bakery", "telescope", "violin", "invoice")
+SIZED = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(1, 60)), max_size=15)
+QUESTIONS = st.lists(st.sampled_from(WORDS), max_size=2, unique=True).map(" ".join)
 
 
-SIZED = st.lists(st.integers(1, 60), max_size=15)
+def tier(name: str, items: list[Any]) -> list[dict[str, Any]]:
+    """Items in the order that memory gives them: what matters most first."""
+    return [
+        {"id": f"{name}{at}", "type": "fact", "decay": 0.1, "content": f"About the {word}.", "size": size}
+        for at, (word, size) in enumerate(items)
+    ]
 
 
-@given(SIZED, SIZED, st.integers(0, 1500), st.booleans())
-def test_what_is_told_fits_and_is_all_that_is_shown(was: list[int], now: list[int], room: int, may: bool) -> None:
-    def memory(sizes: list[int]) -> dict[str, list[dict[str, Any]]]:
-        items = [{"id": f"m{at}", "type": "fact", "decay": 0.1, "size": size} for at, size in enumerate(sizes)]
-        return {"core": items, "working": [], "ephemeral": []}
+def memory(core: list[Any], working: list[Any] | None = None) -> dict[str, list[dict[str, Any]]]:
+    return {"core": tier("c", core), "working": tier("w", working or []), "ephemeral": []}
 
-    made = remembered(memory(now), memory(was), room, lambda item: int(item["size"]), may_begin=may)
-    told = [item for part in (made.epoch, made.told.changes) for tier in TIERS for item in part[tier]]
-    assert made.tokens == sum(item["size"] for item in told) <= room
+
+def flat(tiers: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [item for tier in TIERS for item in tiers[tier]]
+
+
+@given(SIZED, SIZED, st.integers(0, 900))
+def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], working: list[Any], room: int) -> None:
+    items = flat(memory(core, working))
+    lasting, asked = chosen(memory(core, working), room, SIZES)
+    assert not asked
+    left = room
+    for item in items:
+        assert (item["id"] in lasting) == (SIZES.brief(item) <= left), "whatever fits behind those before it is in"
+        left -= SIZES.brief(item) if item["id"] in lasting else 0
+
+
+@given(SIZED, SIZED, st.integers(0, 900), QUESTIONS)
+def test_a_question_takes_room_only_for_what_it_is_about(
+    core: list[Any], working: list[Any], room: int, question: str
+) -> None:
+    items = {item["id"]: item for item in flat(memory(core, working))}
+    lasting, asked = chosen(memory(core, working), room, SIZES, question)
+    assert not lasting & asked
+    taken = sum(SIZES.brief(items[id]) for id in lasting) + sum(SIZES.whole(items[id]) for id in asked)
+    assert taken <= room
+    assert all(any(word in items[id]["content"] for word in question.split()) for id in asked)
+    without = chosen(memory(core, working), room, SIZES)[0]
+    if without == items.keys():
+        assert lasting == without, "where all fits, nothing makes way"
+
+
+def test_what_is_asked_about_is_shown_although_much_matters_more() -> None:
+    many = memory([("bakery", 20)] * 50, [("telescope", 20)])
+    assert chosen(many, 400, SIZES, "Where does the violin lie?")[1] == set()
+    lasting, asked = chosen(many, 400, SIZES, "Where is my telescope?")
+    assert asked == {"w0"}
+    assert len(lasting) == 16, "eight tenths are for what matters most in any case"
+
+
+@given(SIZED, SIZED, st.integers(0, 1500), st.booleans(), st.booleans(), QUESTIONS)
+def test_what_is_told_fits_and_is_all_that_is_shown(
+    was: list[Any], now: list[Any], room: int, may: bool, at_hand: bool, question: str
+) -> None:
+    made = remembered(memory(now), memory(was), room, SIZES, may_begin=may, at_hand=at_hand, question=question)
+    epoch, changes = flat(made.epoch), flat(made.told.changes)
+    assert made.tokens == sum(map(SIZES.brief, epoch)) + sum(map(SIZES.whole, changes)) <= room
     assert may or not made.is_new
-    shown = {item["id"] for tier in TIERS for item in made.told.shown[tier]}
-    assert shown == {item["id"] for item in told} - set(made.told.dropped)
-    assert shown == {id for item in made.items if item.included for id in item.refs}
+    by_id = {item["id"]: item for item in (*epoch, *changes)}
+    shown = {item["id"]: item for item in flat(made.told.shown)}
+    assert shown == {id: item for id, item in by_id.items() if id not in made.told.dropped}
+    assert shown.keys() == {id for item in made.items if item.included for id in item.refs}
+    assert {*made.told.unchanged} == shown.keys() - {item["id"] for item in changes}
+    assert sorted(id for item in made.items for id in item.refs) == sorted(item["id"] for item in flat(memory(now)))
 
 
 def test_memory_that_is_too_large_does_not_begin_an_epoch_with_every_call() -> None:
     """What has faded a little more than another makes way for it: that alone is no reason to tell all anew."""
     epoch, began = None, 0
     for round in range(60):
-        items = [
-            {"id": f"m{at}", "type": "fact", "decay": ((at * 7 + round) % 50) / 50, "content": at} for at in range(100)
-        ]
-        memory = {"core": items, "working": [], "ephemeral": []}
-        made = remembered(memory, epoch, 3000, lambda _: 50, may_begin=True)
+        decays = {at: ((at * 7 + round) % 50) / 50 for at in range(100)}
+        order = sorted(decays, key=lambda at: decays[at])
+        items = [{"id": f"m{at}", "type": "fact", "decay": decays[at], "content": f"{at}", "size": 38} for at in order]
+        made = remembered({"core": items, "working": [], "ephemeral": []}, epoch, 3000, SIZES, may_begin=True)
         epoch, began = made.epoch, began + made.is_new
-    assert began <= 12
+    assert began <= 15
+
+
+def test_what_is_asked_about_begins_no_epoch() -> None:
+    """A question brings other items with every call; the epoch goes by what matters most."""
+    epoch, began = None, 0
+    for round in range(20):
+        many = memory([(word, 20) for word in WORDS] * 40)
+        question = f"What of the {WORDS[round % len(WORDS)]}?"
+        made = remembered(many, epoch, 1200, SIZES, may_begin=True, question=question)
+        epoch, began = made.epoch, began + made.is_new
+        assert made.told.changes["core"]
+    assert began == 1

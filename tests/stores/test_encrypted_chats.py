@@ -39,6 +39,8 @@ LARGE = "marmalade is in the attic. " * 900
 OUTPUT = "tool output about a walrus. " * 80
 PINNED = "Always speak of periwinkle."
 SUMMARY = "They spoke of a turquoise kettle."
+NAME = "Adalheidis"
+"""Long enough that ciphertext in base64 does not hold it by chance."""
 CANARIES = [SAID, ANSWER, REMEMBERED, "zebrafish", "lantern", "swordfish", "marmalade", "walrus", "periwinkle"]
 CANARIES += ["turquoise", "look_up", "nougat", "fix.patch", "practice", SEPARATOR, "startup_at"]
 CANARIES += ["assistant", '"role"', '"user"', '"system"', "summary.md", "latest.md", "sha256-"]
@@ -175,10 +177,10 @@ def test_what_is_forgotten_and_purged_is_gone_for_those_with_the_key_too(
 def test_a_fresh_process_goes_on(home: Path) -> None:
     environment = {**os.environ, "CTXWRAP_KEY": MASTER, "PYTHONPATH": str(Path(ctxwrap.__file__).parents[1])}
     command = [sys.executable, "-m", "ctxwrap", "chat", "--store", str(home)]
-    for typed, answer in (("My name is Ada\n", "Ada."), ("What is my name?\n", "Your name is Ada.")):
+    for typed, answer in ((f"My name is {NAME}\n", f"{NAME}."), ("What is my name?\n", f"Your name is {NAME}.")):
         done = subprocess.run(command, input=typed, capture_output=True, text=True, env=environment, check=True)
         assert answer in done.stdout
-    assert leaks(home, "Ada", "name") == []
+    assert leaks(home, NAME, "My name is") == []
 
 
 def test_what_an_attacker_writes_is_found_by_verifying(client: openai.OpenAI, home: Path, keyed: None) -> None:
@@ -331,7 +333,7 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = str(tmp_path / "x.zip")
-    run("chat", "--store", str(home), "--session", "old", typed="My name is Ada\n")
+    run("chat", "--store", str(home), "--session", "old", typed=f"My name is {NAME}\n")
     monkeypatch.setenv("CTXWRAP_KEY", MASTER)
     refused = run("memory", "old", "--store", str(home))
     assert "env -u CTXWRAP_KEY ctxwrap export old -o FILE" in refused.output
@@ -340,8 +342,8 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     assert "not encrypted" not in _both(run("export", "old", "-o", archive, "--store", str(home)))
     monkeypatch.setenv("CTXWRAP_KEY", MASTER)
     assert run("import", archive, "--session", "new", "--store", str(home)).exit_code == 0
-    assert "Ada" in run("memory", "new", "--store", str(home)).output
-    assert [path for _, path in leaks(home, "Ada") if "/session/new/" in path] == []
+    assert NAME in run("memory", "new", "--store", str(home)).output
+    assert [path for _, path in leaks(home, NAME) if "/session/new/" in path] == []
     exported = run("export", "new", "-o", str(tmp_path / "y.zip"), "--store", str(home))
     assert "what was exported is not" in _both(exported)
     assert "what was exported is not" in _both(run("export", "new", "--envelope", "--store", str(home)))

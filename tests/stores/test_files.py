@@ -20,6 +20,7 @@ from ctxwrap.session.finding import key_for
 from ctxwrap.storage import Checkpoint, Store
 from ctxwrap.stores.clear import ClearStore
 from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.format import FORMAT
 from ctxwrap.stores.names import check_id, safe_name
 from ctxwrap.testing import KEY, StoreContract, contents, record
 from ctxwrap.types import Record, SessionKey
@@ -160,7 +161,7 @@ def test_a_line_of_garbage_hides_no_other(tmp_path: Path) -> None:
 def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
     directory = written(tmp_path, "a")
     meta = json.loads((directory / "meta.json").read_text())
-    assert meta == KEY._asdict()
+    assert meta == {**KEY._asdict(), "format": FORMAT}
     (directory / "meta.json").write_text(json.dumps({**meta, "tenant": "somebody else"}))
     with (
         pytest.raises(ctxwrap.StoreCorrupt, match="does not name session 'session'"),

@@ -25,10 +25,10 @@ TEXT = "One two three."
 
 
 def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
-    example, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    bot, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     heads = "import pytest\nfrom ctxwrap.stores.memory import MemoryStore as MyStore\n"
     heads += "from ctxwrap.stores.files import FileStore as MyOtherStore\n"
-    (tmp_path / "test_bot.py").write_text(example)
+    (tmp_path / "test_bot.py").write_text(bot + habits)
     (tmp_path / "test_store.py").write_text(heads + store)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "bot or users or round_trip", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)

@@ -15,6 +15,7 @@ from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.text import SEPARATOR
 from ctxwrap.types import Body, Injection, Message, Wire
 from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES, wire_for
+from ctxwrap.wires.channel import Channel
 from tests.support import CANARY
 from tests.wires.replies import SPEAKERS, Speaker
 
@@ -263,3 +264,35 @@ def test_text_that_comes_with_the_end_keeps_its_order(wire: Wire, said: Body, te
 )
 def test_chunks_without_choices_or_deltas_go_through(event: dict[str, Any]) -> None:
     assert CHAT.rewriter({}, ReplyStream).event(event) == [event]
+
+
+@given(
+    st.lists(st.sampled_from(["Grüße", " ", "\n\n", "and 😀", f"\n{SEPARATOR}\n", "{", "}"]), max_size=8),
+    st.lists(st.integers(0, 900), max_size=60),
+)
+def test_log_probabilities_make_up_the_text_around_snapshots(pieces: list[str], cuts: list[int]) -> None:
+    snapshot = f"\n\n{SEPARATOR}\n" + json.dumps({"version": "2.2", "runtime": {}, "memory": {"core": []}}) + "\n"
+    text = "Hello." + snapshot + "".join(pieces) + snapshot + "\nBye."
+    edges = sorted({0, len(text), *(cut % len(text) for cut in cuts)})
+    tokens: list[Body] = [{"token": text[start:end]} for start, end in pairwise(edges)]
+    channel, released = Channel(ReplyStream()), list[Body]()
+    for token in tokens:
+        channel.feed(token["token"])
+        released += channel.tokens([token])
+        assert channel.text.startswith("".join(token["token"] for token in released))
+    channel.close()
+    released += channel.tokens([])
+    assert "".join(token["token"] for token in released) == channel.text
+    assert channel.tokens_of_all(tokens) == released
+
+
+def test_a_snapshot_in_an_earlier_text_of_a_reply_counts_and_what_follows_is_shown() -> None:
+    texts = [f"One.{TRAILER}", "Two."]
+    content = [{"type": "text", "text": text} for text in texts]
+    rewriter = MESSAGES.rewriter({}, ReplyStream)
+    shown = rewriter.whole({"id": "m", "content": content, "stop_reason": "end_turn"})
+    assert [block["text"] for block in shown["content"]] == ["One.", "Two."]
+    reading = rewriter.reply.reading
+    assert reading is not None
+    assert (reading.snapshot or {})["active_task"] == CANARY
+    assert "text follows the snapshot" in reading.violations

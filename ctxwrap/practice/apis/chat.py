@@ -12,14 +12,12 @@ from ctxwrap.practice.apis.parts import (
     StreamError,
     Turn,
     fragments,
-    input_words,
-    output_words,
-    reasoning_words,
     taking_turns,
     token_logprob,
     top_logprobs,
 )
 from ctxwrap.practice.ask import dict_at, text_of
+from ctxwrap.practice.usage import cached_tokens, input_tokens, output_tokens, reasoning_tokens
 
 _FINISH = {"refusal": "stop"}
 _HARMLESS = {name: {"filtered": False, "severity": "safe"} for name in ("hate", "self_harm", "sexual", "violence")}
@@ -67,14 +65,14 @@ def stored_messages(turn: Turn) -> list[JSON]:
 
 def usage(turn: Turn) -> JSON:
     answers = turn.answer.choices(turn.ask.n)
-    asked, answered = input_words(turn.ask), output_words(answers)
+    asked, answered = input_tokens(turn.ask), output_tokens(answers)
     return {
         "prompt_tokens": asked,
         "completion_tokens": answered,
         "total_tokens": asked + answered,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": cached_tokens(turn.shared, asked), "audio_tokens": 0},
         "completion_tokens_details": {
-            "reasoning_tokens": reasoning_words(answers),
+            "reasoning_tokens": reasoning_tokens(answers),
             "audio_tokens": 0,
             "accepted_prediction_tokens": 0,
             "rejected_prediction_tokens": 0,

@@ -11,9 +11,8 @@ from ctxwrap.practice.apis.parts import (
     StreamError,
     Turn,
     fragments,
-    input_words,
-    output_words,
 )
+from ctxwrap.practice.usage import cached_tokens, input_tokens, output_tokens
 
 _STOP = {
     "stop": "end_turn",
@@ -27,7 +26,7 @@ _SIGNATURE = "cHJhY3RpY2Ugc2lnbmF0dXJl"
 
 def complete(turn: Turn) -> JSON:
     answer = turn.answer
-    return _message(turn, _blocks(answer), output_words([answer])) | _stop(answer)
+    return _message(turn, _blocks(answer), output_tokens([answer])) | _stop(answer)
 
 
 def events(turn: Turn) -> Iterator[Event]:
@@ -36,6 +35,8 @@ def events(turn: Turn) -> Iterator[Event]:
 
 
 def _message(turn: Turn, content: list[JSON], written: int) -> JSON:
+    asked = input_tokens(turn.ask)
+    cached = cached_tokens(turn.shared, asked)
     return {
         "id": turn.id("msg_"),
         "type": "message",
@@ -45,9 +46,9 @@ def _message(turn: Turn, content: list[JSON], written: int) -> JSON:
         "stop_reason": None,
         "stop_sequence": None,
         "usage": {
-            "input_tokens": input_words(turn.ask),
+            "input_tokens": asked - cached,
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            "cache_read_input_tokens": cached,
             "output_tokens": written,
             "service_tier": "standard",
         },
@@ -100,7 +101,7 @@ def _stream(turn: Turn) -> Iterator[JSON]:
     except StreamError:
         yield {"type": "error", "error": {"type": "overloaded_error", "message": BROKEN_MESSAGE}}
         return
-    usage = {"output_tokens": output_words([answer])}
+    usage = {"output_tokens": output_tokens([answer])}
     yield {"type": "message_delta", "delta": _stop(answer), "usage": usage}
     yield {"type": "message_stop"}
 

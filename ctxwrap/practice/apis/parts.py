@@ -1,8 +1,8 @@
-"""What the spellings of all APIs share: a turn, its events, its pace, its rough counts and probabilities."""
+"""What the spellings of all APIs share: a turn, its events, its pace, its probabilities."""
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -29,6 +29,9 @@ class Turn:
     answer: Answer
     number: int
     created: int
+
+    shared: tuple[str, ...] = ()
+    """The beginning of the prompt that the cache knows, as texts."""
 
     def id(self, prefix: str, part: int | None = None) -> str:
         return f"{prefix}practice-{self.number:06d}" + ("" if part is None else f"-{part}")
@@ -87,29 +90,6 @@ def fragments(text: str) -> list[str]:
     """`text` in up to three parts, as the arguments of a tool call arrive."""
     size = max(1, ceil(len(text) / 3))
     return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-def words(text: str) -> int:
-    """A rough, repeatable stand-in for a count of tokens."""
-    return len(text.split())
-
-
-def input_words(ask: Ask) -> int:
-    return words(ask.system) + sum(words(text) for _, text in ask.messages)
-
-
-def output_words(answers: Sequence[Answer]) -> int:
-    return sum(
-        words(answer.text)
-        + words(answer.refusal)
-        + words(answer.reasoning)
-        + sum(1 + words(call.arguments) for call in answer.tool_calls)
-        for answer in answers
-    )
-
-
-def reasoning_words(answers: Sequence[Answer]) -> int:
-    return sum(words(answer.reasoning) for answer in answers)
 
 
 def logprob(token: str, rank: int = 0) -> float:

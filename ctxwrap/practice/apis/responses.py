@@ -1,15 +1,9 @@
 """How OpenAI's Responses spell an answer: the response object and its items."""
 
 from ctxwrap.practice.answer import JSON, Answer, ToolCall
-from ctxwrap.practice.apis.parts import (
-    Turn,
-    input_words,
-    output_words,
-    reasoning_words,
-    token_logprob,
-    top_logprobs,
-)
+from ctxwrap.practice.apis.parts import Turn, token_logprob, top_logprobs
 from ctxwrap.practice.ask import response_items, text_of
+from ctxwrap.practice.usage import cached_tokens, input_tokens, output_tokens, reasoning_tokens
 
 # what the response object repeats from the request, with what it says when the request is silent
 _ECHOED: JSON = {
@@ -163,11 +157,11 @@ def _item_status(answer: Answer) -> str:
 
 
 def _usage(turn: Turn) -> JSON:
-    asked, answered = input_words(turn.ask), output_words([turn.answer])
+    asked, answered = input_tokens(turn.ask), output_tokens([turn.answer])
     return {
         "input_tokens": asked,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached_tokens(turn.shared, asked), "cache_write_tokens": 0},
         "output_tokens": answered,
-        "output_tokens_details": {"reasoning_tokens": reasoning_words([turn.answer])},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens([turn.answer])},
         "total_tokens": asked + answered,
     }

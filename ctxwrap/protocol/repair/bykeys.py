@@ -20,8 +20,10 @@ from ctxwrap.protocol.repair.marks import (
 )
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, value_at
 from ctxwrap.protocol.repair.strings import decoded, read_string
+from ctxwrap.protocol.shape import is_tier_field
 from ctxwrap.protocol.words import (
     CAPABILITY_KEYS,
+    ID_LISTS,
     ITEM_KEYS,
     KNOWN_KEYS,
     MAX_DEPTH,
@@ -34,7 +36,10 @@ from ctxwrap.protocol.words import (
 )
 
 _SECTIONS = ("runtime", "memory", "capabilities")
-_LISTS = (*TIERS, "capabilities")
+FLAT = "items"
+"""The section of items that tell their tiers themselves."""
+_HOLDERS = (*TIERS, FLAT)
+_LISTS = (*_HOLDERS, "capabilities")
 _QUOTE = re.compile(f"[{re.escape(QUOTES)}]")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*|,\d+(?=\s*[,;，；}｝\n]))?|\.\d+)(?:[eE][+-]?\d+)?")
 _BEHIND_NUMBER = re.compile(r"[fFdDlL%]?\s*(?:[,;，；}\]｝］\n]|//|/\*|#|$)|\s+[^\s\w]|\s*[\"“＂'`]")
@@ -46,6 +51,10 @@ _PAIR_INSIDE = re.compile(r'(?<!\\)"\s*[,;，]\s*"?\w+"?\s*[:：]')
 _OBJECT_INSIDE = re.compile(r"\{[^{}]*\}")
 _PATIENCE = 4000
 """How often the end of a string may be looked for, beside what a long text needs."""
+_STEPS, _DENSITY = 500, 4
+"""How many marks and pairs may be read, beside one for so many characters."""
+_ATTEMPTS = 60
+"""How often an item may turn out not to be intact."""
 _ALL_FIELDS = frozenset(ITEM_KEYS)
 _AFTER_WORDS = frozenset((*ITEM_KEYS, *ROOT_KEYS))
 _CUT = object()
@@ -74,10 +83,12 @@ class Draft:
 def read_by_keys(text: str) -> Draft:
     """The snapshot in `text`, which begins with it."""
     reader = _Reader(text)
-    while not reader.done:
+    for _ in range(_STEPS + len(text) // _DENSITY):
         reader.step()
-    reader.finish()
-    return reader.draft
+        if reader.done:
+            reader.finish()
+            return reader.draft
+    raise Unreadable("it is too damaged")
 
 
 class _Reader:
@@ -88,6 +99,7 @@ class _Reader:
         self._at = 0
         self._depth = 0
         self._patience = _PATIENCE + len(text) // 8
+        self._attempts = _ATTEMPTS
         self._section = ""
         self._item: dict[str, Any] | None = None
         self._item_open = False
@@ -114,12 +126,19 @@ class _Reader:
 
     def finish(self) -> None:
         draft = self.draft
+        memory = draft.data.get("memory", {})
+        if FLAT in memory and (len(memory) > 1 or draft.elided_tiers):
+            raise Ambiguous("items stand beside tiers")
         if not self._is_complete() and self._depth > 0:
             draft.cut = True
         if draft.cut and self._section == "capabilities":
             draft.data.pop("capabilities", None)
-        elif draft.cut and self._section in TIERS and self._item is not None and self._item_open:
+        elif draft.cut and self._section in _HOLDERS and self._item is not None and self._item_open:
             draft.data["memory"][self._section].pop()
+        if FLAT in memory:
+            if draft.cut:
+                raise Ambiguous("it ends within items that belong to no tier")
+            draft.data["memory"] = memory[FLAT]
         draft.mend("cut" if draft.cut else "brackets" if self._depth else "")
 
     def _is_at(self, marks: str) -> bool:
@@ -133,11 +152,11 @@ class _Reader:
         between = self.text[start : self._at]
         if "/" in between or "#" in between:
             self.draft.mend("comments")
-            if self._section in TIERS and not self._item_open and any(mark in between for mark in ELLIPSES):
+            if self._section in _HOLDERS and not self._item_open and any(mark in between for mark in ELLIPSES):
                 self.draft.elided_tiers.add(self._section)
 
     def _open(self) -> None:
-        if self._section in TIERS and not self._is_inside_item() and self._take_intact():
+        if self._section in _HOLDERS and not self._is_inside_item() and self._take_intact():
             return
         self._brace_before = self._is_at(BRACES) and self._section in _LISTS
         self._at += 1
@@ -145,9 +164,12 @@ class _Reader:
 
     def _take_intact(self) -> bool:
         """Take the item that begins here at once, if nothing is wrong with it."""
+        if not self._attempts:
+            return False
         try:
             item, end = value_at(self.text, self._at)
         except ValueError:
+            self._attempts -= 1  # an error's line is counted from the text's beginning
             return False
         if not isinstance(item, dict) or not item.keys() >= _ALL_FIELDS:
             return False
@@ -162,7 +184,7 @@ class _Reader:
     def _close(self) -> None:
         self._depth -= 1
         if self._is_at("]］"):
-            if self._section in TIERS:
+            if self._section in _HOLDERS:
                 self.draft.ended_tiers.add(self._section)
         else:
             self._item_open = False
@@ -173,7 +195,7 @@ class _Reader:
         rest = re.compile(r"[}\]\n]|\Z").search(self.text, self._at)
         self._at = rest.start() if rest else len(self.text)
         self.draft.mend("ellipsis")
-        if self._section in TIERS:
+        if self._section in _HOLDERS:
             self.draft.elided_tiers.add(self._section)
 
     def _pair(self) -> None:
@@ -189,10 +211,13 @@ class _Reader:
         elif key in _SECTIONS:
             self._enter(key)
         elif self._is_root_key(key):
-            self._put(self.draft.data, key, self._words() if key == "dropped" else self._value())
+            self._put(self.draft.data, key, self._words() if key in ID_LISTS else self._value())
             self._section = ""
         elif self._section == "runtime" or (key in RUNTIME_KEYS and key != "round"):
             self._put(self.draft.data.setdefault("runtime", {}), key, self._value())
+        elif self._section == "memory" and (key in ITEM_KEYS or is_tier_field(name)):
+            self._section = FLAT
+            self._field(key)
         elif self._section in _LISTS:
             self._field(key if key in KNOWN_KEYS else name)
         elif not self._is_at(BRACES):  # else it is a name around the whole
@@ -221,7 +246,7 @@ class _Reader:
             self.draft.ended_tiers.add(tier)
 
     def _field(self, key: str) -> None:
-        known = ITEM_KEYS if self._section in TIERS else CAPABILITY_KEYS
+        known = ITEM_KEYS if self._section in _HOLDERS else CAPABILITY_KEYS
         if key not in known and not self._is_inside_item() and self._is_at(BRACES):
             self._id = key
             return
@@ -234,7 +259,7 @@ class _Reader:
         self._item = {"id": self._id} if self._id else {}
         self._id = ""
         self._item_open, self._brace_before = True, False
-        holder = self.draft.data.setdefault("memory", {}) if self._section in TIERS else self.draft.data
+        holder = self.draft.data.setdefault("memory", {}) if self._section in _HOLDERS else self.draft.data
         holder.setdefault(self._section, []).append(self._item)
 
     def _put(self, holder: dict[str, Any], key: str, value: Any) -> None:
@@ -256,7 +281,19 @@ class _Reader:
 
     def _may_end_value(self, text: str, at: int) -> bool:
         self._lose_patience()
-        return ends_value(text, at)
+        return ends_value(text, at) and not self._is_told(skip(text, at))
+
+    def _is_told(self, at: int) -> bool:
+        """Whether a key stands here that the item has already: what looks like a pair is part of a text."""
+        if self._section not in TIERS or self._item is None or at >= len(self.text):
+            return False
+        is_behind_comma = self._is_comma(at)
+        found = key_at(self.text, skip_commas(self.text, at))
+        key = canonical_key(found.name) if found else ""
+        return key in ITEM_KEYS and key in self._item and not (key == "id" and is_behind_comma)
+
+    def _is_comma(self, at: int) -> bool:
+        return is_at(self.text, at, COMMAS)
 
     def _may_end_element(self, text: str, at: int) -> bool:
         self._lose_patience()
@@ -324,13 +361,14 @@ class _Reader:
 
     def _unquoted(self) -> Any:
         """A text whose opening quote is missing, or both."""
+        line_end = self.text.find("\n", self._at) % (len(self.text) + 1)
         for close in _QUOTE.finditer(self.text, self._at):
             if self._may_end_value(self.text, close.end()):
                 raw = self.text[self._at : close.start()]
                 self.draft.swallowed |= '"' in raw or raw.startswith((":", ",", *OPENERS, *CLOSERS))
                 self._check(self._at, close.end(), "missing-quote")
                 return decoded(raw)[0]
-            if "\n" in self.text[self._at : close.start()]:
+            if close.start() > line_end:
                 break
         phrase = _PHRASE.match(self.text, self._at)
         if phrase is None or not ends_value(self.text, phrase.end()):

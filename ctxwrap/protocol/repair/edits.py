@@ -120,7 +120,7 @@ class _Region:
             reach = self._reach(edit)
             left -= reach - self.start
             if left < 0:
-                break
+                return [], []  # what was not tried might be as good
             if reach > len(self.text):
                 wholes += _read(edit, edit.applied(self.text), is_whole)
             elif reach >= end >= edit.start >= start:

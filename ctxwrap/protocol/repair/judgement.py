@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxwrap.protocol.repair.bykeys import Draft
 from ctxwrap.protocol.text import VERSION
-from ctxwrap.protocol.words import CAPABILITY_KEYS, ITEM_KEYS, OPTIONAL_KEYS, ROOT_KEYS, TIERS
+from ctxwrap.protocol.words import CAPABILITY_KEYS, ID_LISTS, ITEM_KEYS, OPTIONAL_KEYS, ROOT_KEYS, TIERS
 
 _WORD = re.compile(r'[^",:{}\[\]\n]+')
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -27,7 +27,7 @@ def is_part(data: dict[str, Any]) -> bool:
         return False
     if not is_valid({**_NOTHING, **data, "memory": {**{tier: [] for tier in TIERS}, **memory}}):
         return False
-    items = _items(data)
+    items = items_of(data)
     return (
         len({item["id"] for item in items}) == len(items)
         and all(_WORD.fullmatch(word) for word in _words(data))
@@ -45,22 +45,24 @@ def doubt(draft: Draft) -> str:
     """What speaks against a reading by keys, or nothing."""
     if draft.swallowed:
         return "a text holds what belongs behind it"
-    if not all(_WORD.fullmatch(word) for word in _words(draft.data)):
+    if not all(_WORD.fullmatch(word) for word in _words(draft.data) if word):
         return "a word holds what belongs around it"
-    if not all(_NAME.fullmatch(key) for item in _items(draft.data) for key in item):
+    if not all(_NAME.fullmatch(key) for item in items_of(draft.data) for key in item):
         return "a key is no name"
     return ""
 
 
-def _items(data: dict[str, Any]) -> list[dict[str, Any]]:
-    return [item for tier in data.get("memory", {}).values() for item in tier]
+def items_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """All items of a memory, by tiers or not."""
+    memory = data.get("memory", {})
+    return memory if isinstance(memory, list) else [item for tier in memory.values() for item in tier]
 
 
 def _words(data: dict[str, Any]) -> Iterator[str]:
     """Ids, types, tags, and what capabilities say, as far as they are texts."""
-    dropped = data.get("dropped")
-    yield from (id for id in dropped if isinstance(id, str)) if isinstance(dropped, list) else ()
-    for item in _items(data):
+    for ids in (data.get(name) for name in ID_LISTS):
+        yield from (id for id in ids if isinstance(id, str)) if isinstance(ids, list) else ()
+    for item in items_of(data):
         tags = item.get("tags")
         every = (item.get("id"), item.get("type"), *(tags if isinstance(tags, list) else ()))
         yield from (word for word in every if isinstance(word, str))

@@ -7,6 +7,7 @@ from ctxwrap.protocol.repair.marks import BRACES, CLOSERS, COLON, COMMAS, GAP, O
 from ctxwrap.protocol.words import KNOWN_KEYS, canonical_tier
 
 _KNOWN = "|".join(sorted((key.replace("_", r"(?:[\s-]|\\?_)?") for key in KNOWN_KEYS), key=len, reverse=True))
+KNOWN_NAME = "|".join(sorted(KNOWN_KEYS, key=len, reverse=True))
 _NAME = r"[A-Za-z_][\w-]{0,39}"
 _LITERAL = r"(?:true|false|null|none|nil|undefined|nan|[+-]?infinity|void 0)\b"
 
@@ -59,14 +60,26 @@ def starts_pair(text: str, at: int, *, after_comma: bool = False) -> bool:
     if is_at(text, at, BRACES):
         return KNOWN_KEY.match(text, skip(text, at + 1)) is not None
     value = _SIMPLE_VALUE.match(text, at)
-    return value is not None and _ends_pair(text, skip(text, value.end()))
+    return value is not None and _ends_pairs(text, skip(text, value.end()))
 
 
-def _ends_pair(text: str, at: int) -> bool:
-    if is_at(text, at, COMMAS):
+def _ends_pairs(text: str, at: int) -> bool:
+    """Whether a pair may end here: the object does, a key of the snapshot follows, or pairs up to one of these."""
+    for _ in range(_MOST_PAIRS):
+        if not is_at(text, at, COMMAS):
+            return at >= len(text) or ends_object(text, at)
         at = skip_commas(text, at)
-        return at >= len(text) or text[at] in CLOSERS or bool(KNOWN_KEY.match(text, at) or _OTHER.match(text, at))
-    return at >= len(text) or ends_object(text, at)
+        if at >= len(text) or text[at] in CLOSERS or KNOWN_KEY.match(text, at):
+            return True
+        other = _OTHER.match(text, at)
+        value = _SIMPLE_VALUE.match(text, skip(text, other.end())) if other else None
+        if other is None or value is None:
+            return other is not None and is_at(text, skip(text, other.end()), OPENERS)
+        at = skip(text, value.end())
+    return False
+
+
+_MOST_PAIRS = 8
 
 
 def ends_object(text: str, at: int) -> bool:
@@ -106,7 +119,7 @@ def ends_value(text: str, at: int) -> bool:
         at = skip_commas(text, at)
         if is_at(text, at, BRACES):
             return KNOWN_KEY.match(text, skip(text, at + 1)) is not None
-        return goes_on(text, at, CLOSERS)
+        return closes(text, at) if is_at(text, at, CLOSERS) else goes_on(text, at, "")
     if text[at] in "]］":
         return closes(text, at)
     if text[at] == "+":

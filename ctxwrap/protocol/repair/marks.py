@@ -34,9 +34,10 @@ CLOSING = {
 
 QUOTES = "".join(CLOSING)
 QUOTE = f"[{re.escape(''.join(sorted({*QUOTES, *''.join(CLOSING.values())})))}]"
-GAP = rf"[\s{ZERO_WIDTH}]*"
+GAP = rf"[\s{ZERO_WIDTH}]*+"
 
 _COMMENT = 400
+_NEVER_BLANK = frozenset("{}[],:\"'0123456789abcdefghijklmnopqrstuvwxyz")
 _BLANK = re.compile(
     rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{_COMMENT}}}|/\*.{{0,{_COMMENT}}}?\*/)*", re.DOTALL
 )
@@ -44,6 +45,8 @@ _BLANK = re.compile(
 
 def skip(text: str, at: int) -> int:
     """Behind white space of any kind, and comments."""
+    if at < len(text) and text[at] in _NEVER_BLANK:
+        return at
     match = _BLANK.match(text, at)
     return match.end() if match else at
 

@@ -2,22 +2,23 @@
 
 import re
 
+from ctxwrap.protocol.numerals import han_number, in_ascii
 from ctxwrap.protocol.repair.marks import COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
 
 _TOKEN = re.compile(
     rf"""
-    (?P<string>   "(?:[^"\\]|\\.)*+" )
+    (?P<string>   "(?:[^"\\]|\\.)*+"? )
     | (?P<comments> //[^\n]* | \#[^\n]* | /\*.{{0,400}}?\*/ )
     | (?P<commas>   [{COMMAS}](?:{GAP}[{COMMAS}])* (?P<last>{GAP}(?=[}}\]｝］]))? )
     | (?P<marks>    => | -> | [=：＝｛｝［］] )
-    | (?P<spaces>   [^\S \t\r\n]+ | [{ZERO_WIDTH}]+ )
+    | (?P<spaces>   [^\S \t\r\n]+ | [{ZERO_WIDTH}]+ | (?:\\[nrt])++(?=[\s"{{}}\[\],]|\Z) )
     | (?P<word>     [^\s"{{}}\[\],:;，；、：＝=｛｝［］{ZERO_WIDTH}]++ )
     """,
     re.VERBOSE | re.DOTALL,
 )
 _MARKS = {"｛": "{", "｝": "}", "［": "[", "］": "]"}
-_NUMBER = re.compile(r"(?P<sign>[+-]?)0*(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?")
-_STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"(?P<sign>[+-]?)0*(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
+STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
@@ -33,7 +34,7 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
             names["comments"] = None
             return token if any(mark in token for mark in ELLIPSES) else " "
         if kind == "word":
-            return _word(token, names)
+            return plain_word(token, names)
         names[str(kind)] = None
         if kind == "commas":
             return "," if match["last"] is None else ""
@@ -42,13 +43,14 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
     return _TOKEN.sub(mended, text), tuple(names)
 
 
-def _word(word: str, names: dict[str, None]) -> str:
-    if word in ("null", "true", "false") or _STRICT_NUMBER.fullmatch(word):
+def plain_word(word: str, names: dict[str, None]) -> str:
+    """A number or a literal as JSON has it; any other word as it is."""
+    if word in ("null", "true", "false") or STRICT_NUMBER.fullmatch(word):
         return word
     if word.lower() in LITERALS:
         names["literals"] = None
         return {None: "null", True: "true", False: "false"}[LITERALS[word.lower()]]
-    number = _NUMBER.fullmatch(word)
+    number = _NUMBER.fullmatch(han_number(word) or in_ascii(word))
     if number is None or not (number["whole"] or number["rest"].startswith(".")):
         return word
     names["numbers"] = None

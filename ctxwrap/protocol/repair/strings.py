@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from ctxwrap.protocol.repair.marks import CLOSING, COLON, COMMAS, GAP, QUOTE
 
-_scan_string: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
+scan_string: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
+_CLOSE = {quote: re.compile(rf"\\.|[{re.escape(close)}]", re.DOTALL) for quote, close in CLOSING.items()}
+"""What may close a string, by what opened it; a mark behind a backslash does not."""
 _TRIPLES = ('"""', "'''", "```")
 
 
@@ -28,20 +30,21 @@ def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Text | 
         strict = _read_strictly(text, at)
         if strict is not None and ends(text, strict.end):
             return _without_swallowed(text, at, strict.end - 1) or strict
-    for close in re.compile(f"[{re.escape(CLOSING[text[at]])}]").finditer(text, at + 1):
-        end = close.start()
-        if not _is_escaped(text, end) and ends(text, end + 1):
+    for close in _CLOSE[text[at]].finditer(text, at + 1):
+        end = close.end() - 1
+        if close[0][0] != "\\" and ends(text, end + 1):
             value, fault = decoded(text[at + 1 : end])
             name = "inner-quotes" if text[at] == '"' else "quotes"
             return _without_swallowed(text, at, end) or Text(value, end + 1, fault or name)
     return None
 
 
+_STRICT = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
+
+
 def _read_strictly(text: str, at: int) -> Text | None:
-    try:
-        return Text(*_scan_string(text, at + 1, True))
-    except ValueError:
-        return None
+    # the scanner's own errors count the lines before them
+    return Text(*scan_string(text, at + 1, True)) if _STRICT.match(text, at) else None
 
 
 def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], bool]) -> Text | None:
@@ -66,14 +69,7 @@ def _without_swallowed(text: str, at: int, end: int) -> Text | None:
     return Text(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
 
 
-def _is_escaped(text: str, at: int) -> bool:
-    start = at
-    while start > 0 and text[start - 1] == "\\":
-        start -= 1
-    return (at - start) % 2 == 1
-
-
-_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _MEANINGS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'", "`": "`"}
 _PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
 
@@ -88,7 +84,7 @@ def decoded(raw: str) -> tuple[str, str]:
     escapes = [match[1] for match in _ESCAPE.finditer(raw)]
     if any(len(escape) == 1 and escape not in _MEANINGS for escape in escapes):
         return re.sub(r'\\(["\\])', r"\1", raw), "backslashes"
-    fault = "escapes" if any(escape[0] in "x'`" or escape.startswith("u{") for escape in escapes) else ""
+    fault = "escapes" if any(escape[0] in "xU'`" or escape.startswith("u{") for escape in escapes) else ""
     try:
         plain = _ESCAPE.sub(_meaning, raw)
     except ValueError:

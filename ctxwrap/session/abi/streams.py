@@ -35,14 +35,27 @@ EVENT_TYPES = frozenset(
     | {"approval_request", "approval_result", "agent.child.cancel", "agent.stop"}
 )
 OWN_EVENT_TYPES = frozenset(
-    {"snapshot", "recall", "forget", "purge", "evolution", "reask", "repack", "choice", "summarise", "summary"}
+    {
+        "snapshot",
+        "observation",
+        "recall",
+        "pin",
+        "forget",
+        "purge",
+        "evolution",
+        "reask",
+        "repack",
+        "choice",
+        "summarise",
+        "summary",
+    }
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
     | {"memory", "entry", "document"}
     | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
-    | {"forget", "purge", "summarise", "summary", "evidence"}
+    | {"recall", "pin", "forget", "purge", "summarise", "summary", "evidence"}
     | {"memory", "entry", "document"}
     | {*EVENT_CLASSES}
 )

@@ -1,15 +1,15 @@
 """A pack that was sent, told again from the log: references are looked up, nothing is guessed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from ctxwrap.memory.epoch import Tiers
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import escaped, frame, framed, neutral
 from ctxwrap.records import numbers_in
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.session.packs.view import Block, PackView
-from ctxwrap.stages.assembly import PROTOCOLS, memory_text
+from ctxwrap.stages.assembly import Words, memory_text
 from ctxwrap.stages.surface import Passage, told
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Kept, PackItem, Record, Runtime, SessionKey
@@ -28,7 +28,7 @@ class Lookups:
     """A text by the name of its content."""
 
 
-def recorded(key: SessionKey, event: Record, epoch: Mapping[str, Any] | None, lookups: Lookups) -> PackView:
+def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Lookups) -> PackView:
     """The pack that an event tells of, `epoch` being the memory that stood in the requests of its time.
 
     A LookupError, TypeError or ValueError if it tells of none that makes sense.
@@ -57,7 +57,7 @@ def _item(value: Record) -> PackItem:
 
 
 class _Telling:
-    def __init__(self, event: Record, epoch: Mapping[str, Any] | None, lookups: Lookups, measure: Measure) -> None:
+    def __init__(self, event: Record, epoch: Tiers | None, lookups: Lookups, measure: Measure) -> None:
         self._sent: Record = event.get("sent") or {}
         self._prefix: Record = event.get("prefix") or {}
         self._epoch, self._lookups, self._measure = epoch, lookups, measure
@@ -66,18 +66,31 @@ class _Telling:
 
     def blocks(self) -> Iterator[Block]:
         """What the model read, in its order."""
-        yield self._block("protocol", "system", "protocol", PROTOCOLS[str(self._sent["protocol"])])
+        words = self._words()
+        yield self._block("protocol", "system", "protocol", words.protocol)
         yield from self._text("boot", "system", "working set")
         yield from (self._message(number, "system") for number in numbers_in(str(self._sent["system"])))
         yield from self._text("pinned", "system", "context/pinned")
         if self._sent["epoch"] and self._epoch:
-            yield self._block("memory", "system", "events.jsonl", memory_text(self._epoch))
+            was_brief = self._sent["epoch"] == "brief"
+            text = memory_text(self._epoch) if was_brief else framed("memory", escaped(self._epoch))
+            yield self._block("memory", "system", "events.jsonl", text)
         yield from self._text("background", "user", "working set, summary and children")
         yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
         if self._sent["found"]:
             yield self._block("found", "user", "messages.jsonl", framed("found", self._found()))
         state = frame(with_runtime(self._sent["state"], self.runtime))
         yield self._block("state", "user", "events.jsonl", state)
+        if words.reminder:
+            yield self._block("reminder", "user", "protocol", words.reminder)
+
+    def _words(self) -> Words:
+        """What the model was told then, whatever it is told now."""
+        id = self._sent["texts"].get("protocol")
+        text = None if id is None else self._lookups.text(str(id))
+        if text is None:
+            self.notes.append("the text of protocol is no longer kept")
+        return Words(_GONE) if text is None else Words.from_text(text)
 
     def _text(self, name: str, role: str, source: str) -> Iterator[Block]:
         id = self._sent["texts"].get(name)

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ctxwrap.errors import StoreError
@@ -38,6 +38,10 @@ class EncryptedLog:
             self._door.forget()  # a key that was made here may not be there
             self._numbers.clear()
             raise
+
+    @property
+    def place(self) -> Hashable:
+        return self._log.place
 
     def edition(self) -> int:
         return self._log.edition()

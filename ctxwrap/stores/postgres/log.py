@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -45,6 +45,10 @@ class PostgresLog:
         self._known = Known()
         self._reported: set[tuple[str, int]] = set()
         self.files = PostgresFiles(self._bound, self._ask_as_usual, self._known_files, self._writing)
+
+    @property
+    def place(self) -> tuple[Hashable, ...]:
+        return self._server.identity, *self._scope.values()
 
     def _bound(self, statement: str, **values: object) -> Statement:
         """The one place where a statement gets whose data it is about."""

@@ -46,6 +46,8 @@ class Server:
 
     def __init__(self, url: str, *, connections: int, patience: float) -> None:
         self._conninfo, self._password, self.place = _parsed(url)
+        self.identity = hash(self._conninfo)
+        """What tells it from other databases, and nothing of the password."""
         self._size = connections
         self._patience = patience
         self.lock_wait = _FOR_OTHERS * patience

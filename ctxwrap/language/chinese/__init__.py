@@ -1,0 +1,1 @@
+"""Chinese: what a clause of a user says of themselves."""

@@ -1,0 +1,1 @@
+"""English: what a clause of a user says of themselves."""

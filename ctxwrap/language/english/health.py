@@ -1,0 +1,133 @@
+"""Health: what the user must not eat, suffers from and lives with."""
+
+import re
+
+from ctxwrap.language.english.values import ADV, I_AM, I_DO, any_of, says, specific
+from ctxwrap.language.lexicon import CIRCUMSTANCES, CONDITIONS, LANGUAGES, NATIONS, STATES
+from ctxwrap.language.statement import HEALTH, LIFE, Found, Rules, Statement, rules
+from ctxwrap.language.third import about_user, others
+
+NO_ALLERGENS = re.compile(
+    r"(?i:.*\b(?:mornings?|mondays?|work|meetings?|stupidity|bullshit|nonsense|drama|boredom"
+    r"|commitments?|people|exercise|javascript"
+    r"|excel|code|small talk|responsibility|effort|winter|math|maths|bureaucracy|politics"
+    r"|deadlines|bad \w+|being|waking|failure|fun|lies|idiots|him|her))"
+)
+
+
+def _allergic(found: Found) -> Statement | None:
+    what = specific(found["what"])
+    if not what or NO_ALLERGENS.match(what):
+        return None
+    strongly = "severely " if found["how"] and re.search("sever|dead|extrem|highly|very", found["how"]) else ""
+    not_ = "not " if found["not"] else ""
+    return HEALTH.of(f"The user is {not_}{strongly}allergic to {what}.")
+
+
+def _has_allergy(found: Found) -> Statement | None:
+    what, kind = found["what"], found["kind"].lower()
+    if NO_ALLERGENS.match(what) or re.match(r"(?:any|some|many|no|bad|lots|few)\b", what):
+        return None
+    article = "" if kind == "allergies" else "an " if what[0] in "aeiou" else "a "
+    return HEALTH.of(f"The user has {article}{what} {kind}.")
+
+
+_STATE = frozenset(CIRCUMSTANCES.split())
+
+
+def _is_so(found: Found) -> Statement | None:
+    what = found["what"].lower()
+    sort = LIFE if what in _STATE else HEALTH
+    what = what.title() if what in {"muslim", "jewish", "catholic", "buddhist", "hindu"} else what
+    return sort.of(f"The user is {'not ' if found['not'] else ''}{what}.")
+
+
+def _is_national(found: Found) -> Statement | None:
+    return LIFE.of(f"The user is {found['what'].title()}.")
+
+
+def _ill(found: Found) -> Statement | None:
+    return HEALTH.of(f"The user has {others(found['what'])}.")
+
+
+def _abstains(found: Found) -> Statement | None:
+    what = specific(found["what"])
+    verb = about_user(re.sub("do not", "don't", found["not"].lower()))
+    return HEALTH.of(f"{verb} {what}.") if what and len(what.split()) < 9 else None
+
+
+RULES: Rules = rules(
+    (
+        (
+            rf"{I_AM}(?P<not>(?i:not ))?(?P<how>(?i:(?:severely|deathly|extremely|highly|very|mildly|slightly"
+            rf"|terribly|badly) ))?(?i:allergic) to (?P<what>.{{2,90}})$"
+        ),
+        _allergic,
+    ),
+    (
+        (
+            r"(?i:i|i've)(?i: also| actually| unfortunately| got| do){0,2} (?i:have|suffer from|got)? ?"
+            r"(?i:an?|the)? ?(?P<how>(?i:severe |bad |mild |serious |serious |strong ))?(?i:allergy to"
+            r"|allergies to) (?P<what>.{2,80})(?P<not>)$"
+        ),
+        _allergic,
+    ),
+    (
+        (
+            rf"(?i:i|i've){ADV} (?i:have|got|suffer from) (?i:an? )?(?P<how>(?i:severe |bad |mild |serious "
+            rf"|strong ))?(?P<what>[a-z]{{3,14}}(?: [a-z]{{3,10}})?) (?P<kind>(?i:allergy|allergies))(?=$"
+            rf"|[,;.]| and\b)"
+        ),
+        _has_allergy,
+    ),
+    (
+        rf"{I_DO}(?i:have no|don't have any) (?P<what>(?i:(?:food |known )?allergies))$",
+        says(HEALTH, "The user has no {what}."),
+    ),
+    (
+        (
+            rf"{I_AM}(?P<not>(?i:not ))?(?i:an? |a strict |strictly |fully |legally )?(?P<what>"
+            rf"(?i:{any_of(STATES)}|lactose intolerant|gluten intolerant|hard of hearing|color blind"
+            rf"|colour blind))(?=$|[,;.(]| (?:and|but|since|so|for|with|from|now)\b)"
+        ),
+        _is_so,
+    ),
+    (rf"{I_AM}(?P<what>(?i:{any_of(NATIONS)}|{any_of(LANGUAGES)}))(?=$|[,;.]| (?:and|but)\b)", _is_national),
+    (
+        (
+            rf"(?i:i|i've){ADV} (?i:have|got|suffer from|live with|was diagnosed with|been diagnosed with"
+            rf"|am living with) (?P<what>(?i:an? )?(?:[\w\-]{{2,14}} ){{0,3}}?(?i:type (?:1|2|one"
+            rf"|two) diabetes|{any_of(CONDITIONS)})\b(?i: disease| disorder| syndrome)?)(?=$|[,;.]| (?:and"
+            rf"|since|for|but|so)\b)"
+        ),
+        _ill,
+    ),
+    (rf"{I_AM}(?i:intolerant) to (?P<what>.{{3,60}})$", says(HEALTH, "The user is intolerant to {what}.")),
+    (
+        (
+            rf"{I_DO}(?P<not>(?i:don't eat|do not eat|can't eat|cannot eat|can't have|don't drink|do not drink"
+            rf"|can't drink|never eat|never drink|avoid eating)) (?P<what>(?!(?i:much|a lot|enough|too"
+            rf"|breakfast|lunch|dinner|out|before|after|until|at|another)\b).{{3,60}})$"
+        ),
+        _abstains,
+    ),
+    (
+        rf"{I_DO}(?i:keep|eat|only eat) (?P<what>(?i:kosher|halal|vegan|vegetarian|gluten-free|keto|paleo))\b",
+        says(HEALTH, "The user keeps to {what} food."),
+    ),
+    (
+        (
+            rf"(?:{I_DO}(?i:follow|stick to|eat)|{I_AM}(?i:on|following)) (?P<what>(?i:an? "
+            rf"(?:strict )?[\w\-]{{3,16}}(?: [\w\-]{{3,12}})? diet))\b"
+        ),
+        says(HEALTH, "The user follows {what}."),
+    ),
+    (
+        (
+            rf"(?:{I_DO}(?i:take)|{I_AM}(?i:taking|on)) (?P<what>(?!(?i:the|a|an|my|it|this|that|care|time|part"
+            rf"|notes)\b)[a-z]{{4,16}}(?: \d+ ?mg)?(?: (?:daily|every day|every morning|twice a day"
+            rf"|twice daily))? for (?:my|an?|high) [a-z ]{{4,40}})$"
+        ),
+        says(HEALTH, "The user takes {what}."),
+    ),
+)

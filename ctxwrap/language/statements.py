@@ -1,0 +1,27 @@
+"""Statements: what a user's message plainly says of its author, found by rules and without a model."""
+
+import re
+
+from ctxwrap.language.asserted import asserted_in
+from ctxwrap.language.chinese import clauses as chinese
+from ctxwrap.language.english import clauses as english
+from ctxwrap.language.statement import Statement
+
+__all__ = ["MOST", "Statement", "statements_in"]
+
+MOST = 8
+"""So many statements come from one message."""
+
+_HAN = re.compile("[\u4e00-\u9fff]")
+
+
+def statements_in(text: str) -> tuple[Statement, ...]:
+    """What the message states about its author, in its order; rather nothing than something wrong."""
+    found: dict[str, Statement] = {}
+    for sentence in asserted_in(text):
+        rules = chinese if _HAN.search(sentence.text) else english
+        for told in rules.stated_in(sentence):
+            found.setdefault(told.content, told)
+        if len(found) >= MOST:
+            break
+    return tuple(found.values())[:MOST]

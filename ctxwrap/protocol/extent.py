@@ -1,0 +1,230 @@
+"""How far a snapshot reaches: the end of JSON as it comes in, and the plausible end of JSON that is damaged."""
+
+import re
+from bisect import bisect_left, bisect_right
+
+from ctxwrap.protocol.repair.strict import value_at
+from ctxwrap.protocol.separator import Place, continues, separated_places, separator_in_line
+from ctxwrap.protocol.spelling import ANY_QUOTE, OWN_KEY
+from ctxwrap.protocol.words import KNOWN_KEYS, MAX_DEPTH
+
+_FREE, _FAILED = 64 * 1024, 1024
+"""How many characters more than twice all of them are looked at for strict JSON, and what one look at none counts."""
+_SURE_KEY = re.compile(
+    rf"\b(?:runtime|capabilities|active[_ -]?task|ephemeral|decay|startup_at){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE
+)
+"""A key that shows by itself that this is a snapshot."""
+_KEY = re.compile(rf"{ANY_QUOTE}(?:{'|'.join(sorted(KNOWN_KEYS))}){ANY_QUOTE}\s{{0,4}}[:=：]", re.IGNORECASE)
+_YAML = re.compile(
+    r"(?:[ \t]{0,64}\n|[ \t-][^\n]*+(?:\n|\Z)|(?:```|---)[^\n]*+\n"
+    rf"|(?:{'|'.join(sorted(KNOWN_KEYS))})\s?:[^\n]*+(?:\n|\Z))*+",
+    re.IGNORECASE,
+)
+
+_BLOB = re.compile(r"[\w+/=%-]{160}")
+_PLAIN = re.compile(r"[\s,:\d.+\-a-zE]*+")
+_IN_STRING = re.compile(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
+_BRACKET = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
+_CLOSER = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[}\]｝］]')
+_CLOSING_LINE = re.compile(r"(?:[^\n]*[}\]｝］])?+(?:[\s,;\"'`”’]{0,80}[}\]｝］])*+")
+_VALUE = re.compile(r"""\s{0,4}(?:"(?:[^"\\\n]++|\\.)*+"|[\w.+-]{1,40}|\[\])[ \t,]{0,8}\n[ \t\r]{0,8}\n""")
+_PARAGRAPH_ENDS = re.compile(
+    r"""(?:[}\]｝］][ \t\r,;]{0,8}|["'”’\d][ \t\r,;]{0,8}\n[ \t\r]{0,8})\n\s{0,64}"""
+    r"""(?=[^\s"'“{}\[\]｛｝［］,:]|\{\w{1,40}\})"""
+)
+_LINE_IS_OVER = re.compile(r"[\s,;\"'`”’]{0,80}(?:\n|\Z)")
+
+
+def own_keys(text: str, start: int = 0, end: int | None = None) -> int:
+    """How many keys of a snapshot stand between `start` and `end`."""
+    found = OWN_KEY.finditer(text, start, len(text) if end is None else end)
+    return len({match[1].lower() for match in found})
+
+
+def is_snapshot(text: str, start: int, end: int, place: Place) -> bool:
+    """Whether what stands there means to be a snapshot."""
+    return place.bare or own_keys(text, start, end) >= (1 if place.exact else 2)
+
+
+def is_blob(text: str) -> bool:
+    """Whether there is something in `text` that nobody writes for people."""
+    return _BLOB.search(text) is not None
+
+
+class ObjectEnd:
+    """Finds the end of an object of strict JSON that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+        self._in_string = False
+        self._escaped = False
+        self.failed = False
+        self.at = 0
+        """How far the last piece was looked at."""
+
+    def feed(self, text: str, at: int) -> int:
+        """Where in `text` the object ends; -1 if it does not, or cannot be strict JSON."""
+        size = len(text)
+        while at < size and not self.failed:
+            if self._in_string:
+                at = self._string(text, at)
+                continue
+            plain = _PLAIN.match(text, at)
+            at = plain.end() if plain else at
+            if at < size:
+                self._sign(text[at])
+                at += 1
+                if not self._open and not self.failed:
+                    self.at = at
+                    return at
+        self.at = at
+        return -1
+
+    def _string(self, text: str, at: int) -> int:
+        if self._escaped:
+            self._escaped = False
+            return at + 1
+        inside = _IN_STRING.match(text, at)
+        at = inside.end() if inside else at
+        if at < len(text):
+            sign = text[at]
+            self._in_string, self._escaped = sign == "\\", sign == "\\"
+            self.failed = sign not in '"\\'
+            at += 1
+        return at
+
+    def _sign(self, sign: str) -> None:
+        if sign == '"':
+            self._in_string = True
+        elif sign in "{[":
+            self._open.append("}" if sign == "{" else "]")
+            self.failed = len(self._open) > MAX_DEPTH
+        else:
+            self.failed = sign not in "}]" or self._open.pop() != sign
+
+
+def strict_end(text: str, at: int) -> int:
+    """Where the strict JSON object at `at` ends; -1 if there is none."""
+    end = ObjectEnd().feed(text, at)  # first, since the decoder's errors count the lines of all the text
+    return end if end >= 0 and is_strict(text[at:end]) else -1
+
+
+def is_strict(text: str) -> bool:
+    """Whether `text` is one object of strict JSON."""
+    try:
+        value, end = value_at(text, 0)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and end == len(text)
+
+
+class Landmarks:
+    """What tells in a whole text how far a damaged snapshot reaches; found once, in linear time."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text = text
+        self._keys = [match.end() for match in _KEY.finditer(text, at)]
+        self._sure = [match.start() for match in _SURE_KEY.finditer(text, at)]
+        self._last_key = max((match.start() for match in OWN_KEY.finditer(text, at)), default=-1)
+        places = separated_places(text, at)
+        self._places = [place.start for place in places]
+        self._fresh: list[int] = []
+        """Where snapshots begin that read as they stand: nothing before them reaches further."""
+        left = 2 * len(text) + _FREE
+        for place in places:
+            if left > 0 and place.object_at >= 0:
+                end = strict_end(text, place.object_at)
+                left -= max(end - place.object_at, _FAILED)
+                if end >= 0 and is_snapshot(text, place.end, end, place) and self._is_over(end):
+                    self._fresh.append(place.start)
+
+    def _is_over(self, end: int, *, more: bool = False) -> bool:
+        """Whether neither JSON nor a string goes on at `end`, nor, with `more`, may do so behind the text's end."""
+        goes_on = continues(self._text, end, more=more)
+        return goes_on is False and self._text[end : end + 1] not in ('"', "'", "\\", "”", "’")
+
+    def has_keys(self, at: int) -> bool:
+        """Whether anything of a snapshot stands behind `at`."""
+        return self._last_key >= at
+
+    def next_place(self, place: Place) -> int:
+        """Where the next separator stands with a snapshot behind it, or the text ends."""
+        following = bisect_right(self._places, place.start)
+        begins = self._places[following] if following < len(self._places) else len(self._text)
+        in_line = separator_in_line(self._text, place.end, begins)
+        return begins if in_line < 0 else in_line
+
+    def end_of(self, place: Place) -> tuple[int, bool]:
+        """The plausible end of the snapshot at `place`, and whether it is closed there."""
+        fresh = bisect_right(self._fresh, place.start)
+        limit = self._fresh[fresh] if fresh < len(self._fresh) else len(self._text)
+        if place.object_at < 0 and (yaml := self._yaml_end(place, limit)) > 0:
+            return yaml, True
+        end = self._balanced(place.object_at, limit) if place.object_at >= 0 else -1
+        if end < 0:
+            end = self._by_keys(place, limit)
+            if end >= 0 and not self._is_over(end, more=True):
+                end = -1
+        return (limit, False) if end < 0 else (end, True)
+
+    def _yaml_end(self, place: Place, limit: int) -> int:
+        lines = _YAML.match(self._text, place.end, limit)
+        if lines is None or own_keys(self._text, place.end, lines.end()) < 2:
+            return -1
+        return place.end + len(self._text[place.end : lines.end()].rstrip())
+
+    def _balanced(self, at: int, limit: int) -> int:
+        """Where the brackets from `at` on are balanced, unless there is more of the snapshot behind."""
+        depth = 0
+        for token in _BRACKET.finditer(self._text, at, limit):
+            sign = token[0]
+            if len(sign) > 1:
+                continue
+            depth += 1 if sign in "{[｛［" else -1
+            if depth == 0:
+                end = token.end()
+                if continues(self._text, end, more=False) or self._has_more(end, limit):
+                    if own_keys(self._text, at, end) or not self._text[end : end + 80].lstrip().startswith(("{", "｛")):
+                        return -1
+                    continue
+                return end
+        return -1
+
+    def _has_more(self, end: int, limit: int) -> bool:
+        """Whether a snapshot's own keys follow before the next place."""
+        following = bisect_left(self._places, end)
+        if following < len(self._places):
+            limit = min(limit, self._places[following])
+        key = bisect_left(self._sure, end)
+        return key < len(self._sure) and self._sure[key] < limit
+
+    def _by_keys(self, place: Place, limit: int) -> int:
+        """The end of the line that closes what the last known key opens, up to the next place or a later one."""
+        start = place.end
+        first, last = bisect_right(self._places, place.start), bisect_left(self._places, limit)
+        for stop in (*self._places[first:last], limit):
+            end = self._closed(start, stop, is_last=stop == limit)
+            if end >= 0:
+                return end
+            start = stop
+        return -1
+
+    def _closed(self, start: int, stop: int, *, is_last: bool) -> int:
+        own = bisect_left(self._sure, stop) - 1
+        if own >= 0 and self._sure[own] >= start:
+            paragraph = _PARAGRAPH_ENDS.search(self._text, self._sure[own], stop)
+            if paragraph:
+                return paragraph.start() + 1
+        known = bisect_right(self._keys, stop) - 1
+        if known < 0 or self._keys[known] <= start:
+            return -1
+        key = self._keys[known]
+        value = _VALUE.match(self._text, key, stop)
+        if value:
+            return len(self._text[: value.end()].rstrip())
+        for token in _CLOSER.finditer(self._text, key, stop):
+            if len(token[0]) == 1:
+                line = _CLOSING_LINE.match(self._text, token.start(), stop)
+                end = line.end() if line else token.end()
+                return end if is_last or _LINE_IS_OVER.match(self._text, end, stop) else -1
+        return -1

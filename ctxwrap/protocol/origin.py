@@ -1,0 +1,120 @@
+"""Where a snapshot comes from: from the model in this turn, or from a text that it was shown.
+
+The runtime of a turn, to its microsecond, is what no text of others can hold.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from ctxwrap.protocol.extent import ObjectEnd
+from ctxwrap.protocol.posing import poses, spelled_out
+from ctxwrap.protocol.repair.strict import strict_prefix
+from ctxwrap.protocol.spelling import OWN_KEY
+from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT
+
+COPIED = "the trailer is a copy of text in the request"
+_LEAST_NONCE = 16
+_LEAST_COPY = 20
+_FREE, _LOOK = 64 * 1024, 64
+"""How many characters more than twice all of them are looked at for JSON, and what a look counts at least."""
+_OBJECT = re.compile(r"\{(?=\s{0,64}\")")
+_MICROSECONDS = re.compile(r":\d\d[.,](\d{6})")
+_JOINER = "\N{ZERO WIDTH JOINER}"
+
+
+def nonce_of(runtime: Mapping[str, Any] | None) -> str:
+    """What shows that a snapshot was written for this turn; empty if there is nothing of the kind."""
+    datetime = (runtime or {}).get("datetime")
+    return datetime if isinstance(datetime, str) and len(datetime) >= _LEAST_NONCE else ""
+
+
+class Shown:
+    """The texts that a request showed the model; what they hold is found out once, and only when asked for."""
+
+    def __init__(self, texts: Sequence[str] = (), block: str = "") -> None:
+        self._texts = texts
+        self._block = block
+        """What rides on the newest message: the state, which a snapshot may repeat, and texts in it."""
+
+    def holds(self, tail: str) -> bool:
+        """Whether the object in `tail` stands in what the model was given, in whatever layout and order of keys."""
+        object_ = tail[tail.find("{") : tail.rfind("}") + 1]
+        if len(object_) <= _LEAST_COPY:
+            return False
+        if any(object_ in text for text in self._texts):
+            return True
+        packed = "".join(object_.split())
+        if any(packed in text for text in self._packed):
+            return True
+        try:
+            data, _ = strict_prefix(object_)
+        except ValueError:
+            return False
+        return _without_runtime(data) in self._objects
+
+    @cached_property
+    def has_lookalike(self) -> bool:
+        """Whether anything in these texts could be the source of a snapshot."""
+        ours = (PROTOCOL_TEXT, DELTA_TEXT)
+        texts = (text.replace(_JOINER, "") for text in (*self._texts, self._block))
+        return any(poses(text) for text in texts if text not in ours)
+
+    @cached_property
+    def _with_keys(self) -> list[str]:
+        return [text for text in self._texts if "{" in text and OWN_KEY.search(text)]
+
+    @cached_property
+    def _packed(self) -> list[str]:
+        return ["".join(text.split()) for text in self._with_keys]
+
+    @cached_property
+    def _objects(self) -> list[dict[str, Any]]:
+        texts = (each for text in self._with_keys for each in spelled_out(text))
+        return [_without_runtime(data) for text in texts for data in _objects_in(text)]
+
+
+def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: Shown) -> str:
+    """Why the snapshot in `tail`, which gave `returned` for the runtime, is not this turn's; empty if it may be."""
+    nonce = nonce_of(injected)
+    given = returned if isinstance(returned, dict) else {}
+    is_exact = nonce in tail
+    if not nonce or (is_exact and given.get("round", injected.get("round")) == injected.get("round")):
+        return ""
+    datetime = given.get("datetime")
+    if not is_exact and isinstance(datetime, str) and _is_other_moment(datetime, nonce):
+        return f"foreign: its datetime is {datetime[:40]!r}, which is another turn's"
+    if not shown.has_lookalike:
+        return ""
+    differs = "round" if is_exact else "datetime" if datetime else "runtime"
+    return f"foreign: its {differs} is not this turn's, and the request holds a text that it may come from"
+
+
+def _is_other_moment(datetime: str, nonce: str) -> bool:
+    """Whether it tells another microsecond, which nobody makes up."""
+    then, now = _MICROSECONDS.search(datetime), _MICROSECONDS.search(nonce)
+    return then is not None and int(then[1]) > 0 and (now is None or then[1] != now[1])
+
+
+def _without_runtime(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key != "runtime"}
+
+
+def _objects_in(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost objects of strict JSON in `text` that read as a snapshot might, as far as the looking goes."""
+    left, done = 2 * len(text) + _FREE, 0
+    for brace in _OBJECT.finditer(text):
+        at = brace.start()
+        if at < done or left <= 0:
+            continue
+        finder = ObjectEnd()
+        end = finder.feed(text, at)
+        left -= max(finder.at - at, _LOOK)
+        if end >= 0:
+            try:
+                data, _ = strict_prefix(text[at:end])
+            except ValueError:
+                continue
+            done = end
+            yield data

@@ -1,0 +1,161 @@
+"""Values as other languages write them: quotes, brackets, key marks and names of their own, but nothing to guess."""
+
+import re
+from typing import Any, NamedTuple
+
+from ctxwrap.protocol.repair.marks import ELLIPSES
+from ctxwrap.protocol.repair.marks import skip as skip_blank
+from ctxwrap.protocol.repair.punctuation import STRICT_NUMBER, plain_word
+from ctxwrap.protocol.repair.strict import Unreadable
+from ctxwrap.protocol.repair.strings import decoded, scan_string
+from ctxwrap.protocol.words import MAX_DEPTH
+
+_STRING = re.compile(
+    r'"""(?P<triple>(?:[^"\\]|\\.|"(?!""))*+)"""|' + r"'''(?P<triples>(?:[^'\\]|\\.|'(?!''))*+)'''"
+    r'|"(?P<double>(?:[^"\\]|\\.)*+)"|\'(?P<single>(?:[^\'\\\n]|\\.)*+)\'|`(?P<back>(?:[^`\\]|\\.)*+)`',
+    re.DOTALL,
+)
+_MARK = re.compile(r"=>|->|:=|::|[:=：＝]")
+_COMMAS = ",;，；、"
+_WORD = re.compile(r"[^\s\"'`{}\[\]()（）,;，；、:：=＝｛｝［］]{1,60}+")
+_NAME = re.compile(r":?([^\W\d][\w.-]{0,59}+):?")
+_CLOSERS = {"{": "}｝", "｛": "}｝", "[": "]］", "［": "]］", "(": ")）", "（": ")）"}
+_ALL_CLOSERS = "}｝]］)）"
+_LITERALS = {"null": None, "true": True, "false": False}
+_DIGITS = 60
+_SCALARS = (str, int, float)
+
+
+class Word(str):
+    """A word without quotes that is no number and no literal: it may be a key."""
+
+    __slots__ = ()
+
+
+class Relaxed(NamedTuple):
+    """A value and where it ends."""
+
+    value: Any
+    end: int
+
+
+def starts(text: str) -> list[int]:
+    """Where a state may begin: at the first bracket of each kind, with the name of a class before it."""
+    found = (re.search(pattern, text) for pattern in (r"[\w.]{0,60}+\(", r"\[", r"[{｛]"))
+    return sorted(match.start() for match in found if match)
+
+
+def relaxed_value(text: str, at: int = 0) -> Relaxed:
+    """The value that stands at `at`; Unreadable if its end or its meaning would have to be guessed."""
+    value, end = _value(text, skip(text, at), MAX_DEPTH)
+    if isinstance(value, Word):
+        raise Unreadable("a word stands without quotes")
+    return Relaxed(value, end)
+
+
+def skip(text: str, at: int) -> int:
+    """Behind what is blank; "and so on" is not, and only one who knows what came before can read it."""
+    end = skip_blank(text, at)
+    if end - at > 3 and any(mark in text[at:end] for mark in ELLIPSES):
+        raise Unreadable("something was left out")
+    return end
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    if depth == 0:
+        raise Unreadable(f"it is nested deeper than {MAX_DEPTH}")
+    char = text[at : at + 1]
+    if char in _CLOSERS:
+        return _container(text, at, depth)
+    string = _STRING.match(text, at + (char in ("u", "b") and text[at + 1 : at + 2] in ("'", '"')))
+    if string is not None:
+        return _text(string), string.end()
+    word = _WORD.match(text, at)
+    if word is None:
+        raise Unreadable("a value is missing")
+    following = text[word.end() : word.end() + 1]
+    if following in ("(", "{") and following and _NAME.fullmatch(word[0]):  # a class or a function around it
+        return _container(text, word.end(), depth, named=True)
+    return _scalar(word[0]), word.end()
+
+
+def _text(string: re.Match[str]) -> str:
+    if string["double"] is not None:
+        try:
+            return scan_string(string.string, string.start() + 1, False)[0] if "\\" in string[0] else string[0][1:-1]
+        except ValueError:
+            pass
+    raw = next(group for group in string.groups() if group is not None)
+    return decoded(raw)[0]
+
+
+def _scalar(word: str) -> Any:
+    plain = plain_word(word, {})
+    if plain in _LITERALS:
+        return _LITERALS[plain]
+    if not STRICT_NUMBER.fullmatch(plain):
+        return Word(word)
+    return float(plain) if not plain.lstrip("-").isdigit() else int(plain[:_DIGITS])
+
+
+_TEXTS = frozenset(
+    ("version", "id", "type", "content", "active_task", "tags", "name", "scope", "datetime", "startup_at")
+)
+
+
+def typed(text: str, key: str) -> Any:
+    """A value that came without marks: under a key that holds no text, a number or a literal if it is one."""
+    value = _scalar(text) if key not in _TEXTS and len(text) <= 60 and not re.search(r"\s", text) else text
+    return text if isinstance(value, Word) else value
+
+
+def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[Any, int]:
+    opener, closers = text[at], _CLOSERS[text[at]]
+    pairs: dict[str, Any] = {}
+    values: list[Any] = []
+    at = skip(text, at + 1)
+    while text[at : at + 1] not in closers or at >= len(text):
+        at, key, value = _element(text, at, depth)
+        if key is None:
+            values.append(value)
+        elif key in pairs:
+            raise Unreadable(f"{key} stands twice")
+        else:
+            pairs[key] = value
+        at = _behind_comma(text, at)
+    if pairs and values:
+        raise Unreadable("pairs and values stand in one place")
+    if any(isinstance(value, Word) for value in (*values, *pairs.values())):
+        raise Unreadable("a word stands without quotes")
+    if named and len(values) == 1 and isinstance(values[0], dict):
+        return values[0], at + 1  # a call with one argument
+    return pairs if pairs or (not values and opener in "{｛") else values, at + 1
+
+
+def _element(text: str, at: int, depth: int) -> tuple[int, str | None, Any]:
+    """Behind a pair or a value: its end, its key if it has one, and its value."""
+    symbol = text[at : at + 1] == ":"
+    first, end = _value(text, at + symbol, depth - 1)
+    if isinstance(first, list) and len(first) == 1 and isinstance(first[0], str):
+        bracketed = _MARK.match(text, skip(text, end))
+        first = first[0] if bracketed else first
+    mark = _MARK.match(text, skip(text, end))
+    if mark is None:
+        return end, None, first
+    if not isinstance(first, _SCALARS):
+        raise Unreadable("a key is no word")
+    value, end = _value(text, skip(text, mark.end()), depth - 1)
+    return end, str(first), value
+
+
+def _behind_comma(text: str, at: int) -> int:
+    """Where the next element begins; Unreadable if none may."""
+    end = skip(text, at)
+    found = False
+    while end < len(text) and text[end] in _COMMAS:
+        end, found = skip(text, end + 1), True
+    if not found and (end >= len(text) or text[end] not in _ALL_CLOSERS) and "\n" not in text[at:end]:
+        raise Unreadable("a comma is missing")
+    if end >= len(text):
+        raise Unreadable("it has no end")
+    return end

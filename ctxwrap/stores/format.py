@@ -1,0 +1,57 @@
+"""The format of a session's files: one number in `meta.json`, another one whenever what any of them holds changes.
+
+0: every line of a stream closes with one checksum, over it and all before it.
+1: every line closes with two, the one of the line before and its own; `meta.json` has no number yet.
+2: a message may take the place of another (`supersedes`), and of several ends of a turn the last one counts.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+
+from ctxwrap.stores.lines import check_in, sealed, unsealed
+from ctxwrap.types import Record
+
+FORMAT = 2
+"""What this version writes. It reads this one and 1, and `upgrade` makes these of 0."""
+
+_OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
+_OLD_LENGTH = len(b',"c":"00000000"}}')
+
+
+def number_in(meta: bytes) -> int | None:
+    """The number that a `meta.json` has, if it has one."""
+    try:
+        number = json.loads(meta)["format"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def is_of_format_0(line: bytes) -> bool:
+    return _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH)) is not None
+
+
+def upgraded(lines: bytes) -> bytes:
+    """A stream of format 0 in the present one; a line whose checksum is wrong stays as it is, which is damage there."""
+    return b"".join(_upgraded(lines))
+
+
+def _upgraded(lines: bytes) -> Iterator[bytes]:
+    old = new = 0
+    for line in filter(None, lines.split(b"\n")):
+        seal = _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH))
+        record = _record_in(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
+        old = int(seal[1], 16) if seal else old
+        written = line + b"\n" if record is None else sealed([unsealed(record)], new)
+        new = check_in(written) or new
+        yield written
+
+
+def _record_in(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None

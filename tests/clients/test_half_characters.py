@@ -1,0 +1,40 @@
+"""Half a character in a message, such as a careless cut leaves: it is logged, and sent as what can be sent."""
+
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Provider
+from ctxwrap.wires.sendable import sendable
+from tests.support import said
+
+TEXTS = ["half \ud83d of it", "the other \ude00", "fine \U0001f600"]
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_session_goes_on(provider: Provider, home: Path, kind: str) -> None:
+    def ask(text: str) -> Any:
+        given: Any = [{"role": "user", "content": text}]
+        if kind == "openai":
+            bare = openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0)
+            return ctxwrap.wrap(bare, store=home, session="s").chat.completions.create(model="m", messages=given)
+        other = anthropic.Anthropic(api_key="k", base_url=provider.anthropic_url, max_retries=0)
+        return ctxwrap.wrap(other, store=home, session="s").messages.create(model="m", max_tokens=9, messages=given)
+
+    for text in TEXTS:
+        turn = ctxwrap.turn_of(ask(text))
+        assert turn is not None
+        assert (turn.mode, turn.report.not_saved) == ("enabled", ())
+    assert [text for role, text in said(home, "s") if role == "user"] == TEXTS
+    assert not ctxwrap.verify("s", store=home).findings
+
+
+def test_only_what_cannot_be_sent_is_replaced() -> None:
+    body = {"a": ["\ud800x", {"b": "\ud83d\ude00", "c": 1}], "d": "héllo", "\udc00": None}
+    assert sendable(body) == {"a": ["\ufffdx", {"b": "\U0001f600", "c": 1}], "d": "héllo", "\ufffd": None}
+    whole = {"a": [{"b": "héllo \U0001f600"}], "c": 1}
+    assert sendable(whole) is whole

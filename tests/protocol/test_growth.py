@@ -1,0 +1,89 @@
+"""Reading takes time in proportion to the text, whatever stands in it."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from ctxwrap.protocol.ladder import MAX_DAMAGED, climb
+from tests.growth import grows_too_fast
+
+ITEM = '{"id":"a","type":"fact","decay":0.5,"round":1,"tags":["x"],"content":"c"}'
+HEAD = '{"version":"2.2","runtime":{"round":1,"datetime":"","startup_at":""},"memory":{"core":['
+END = '],"working":[],"ephemeral":[]},"capabilities":[],"active_task":""}'
+LINES = "## core\n" + "id: a\ncontent: b\n" * 6
+
+
+def repeated(part: str, before: str = HEAD, after: str = "") -> Callable[[int], str]:
+    return lambda size: before + part * (size // len(part)) + after
+
+
+def numbered(part: str, before: str = HEAD, after: str = "") -> Callable[[int], str]:
+    return lambda size: before + "".join(part.replace("#", str(at)) for at in range(size // len(part))) + after
+
+
+FAMILIES: dict[str, Callable[[int], str]] = {
+    "escaped quotes": repeated('\\"'),
+    "escaped quotes alone": repeated('\\"', ""),
+    "escaped keys": repeated('\\"id\\"', ""),
+    "quotes": repeated('"'),
+    "backslashes": repeated("\\", HEAD + '{"id":"'),
+    "braces": repeated("{", ""),
+    "brackets": repeated("["),
+    "blanks": repeated(" ", '{"version"', "x"),
+    "quotes and blanks": repeated('" '),
+    "comments that never end": repeated("/*"),
+    "comments": repeated("#\n"),
+    "items cut off": repeated('{"id":"a"},'),
+    "items with a word too many": repeated('{"id":"a",x},'),
+    "items with half a key": repeated(ITEM.replace('"type"', 'type"') + ",", HEAD, END),
+    "one wrong mark": repeated(ITEM + ",", HEAD, ITEM + ",]" + END),
+    "inner quotes": repeated('x", y: ', HEAD + '{"id":"a","content":"', '"}'),
+    "words without quotes": repeated('x" ', HEAD + '{"id":'),
+    "triple quotes": repeated('""" ', HEAD + '{"content":"""'),
+    "questions": repeated('"x", "missing": {'),
+    "equal ids": numbered(ITEM.replace('"c"', '"#"') + ",", HEAD, ITEM + END),
+    "entities": repeated("&amp;", "{&quot;id&quot;&"),
+    "percent signs": repeated("%25", "%22id%22"),
+    "base64": repeated("A", "eyJ"),
+    "doubled quotes": repeated('"', '""id""'),
+    "prefixes": repeated("> {\n", ""),
+    "colours": repeated("\x1b[", ""),
+    "YAML": repeated("  - id: a\n    content: b\n", "version: 2.2\nmemory:\n core:\n"),
+    "elements": repeated("<core>", "<memory>"),
+    "comments of markup": repeated("<!--", "<memory>"),
+    "attributes": repeated('a="b" ', "<memory><core "),
+    "sections": repeated('[[memory.core]]\nid = "a"\ncontent = "b"\n', "[memory]\n"),
+    "paths": numbered('memory.core.#.id = "a"\n', ""),
+    "cells": repeated("| a | b |\n", "## core\n| id | content |\n|--|--|\n"),
+    "emphasis": repeated("*", LINES),
+    "calls": repeated("S(", ""),
+    "single quotes": repeated("{'id': 'a', 'content': 'b'}, ", "{'memory': {'core': ["),
+    "numbers": repeated("1,", HEAD + '{"id":"a","decay":'),
+    "wrappings": repeated('{"memory":', ""),
+    "objects in a row": repeated('{"b":1},', '{"a":' * 20),
+    "several objects": repeated('{"tier":"core","id":"a"}\n', ""),
+    "soft line ends": repeated("=22=\n", ""),
+}
+SIZE = 12_000
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_twice_the_text_takes_twice_the_time(name: str) -> None:
+    climb("{'memory': 1}", None, None)  # what is imported on demand is imported now
+    assert not grows_too_fast(lambda text: climb(text, None, None), FAMILIES[name], SIZE)
+
+
+def test_damaged_text_beyond_its_limit_is_rejected_at_once() -> None:
+    text = HEAD + (ITEM + ",") * (2 * MAX_DAMAGED // len(ITEM))
+    read = climb(text, None, None)
+    assert read.status == "rejected"
+    assert read.violations == ("unreadable: it is damaged, and too long to be mended",)
+
+
+def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
+    items = [{"id": "a-1", "type": "t", "decay": 0.5, "round": 1, "tags": [], "content": str(at)} for at in range(900)]
+    state = {"version": "2.2", "memory": {"core": items, "working": [], "ephemeral": []}}
+    read = climb(json.dumps(state), None, None)
+    assert read.snapshot is not None
+    assert [item["id"] for item in read.snapshot["memory"]["core"]] == [f"a-{at}" for at in range(1, 901)]

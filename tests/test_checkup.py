@@ -1,0 +1,159 @@
+"""The checkup tells of every habit what a user of such a model would find, on the terminal and to a program."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ctxwrap.checkup import Checkup, check_model, estimate
+from ctxwrap.checkup.script import SCRIPT, findings
+from ctxwrap.cli import main
+from ctxwrap.practice import Answer, Failure, Provider
+from ctxwrap.practice.habits import HABITS
+from ctxwrap.settings import settings_from
+
+pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of litellm's own making
+
+WORKS = ("obedient", "mentions_memory", "fenced_json", "wraps_object", "own_keys", "literal_editor", "only_new")
+WORKS_NOT = ("silent", "falls_silent", "narrates", "copies_example", "drops_everything_once")
+
+
+def checked(habit: str, **how: Any) -> Checkup:
+    with Provider(habit=habit) as provider:
+        return check_model("practice", base_url=provider.openai_url, **how)
+
+
+def ctxwrap_check(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments], env=environment)
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_every_habit_gets_its_report(habit: str) -> None:
+    done: list[tuple[int, int]] = []
+    found = checked(habit, progress=lambda *so_far: done.append(so_far))
+    assert done == [(at, 20) for at in range(21)]
+    assert found.clean + found.repaired + found.unusable + found.missing == found.turns == len(SCRIPT)
+    assert found.rescued <= found.unusable
+    assert 0 < found.snapshot_tokens < found.tokens_out or habit in ("silent", "narrates")
+    assert found.cached is not None
+    assert 0 <= found.cached < found.tokens_in
+    assert 0 <= (found.snapshot_seconds or 0) <= found.seconds
+    settings_from(None, **found.advice.settings)
+    assert json.loads(json.dumps(found.as_json()))["works"] is found.works
+    if habit in (*WORKS, *WORKS_NOT):
+        assert found.works is (habit in WORKS), found
+
+
+def test_what_the_model_broke_is_told_once_a_reply_without_details() -> None:
+    assert checked("fenced_json").forms == {"code-fence": 20}
+    assert checked("counts_rounds").forms == {"runtime.round was changed from … to …": 20}
+
+
+@pytest.mark.parametrize(
+    ("habit", "settings"),
+    [
+        ("obedient", {"snapshot": "delta", "on_missing": "rules"}),
+        ("silent", {"context_mode": "readonly"}),
+        ("falls_silent", {"snapshot": "delta", "on_missing": "reask"}),
+        ("drops_everything_once", {"snapshot": "full", "on_missing": "rules"}),
+    ],
+)
+def test_the_advice_follows_from_what_was_found(habit: str, settings: dict[str, str]) -> None:
+    assert checked(habit).advice.settings == settings
+
+
+def test_the_full_form_can_be_asked_for() -> None:
+    found = checked("obedient", snapshot="full")
+    assert found.works
+    assert found.snapshot == found.advice.settings["snapshot"] == "full"
+    assert found.snapshot_tokens > checked("obedient").snapshot_tokens
+
+
+def test_findings_go_by_what_memory_says() -> None:
+    kept = ["Ada", "no peanuts", "green", "a nurse", "moved from Bergen to Trondheim"]
+    memory = {"core": [{"content": content} for content in kept], "working": [], "ephemeral": [{"content": "train"}]}
+    assert all(finding.holds for finding in findings(memory))
+    memory["core"] += [{"content": "lives in Bergen"}, {"content": "is on the train"}]
+    assert [finding.what for finding in findings(memory) if not finding.holds] == [
+        "the old home is not",
+        "what was so for the moment is not core",
+    ]
+    assert sum(not finding.holds for finding in findings({})) == 5
+
+
+def test_the_estimate_is_of_the_size_of_what_it_takes() -> None:
+    expected, found = estimate("practice"), checked("obedient")
+    assert expected.turns == found.turns
+    assert expected.tokens_in / 2 < found.tokens_in < expected.tokens_in * 2
+    assert expected.dollars is None
+    assert 0 < (estimate("gpt-5").dollars or 0) < 1
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(habit="obedient") as provider:
+        yield provider
+
+
+def test_the_command_tells_cost_findings_and_advice(provider: Provider) -> None:
+    result = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url)
+    assert result.exit_code == 0, result.output
+    assert "20 turns with practice: about" in result.output
+    assert "price that is unknown" in result.output
+    for line in ("replies with a state", "100 %", "the name is remembered", "snapshot='delta', on_missing='rules'"):
+        assert line in result.output
+
+
+def test_a_program_gets_data_and_an_exit_code(provider: Provider) -> None:
+    provider.answer = HABITS["silent"]
+    result = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["works"], told["missing"], told["advice"]["settings"]) == (False, 20, {"context_mode": "readonly"})
+
+
+def test_a_model_that_cannot_be_tried_is_one_sentence_and_another_exit_code(provider: Provider) -> None:
+    provider.answer = lambda ask: Failure(401, "bad \x1b[31mkey")
+    refused = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--yes")
+    nowhere = ctxwrap_check("--model", "no-provider-has-this", "--yes")
+    no_key = ctxwrap_check("--model", "practice", "--api-key-env", "NO_SUCH_VARIABLE")
+    for result in (refused, nowhere, no_key):
+        assert result.exit_code == 2, result.output
+        assert "Error: " in result.output
+        assert "Traceback" not in result.output
+        assert "\x1b" not in result.output
+
+
+def test_an_error_midway_is_no_verdict(provider: Provider) -> None:
+    answers = iter([HABITS["obedient"]] * 3)
+    provider.answer = lambda ask: next(answers, lambda ask: Failure(400, "enough"))(ask)
+    assert ctxwrap_check("--model", "practice", "--base-url", provider.openai_url, "--json").exit_code == 2
+
+
+def test_somebody_at_a_terminal_is_asked_first(provider: Provider) -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+    command = [sys.executable, "-m", "ctxwrap", "check", "--model", "practice", "--base-url", provider.openai_url]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False, timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert done.returncode == 2
+    assert "20 turns" in done.stdout
+    assert "Go on?" in done.stdout
+    assert not provider.seen
+
+
+def test_a_server_of_ones_own_gets_the_key_that_was_named_and_no_other(provider: Provider) -> None:
+    provider.answer = lambda ask: Answer(f"key {ask.headers['authorization']}")
+    arguments = ("--model", "practice", "--base-url", provider.openai_url, "--json")
+    ctxwrap_check(*arguments, OPENAI_API_KEY="sk-of-openai")
+    assert "sk-of-openai" not in {seen.headers["authorization"] for seen in provider.seen}
+    provider.seen.clear()
+    ctxwrap_check(*arguments, "--api-key-env", "MINE", MINE="sk-mine")
+    assert {seen.headers["authorization"] for seen in provider.seen} == {"Bearer sk-mine"}

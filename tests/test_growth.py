@@ -1,0 +1,154 @@
+"""Whatever reads the words of others takes time in proportion to them, and gives up at a stated size."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from ctxwrap.entries.document import grown
+from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.sections import sections_of
+from ctxwrap.entries.sentences import sentences_in
+from ctxwrap.entries.summary import fitted, summary_of
+from ctxwrap.entries.trimming import trimmed
+from ctxwrap.errors import InvalidManifest
+from ctxwrap.language.dates import dates_in, days_in
+from ctxwrap.language.slots import slot_of
+from ctxwrap.language.statements import statements_in
+from ctxwrap.language.words import terms_of
+from ctxwrap.memory.likeness import Facts, same_fact, subjects
+from ctxwrap.protocol.ladder import climb
+from ctxwrap.protocol.posing import poses
+from ctxwrap.protocol.reading import ReplyStream, read_reply
+from ctxwrap.protocol.text import SEPARATOR, neutral, unframe, without_injected
+from ctxwrap.redacting import Redaction
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.signs import signs_of
+from ctxwrap.stages.truncation import STRATEGIES, truncated
+from ctxwrap.wires.sse import MAX_FRAME, Framer
+from ctxwrap.workingset.plain import pairs_of
+from ctxwrap.workingset.updates import requests_in
+from tests.growth import grows_too_fast, seconds
+
+RUNTIME = {"round": 3, "datetime": "2026-01-02T03:04:05.678901Z", "startup_at": "2026-01-01T00:00:00.000001Z"}
+BEFORE = f"Hi.\n\n{SEPARATOR}\n{{"
+
+UNITS = {
+    "one sign": ("<", "{", '"', "'", "\\", "`", "=", "-", ".", "0", " ", "\n", "\r", "A"),
+    "pairs": ("><", "{}", "[]", '\\"', "a ", "a.", "1.", "1,", "a\n"),
+    "brackets": ("{[", '{"a":', "(", "[[context]]{", "\n[[context]]{"),
+    "separators": (f"{SEPARATOR}\n", "<<<CONTEXT", "<context>{", "\nCONTEXT", "&amp;lt;", "＜context＞"),
+    "frames": ("<ctxwrap-", "<ctxwrap-context>", "</ctxwrap-context>", "<ctxwrap-memory>\n\n</ctxwrap-memory>"),
+    "lines": ("\r\n", "data: x\r\n\r\n", "data: x\n\n", "data: x\r\r", ": x\r\n", "```\n", "---\n", "> "),
+    "snapshots": ('\n{"version":"2.2","memory":', '"memory":', '{"id":"a","content":"'),
+    "secrets": ("sk-", "eyJ.", "a.b@", "a://b:c@", "password=", "-----BEGIN ", "4111 1111 1111 1111 "),
+    "sentences": ("my name is ", "I am ", "remember that ", "Jan 1, ", "2024-01-", "我叫", "e.g. ", "。", "？"),
+    "odd characters": ("\ud800", "\u200b", "\u200d<\u200d", "e\u0301", "\U0001f1e6", "İ"),
+    "YAML": ("- a: ", "? ", "&a ", "*a "),
+}
+SIZE = 6_000
+
+
+def streamed(text: str) -> None:
+    stream = ReplyStream(RUNTIME, None, ("x",))
+    for at in range(0, len(text), 7):
+        stream.feed(text[at : at + 7])
+    stream.close()
+
+
+def framed(text: str) -> None:
+    framer, data = Framer(), text.encode("utf-8", "surrogatepass")
+    for at in range(0, len(data), 16):
+        framer.feed(data[at : at + 16])
+
+
+def compared(text: str) -> None:
+    facts = Facts()
+    facts.put("a", text)
+    list(facts.near(f"{text}x", {"a"}))
+    facts.same(text)
+    same_fact(text, f"{text}x")
+
+
+def manifest(text: str) -> None:
+    with suppress(InvalidManifest):
+        pairs_of(text)
+    requests_in(text)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "neutral": neutral,
+    "poses": poses,
+    "read_reply": lambda text: read_reply(text, RUNTIME, None, ("x",)),
+    "read_reply of a trailer": lambda text: read_reply(BEFORE + text, RUNTIME, None, (text,)),
+    "ReplyStream": streamed,
+    "ReplyStream of a trailer": lambda text: streamed(BEFORE + text),
+    "climb": lambda text: climb(text, RUNTIME, None),
+    "Framer in small chunks": framed,
+    "Framer in one chunk": lambda text: Framer().feed(text.encode("utf-8", "surrogatepass")),
+    "without_injected": without_injected,
+    "unframe": unframe,
+    "Redaction": lambda text: Redaction().redacted(text),
+    "statements_in": statements_in,
+    "slot_of": slot_of,
+    "terms_of": terms_of,
+    "days_in": days_in,
+    "dates_in": dates_in,
+    "subjects": subjects,
+    "Facts": compared,
+    "summary_of": lambda text: summary_of(Raw(1, "user", text)),
+    "fitted": fitted,
+    "sentences_in": sentences_in,
+    "sections_of": sections_of,
+    "grown": lambda text: grown("", [Raw(1, "user", text)]),
+    "trimmed": trimmed,
+    "the manifest": manifest,
+    "truncated": lambda text: [truncated(text, len(text) // 3, strategy, len) for strategy in STRATEGIES],
+    "truncated lines": lambda text: [truncated(text, len(text), strategy, len, 5) for strategy in STRATEGIES],
+    "signs_of": signs_of,
+    "passages": passages,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_twice_the_text_takes_twice_the_time(name: str) -> None:
+    read = READERS[name]
+    read("I am Ada. {'memory': 1}")  # what is imported on demand is imported now
+    slow = [
+        f"{family}: {unit!r}"
+        for family, units in UNITS.items()
+        for unit in units
+        if grows_too_fast(read, lambda size, unit=unit: unit * (size // len(unit)), SIZE)  # type: ignore[misc]
+    ]
+    assert not slow
+
+
+ITEM = {"id": "a", "type": "fact", "decay": 0.5, "round": 1, "tags": [], "content": "c"}
+STATE = {"version": "2.2", "runtime": RUNTIME, "memory": {"core": [ITEM] * 40, "working": [], "ephemeral": []}}
+DAMAGED = f"Hi.\n\n{SEPARATOR}\n{json.dumps(STATE)[:-1]},"
+MB = 1_000_000
+LONG = {
+    "angle brackets": (neutral, "<" * (MB // 4)),
+    "names": (neutral, "<context>" * (MB // 36)),
+    "snapshots": (neutral, '\n[[context]]{"memory":' * (MB // 88)),
+    "damaged snapshots": (READERS["read_reply"], (DAMAGED + '"' * 50_000) * 10),
+    "damaged snapshots with pairs": (READERS["read_reply"], (DAMAGED + '"a":1,' * 8_000) * 10),
+    "frames": (READERS["Framer in one chunk"], "data: x\r\n\r\n" * (MB // 44)),
+    "comments": (READERS["Framer in one chunk"], ": x\r\n\r\n" * (MB // 28)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_megabyte_takes_a_second_at_most(name: str) -> None:
+    read, text = LONG[name]
+    most = len(text) / MB
+    assert seconds(lambda: read(text), most) <= most  # type: ignore[operator]
+
+
+def test_an_endless_event_goes_on_unread() -> None:
+    framer, chunk = Framer(), b"x" * (MAX_FRAME // 4)
+    frames = [frame for _ in range(6) for frame in framer.feed(chunk)]
+    frames += framer.feed(b'\n\ndata: {"a":1}\n\n')
+    assert b"".join(frame.raw for frame in frames) == chunk * 6 + b'\n\ndata: {"a":1}\n\n'
+    assert [frame.json() for frame in frames if frame.data] == [{"a": 1}]

@@ -1,0 +1,22 @@
+"""What the protocol takes of every request."""
+
+import pytest
+
+from ctxwrap.stages.assembly import WORDS, Words
+from ctxwrap.tokens.measure import Measure
+
+MOST = 450
+"""Tokens of o200k: what ctxwrap itself says is paid for in every call."""
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS.keys())
+def test_the_protocol_and_its_reminder_are_short(words: Words) -> None:
+    measure = Measure("gpt-4o")
+    assert measure.exact
+    assert 0 < measure.text(words.protocol) + measure.text(words.reminder) <= MOST
+
+
+@pytest.mark.parametrize("kind", ["delta", "full"])
+def test_whoever_is_to_write_a_snapshot_is_reminded_of_it(kind: str) -> None:
+    assert WORDS[kind].reminder
+    assert WORDS[kind] == Words.from_text(WORDS[kind].as_text())
