@@ -22,7 +22,7 @@ from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.remembering import remembered, sizes
-from ctxwrap.stages.selection import NOT_VISIBLE, Older, as_item, cut, select
+from ctxwrap.stages.selection import NOT_VISIBLE, Older, as_item, cut, newest, select
 from ctxwrap.stages.sharing import Sharing
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.stages.tokens import estimate
@@ -52,6 +52,9 @@ _FRAMES = 64
 
 _LEAST_TALK = 740
 """What recent messages, memory and what is found may take together in any case: some ten short messages."""
+
+_LEAST_RECENT = 4
+"""So many of the newest messages are sent although they take more than their share: a short question refers to them."""
 
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -305,8 +308,12 @@ class _Packing:
 
     def _start(self) -> int:
         """Where recent messages begin, whether they are the caller's or come from the log."""
+        older = self.talk.older
         room = min(self.ledger.rest("recent"), self.settings.history_tokens)
-        return cut(self.talk.older, room, self._began)
+        start = cut(older, room, self._began)
+        if self.ledger.talk is None:
+            return start
+        return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
     def _add_recent(self) -> None:
         """The newest messages that have room, from a user's on."""

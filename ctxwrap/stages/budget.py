@@ -62,7 +62,7 @@ _SAFE = 0.9
 
 _STEPS = 32
 
-_TALK = {"recent": 0.25, "memory": 0.6, "retrieved": 0.25}
+_TALK = {"recent": 0.4, "memory": 0.45, "retrieved": 0.25}
 """What belongs to the conversation, and its shares where that is limited as a whole."""
 
 
@@ -91,7 +91,8 @@ class Ledger:
         What is cut to fit is so cut at the same place in many calls, although these leave a little more or less.
         """
         rest, share = self.rest(kind), self._share(kind)
-        return share if share <= rest else rest - rest % max(1, self.budget.limit // _STEPS)
+        whole = self.budget.limit if self.talk is None or kind not in _TALK else self.talk
+        return share if share <= rest else rest - rest % max(1, whole // _STEPS)
 
     def rest(self, kind: str) -> int:
         """All that is left and not kept for others."""

@@ -79,6 +79,13 @@ def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
     return next(iter(sparse or starts[-1:]), len(older))
 
 
+def newest(older: Sequence[Older], count: int, room: int) -> int:
+    """Where in `older` its last `count` messages or a few more begin, at a user's message; later if they do not fit."""
+    left = _tokens_from(older)
+    starts = [at for at in range(len(older)) if left[at] <= room and _may_begin(older, at)]
+    return max((at for at in starts if at <= len(older) - count), default=next(iter(starts), len(older)))
+
+
 def _may_begin(older: Sequence[Older], at: int) -> bool:
     """At what a user says, unless the caller's message holds the result of a tool before it."""
     place = older[at].place

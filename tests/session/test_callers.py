@@ -1,5 +1,6 @@
 """Callers send their list or their newest message, and their processes begin anew: the conversation is the same."""
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
+from ctxwrap.packing import Sources
 from ctxwrap.practice import Provider
 from ctxwrap.practice.answer import Answer, ToolCall
+from ctxwrap.protocol.text import SEPARATOR
 from ctxwrap.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore
@@ -69,7 +72,8 @@ class Chat:
         body = {"model": "gpt-4o", "messages": list(messages)}
         request = CHAT.read(body)
         opening = self.session.open_turn(request, NOW)
-        return Turn(f"t{self.turns}", KEY, CHAT, body, request, "enabled", opening, self.settings)
+        sources = Sources(retrieve=self.session.retrieve)
+        return Turn(f"t{self.turns}", KEY, CHAT, body, request, "enabled", opening, self.settings, sources)
 
     def sent(self, messages: Sequence[Body]) -> list[Line]:
         """The conversation of a request that is not made."""
@@ -294,6 +298,20 @@ def test_what_was_said_just_before_is_sent_however_long_it_is(words: int) -> Non
     mine = told("word " * words, "ok", "What does it say?")
     chat.ask(mine[:1], Answer("ok"))
     assert chat.sent(mine) == chat.sent(mine[-1:]) == lines(mine)
+
+
+@pytest.mark.parametrize("words", [5, 60, 130])
+def test_the_newest_exchanges_are_sent_however_much_memory_there_is(words: int) -> None:
+    """A question such as "And why?" refers to them, so neither memory nor what is found takes their room."""
+    chat, said = Chat(Settings()), list[Line]()
+    for at in range(40):
+        text = f"I like number {at} of the list. " + "word " * words
+        item = {"id": f"c-{at}", "type": "fact", "decay": 0.1, "content": f"The user likes number {at} of the list."}
+        state = {"memory": {"core": [item], "working": [], "ephemeral": []}}
+        sent = chat.ask([user(text)], Answer(f"Answer {at}.\n\n{SEPARATOR}\n{json.dumps(state)}"))
+        assert sent[-1 - min(4, len(said)) :] == [*said[-4:], ("user", text)]
+        said += [("user", text), ("assistant", f"Answer {at}.")]
+    assert len(chat.session.memory.items) > 20
 
 
 def test_a_small_budget_cuts_the_log_and_the_list_as_one() -> None:
