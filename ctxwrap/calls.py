@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
 
+from ctxwrap.background import background
 from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
 from ctxwrap.errors import KeyMismatch, SessionBusy, UnknownFormat
@@ -151,6 +152,8 @@ class OpenCall:
 
         with self._telemetry.opening(self._opened_record), undisturbed():
             is_open = session.do(opened, self._undo)
+        if self._context.settings.derive == "behind":
+            background.note(session, session.catch_up)
         self._written_at = monotonic()
         return is_open
 
@@ -326,7 +329,7 @@ class OpenCall:
             self._warn_of_misses(session, turn)
             if not interrupted:  # else this may be the moment that an object is collected, in which no thread can start
                 self._summarise_behind(session, turn)
-                self._document_behind(session, turn)
+            self._catch_up(session, turn, interrupted)
         finally:
             self._leave()
 
@@ -365,9 +368,20 @@ class OpenCall:
         if writer is not None and self._target.mode == "enabled":
             summarise_behind(session, writer, turn.id, self._clock)
 
-    def _document_behind(self, session: Session, turn: Turn) -> None:
-        if self._context.settings.context_document and self._target.mode == "enabled":
-            follow(session, turn.id, self._clock)
+    def _catch_up(self, session: Session, turn: Turn, interrupted: str) -> None:
+        """Bring up to date what nobody waits for: the context document, and the files that follow from the log."""
+        settings = self._context.settings
+        has_document = settings.context_document and self._target.mode == "enabled" and not interrupted
+
+        def work() -> None:
+            if has_document:
+                follow(session, turn.id, self._clock)
+            session.catch_up()
+
+        if settings.derive == "behind":
+            background.note(session, work, starts=not interrupted)
+        else:
+            work()
 
     def _opened_record(self) -> TurnRecord | None:
         return self.record if self._opened else None

@@ -101,7 +101,9 @@ class Context:
     def session(self, key: SessionKey) -> Session:
         session = self._sessions.get(key)
         if session is None:
-            session = self._sessions.setdefault(key, Session(key, self.store.open(key), self.settings))
+            derives = self.settings.derive == "inline"
+            opened = Session(key, self.store.open(key), self.settings, derives=derives)
+            session = self._sessions.setdefault(key, opened)
         with suppress(KeyError):  # another thread needed the room
             self._sessions.move_to_end(key)
         while len(self._sessions) > _OPEN_SESSIONS:

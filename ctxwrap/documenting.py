@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ctxwrap.background import background
 from ctxwrap.entries.raw import Raw
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted, origin_of
@@ -76,13 +77,17 @@ def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
 
 
 def finish(sessions: Iterable[Session] | None = None) -> None:
-    """Bring the documents of these sessions up to date, or of all that this process has at hand. Never raises."""
-    for session in _behind.taken(None if sessions is None else list(sessions)):
+    """Bring what follows from these sessions up to date, or from all that this process has at hand. Never raises."""
+    among = None if sessions is None else list(sessions)
+    background.finish(among)
+    for session in _behind.taken(among):
         _grow(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
+        background.note(session, session.catch_up, starts=False)
+    background.finish(among)
 
 
 def flush() -> None:
-    """Bring the context documents of this process's chats up to date; it happens by itself when the process ends."""
+    """Bring documents and files of this process's chats up to date; it happens by itself when the process ends."""
     finish()
 
 

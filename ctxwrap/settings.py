@@ -252,6 +252,13 @@ class Settings:
     after every write.
     """
 
+    derive: Literal["behind", "inline"] = "behind"
+    """When files that follow from the log are written, such as those in `context/`.
+
+    `inline` is with every turn. `behind` is after the answers, once for many turns; at the latest when the client is
+    closed, the process ends or `ctxwrap.flush()` is called.
+    """
+
     on_busy: Literal["wait", "reject", "interleave"] = "wait"
     """What a call does while another one has its session: wait for it, raise SessionBusy, or go on beside it."""
 
@@ -277,7 +284,7 @@ class Settings:
     """A `Redaction(...)`: what is replaced in all texts before anything is made of them or sent; None is nothing."""
 
     def __post_init__(self) -> None:
-        for name in ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "on_busy"):
+        for name in _CHOICES:
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
         for name in (
             "record",
@@ -315,6 +322,8 @@ class Settings:
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):
             raise SettingsError(f"summariser must be Summariser(client, model=...), not {self.summariser!r}")
 
+
+_CHOICES = ("context_mode", "history", "on_missing", "evolution", "snapshot", "durability", "derive", "on_busy")
 
 _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
 

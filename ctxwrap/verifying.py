@@ -3,6 +3,7 @@
 from hashlib import sha256
 from typing import NamedTuple
 
+from ctxwrap.background import background
 from ctxwrap.errors import NotFound
 from ctxwrap.session.derived import is_derived
 from ctxwrap.session.finding import Place, existing, key_for
@@ -28,6 +29,7 @@ def verify(
     last turn of which nothing is left cannot be missed.
     """
     key = key_for(session, tenant, agent)
+    background.finish()
     verification = verified(key, given_store(store).open(key), progress)
     if verification is None:
         raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")

@@ -37,6 +37,7 @@ def converse(provider: Provider, store: Store | Path, session: str = "s", turns:
         if turn % 10 == 7:  # an answer made again, and an edited question
             del past[-1]
             past[-1] = {"role": "user", "content": f"Edited {turn}"}
+    ctxwrap.flush()
 
 
 def _called(turn: int) -> list[Any]:

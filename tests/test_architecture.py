@@ -19,7 +19,7 @@ LAYERS = (
     ("settings",),
     ("types",),
     ("storage",),
-    ("scope", "threads", "records", "protocol", "memory", "entries", "tokens"),
+    ("scope", "threads", "background", "records", "protocol", "memory", "entries", "tokens"),
     ("wires",),
     ("stages", "stores", "retrieval"),
     ("reasking", "session", "workingset"),

@@ -121,6 +121,7 @@ def test_what_is_not_known_is_left_open(store: Store) -> None:
 
 def test_messages_are_not_counted_while_a_turn_is_under_way(chat: Chat, store: Store) -> None:
     chat.say("Hello!")
+    ctxwrap.flush()
     stream = chat.say("And now?", stream=True)
     (info,) = sessions_of(store, "default", "default").sessions
     assert (info.state, info.rounds, info.messages) == ("active", 1, None)
@@ -134,6 +135,7 @@ def test_messages_are_not_counted_while_a_turn_is_under_way(chat: Chat, store: S
 def test_size_counts_every_content_once(provider: Provider, home: Path) -> None:
     store = FileStore(home)
     _call_a_tool(Chat(provider, store))
+    ctxwrap.flush()
     directory = home / "home/default/agent/default/session/s"
     kept = {path.stat().st_ino: path for path in directory.rglob("[!.]*") if path.is_file()}
     (info,) = sessions_of(store, "default", "default").sessions
@@ -372,6 +374,7 @@ def test_a_session_that_is_not_there_stays_so(store: Store) -> None:
 
 def test_looking_changes_nothing(provider: Provider, home: Path) -> None:
     _call_a_tool(Chat(provider, FileStore(home)))
+    ctxwrap.flush()
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*")}
     store = FileStore(home)
     sessions_of(store, "default", "default")

@@ -110,6 +110,7 @@ def summaries(home: Path) -> list[str]:
 
 
 def directory(home: Path) -> Path:
+    ctxwrap.flush()
     return FileStore(home).open(key_for("s")).directory
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from ctxwrap.background import background
 from ctxwrap.errors import KeyMismatch
 from ctxwrap.inspection.memory import counts_of
 from ctxwrap.inspection.reading import (
@@ -22,6 +23,7 @@ from ctxwrap.session.children import CHILD
 from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX
+from ctxwrap.session.verifying.fold import folded
 from ctxwrap.storage import FileEntry, Files, Store
 from ctxwrap.types import SessionKey
 
@@ -121,11 +123,13 @@ class SessionDetails:
 
 def sessions_of(store: Store, tenant: str, agent: str, limit: int | None = None) -> Listing:
     """The sessions that one agent has for one tenant, or the newest of them; no log is read for it."""
+    background.finish()
     return _newest(store, (SessionKey(tenant, agent, session) for session in store.sessions(tenant, agent)), limit)
 
 
 def all_sessions(store: Store, limit: int | None = None) -> Listing:
     """The same for everybody's sessions; for the operator only."""
+    background.finish()
     return _newest(store, store.keys(), limit)
 
 
@@ -134,13 +138,16 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
+    streams = ([record for _, record in stream.records] for stream in (messages, events))
+    derived = folded(log.files, *streams, lambda: None).computed()  # the files may be behind the log
+    control = {name: _value(derived, name) for name in ("state", "created_at", "updated_at")}
     return SessionDetails(
-        info=replace(_info(store, key), rounds=_rounds(messages, events), messages=messages.newest),
+        info=replace(_info(store, key), rounds=_rounds(messages, events), messages=messages.newest, **control),
         branches=tuple(_branches(messages)),
         memory=counts_of(store, key),
-        contents=_contents(log.files),
-        children=tuple(_children(log.files)),
-        summary=loaded(log.files, _SUMMARY).decode("utf-8", "replace"),
+        contents=_contents(log.files, derived),
+        children=tuple(_children(derived)),
+        summary=loaded(derived, _SUMMARY).decode("utf-8", "replace"),
         damaged=messages.damaged + events.damaged,
         snapshots=_snapshots(events),
         turns=turns_in(messages, events),
@@ -229,10 +236,10 @@ def _branches(messages: Stream) -> Iterator[Branching]:
             yield Branching(number, text_in(control, "id"), parent)
 
 
-def _contents(files: Files) -> Contents:
+def _contents(files: Files, derived: Files) -> Contents:
     kept = _entries(files, "raw")
     saved: dict[str, int] = {}
-    for line in loaded(files, INDEX).splitlines():
+    for line in loaded(derived, INDEX).splitlines():
         try:
             use = json.loads(line)
         except (ValueError, RecursionError):

@@ -5,7 +5,7 @@ The runtime of a turn, to its microsecond, is what no text of others can hold.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ctxwrap.protocol.extent import ObjectEnd
@@ -19,6 +19,8 @@ _LEAST_NONCE = 16
 _LEAST_COPY = 20
 _FREE, _LOOK = 64 * 1024, 64
 """How many characters more than twice all of them are looked at for JSON, and what a look counts at least."""
+_SHORT = 16 * 1024
+"""Up to how many characters a text is remembered with what it holds."""
 _OBJECT = re.compile(r"\{(?=\s{0,64}\")")
 _MICROSECONDS = re.compile(r":\d\d[.,](\d{6})")
 _JOINER = "\N{ZERO WIDTH JOINER}"
@@ -71,8 +73,7 @@ class Shown:
 
     @cached_property
     def _objects(self) -> list[dict[str, Any]]:
-        texts = (each for text in self._with_keys for each in spelled_out(text))
-        return [_without_runtime(data) for text in texts for data in _objects_in(text)]
+        return [data for text in self._with_keys for data in _snapshots_in(text)]
 
 
 def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: Shown) -> str:
@@ -99,6 +100,19 @@ def _is_other_moment(datetime: str, nonce: str) -> bool:
 
 def _without_runtime(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "runtime"}
+
+
+def _snapshots_in(text: str) -> Sequence[dict[str, Any]]:
+    """The objects in a text, in any spelling, without their runtime."""
+    return _known_snapshots_in(text) if len(text) <= _SHORT else _all_snapshots_in(text)
+
+
+def _all_snapshots_in(text: str) -> Sequence[dict[str, Any]]:
+    return [_without_runtime(data) for each in spelled_out(text) for data in _objects_in(each)]
+
+
+_known_snapshots_in = lru_cache(maxsize=128)(_all_snapshots_in)
+"""Most texts with such keys are ours, and the same in many requests."""
 
 
 def _objects_in(text: str) -> Iterator[dict[str, Any]]:

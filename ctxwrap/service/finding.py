@@ -7,7 +7,9 @@ not. Asking makes nothing.
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ctxwrap.background import background
 from ctxwrap.context import Context
 from ctxwrap.errors import InvalidInput, NotFound
 from ctxwrap.session import Session
@@ -23,7 +25,8 @@ VAULT_RECORD = ".vault"
 
 class Shelves:
     def __init__(self, store: Store, tenant: str, vault: str, settings: Settings) -> None:
-        self._context = Context(store=store, settings=settings, tenant=tenant, agent=vault)
+        inline = replace(settings, derive="inline")
+        self._context = Context(store=store, settings=inline, tenant=tenant, agent=vault)
         self._store = store
         self.tenant, self.vault = check_id("tenant", tenant), check_id("vault", vault)
         self._opening = threading.Lock()
@@ -39,6 +42,7 @@ class Shelves:
     @contextmanager
     def at(self, key: SessionKey) -> Iterator[Session]:
         """The session of a key, whether there is one or not."""
+        background.finish()  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
         with undisturbed(), session.locked():

@@ -2,6 +2,7 @@
 
 import os
 
+from ctxwrap.background import background
 from ctxwrap.errors import NotFound
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
@@ -22,7 +23,8 @@ def key_for(session: str, tenant: str = "default", agent: str = "default") -> Se
 def existing(
     key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
-    """The session of that key, read to its end; a NotFound if there is none."""
+    """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
+    background.finish()
     session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
     if session.is_empty:

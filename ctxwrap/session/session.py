@@ -26,6 +26,7 @@ from ctxwrap.session.unfinished import LATE, OWN, PRESUMED, Begun, answer_id
 from ctxwrap.settings import Settings
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log, Outdated
+from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")
@@ -45,7 +46,8 @@ class Session:
     """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process.
 
     One that `keeps_all` has everything of memory at hand, and reads the log from its start for that. What messages mean
-    is told by the model that settings choose, unless another `embedding` is given.
+    is told by the model that settings choose, unless another `embedding` is given. What follows from the log is brought
+    up to date with each append if it `derives`, else by `catch_up`.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class Session:
         *,
         keeps_all: bool = False,
         embedding: Embedding | None = None,
+        derives: bool = True,
     ) -> None:
         self.key = key
+        self._derives = derives
         self.log = log
         self._settings = settings or Settings()
         self._rules = rules_as_json(self._settings.memory, evolves=self._settings.evolution == "decay")
@@ -236,9 +240,14 @@ class Session:
         for stream, position in self.log.append(written, lasting=lasting).items():
             self._take(stream, written[stream], position, lambda record: contents[record["ctx"]["id"]])
             self._unsaved += len(written[stream])
-        self._derive()
-        if self._unsaved >= _CHECKPOINT_EVERY:
-            self._save()
+        if self._derives:
+            self._derive()
+
+    def catch_up(self) -> None:
+        """Bring what follows from the log up to date, unless that happens with every append."""
+        if not self._derives:
+            with undisturbed():
+                self.do(self._derive)
 
     def keep(self, data: bytes) -> Record:
         """Store a content once, as lasting as settings say; what a record to come refers to it by."""
@@ -358,8 +367,12 @@ class Session:
                 self.rebuild()
             elif self.past.turns.state != "active":
                 self.shelf.show(self.past)
+        except Outdated:
+            raise
         except Exception as error:
             logger.debug("session %r: its derived files are behind: %r", self.key.session, error)
+        if self._unsaved >= _CHECKPOINT_EVERY:
+            self._save()
 
     def rebuild(self) -> None:
         """Make all that follows from the log anew, inside `locked`."""

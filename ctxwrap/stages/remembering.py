@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
@@ -59,10 +60,16 @@ def sizes(count: Callable[[str], int]) -> Sizes:
     def size(item: dict[str, Any], is_brief: bool) -> int:
         key = str(item["id"]), str(item["content"]), is_brief
         if key not in known:
-            known[key] = count(escaped([brief(item), item["id"]]) if is_brief else _lasting(item))
+            known[key] = count(_brief(*key[:2]) if is_brief else _lasting(item))
         return known[key] + (0 if is_brief else _PASSING)
 
     return Sizes(lambda item: size(item, False), lambda item: size(item, True))
+
+
+@lru_cache(maxsize=4096)
+def _brief(id: str, content: str) -> str:
+    """An item in its epoch's place and its id, with a decay as long as any."""
+    return escaped([brief({"id": id, "decay": 0.555, "content": content}), id])
 
 
 def _lasting(item: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Selection: what of all that could be sent is worth its tokens, and why the rest is not."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from ctxwrap.types import Candidate, Message, PackItem
@@ -81,9 +82,13 @@ def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
 
 def newest(older: Sequence[Older], count: int, room: int) -> int:
     """Where in `older` its last `count` messages or a few more begin, at a user's message; later if they do not fit."""
-    left = _tokens_from(older)
-    starts = [at for at in range(len(older)) if left[at] <= room and _may_begin(older, at)]
-    return max((at for at in starts if at <= len(older) - count), default=next(iter(starts), len(older)))
+    start = len(older)
+    for at in range(len(older) - 1, -1, -1):
+        room -= older[at].tokens
+        if room < 0 or len(older) - start >= count:
+            break
+        start = at if _may_begin(older, at) else start
+    return start
 
 
 def _may_begin(older: Sequence[Older], at: int) -> bool:
@@ -94,8 +99,4 @@ def _may_begin(older: Sequence[Older], at: int) -> bool:
 
 def _tokens_from(older: Sequence[Older]) -> list[int]:
     """For each message, how many tokens it and all behind it have."""
-    sums, total = [0] * len(older), 0
-    for at in range(len(older) - 1, -1, -1):
-        total += older[at].tokens
-        sums[at] = total
-    return sums
+    return list(accumulate(each.tokens for each in reversed(older)))[::-1]

@@ -51,6 +51,8 @@ def _without_open_calls(history: Sequence[Kept], following: Sequence[Message]) -
 
     A process that ends between a call and its result leaves one.
     """
+    if not any(each.message.tool_calls for each in history):
+        return list(history)
     kept, results = list[Kept](), list[Kept]()
     goes_on = bool(following) and following[0].role == "tool"
     for each in reversed(history):

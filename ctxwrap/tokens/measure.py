@@ -29,8 +29,11 @@ class Measure:
         return message_tokens(message, self._counter, self.model)
 
     def message(self, kept: Kept) -> int:
-        known = kept.tokens.get(self.name)
-        return self._counter.at_most(self.counted(kept.message) if known is None else known)
+        counter = self._counter
+        known = kept.tokens.get(counter.name)
+        if known is None:
+            known = self.counted(kept.message)
+        return counter.at_most(known) if counter.margin else known
 
     def body(self, wire: str, body: Body) -> int:
         return self._counter.at_most(body_tokens(wire, body, self._counter))

@@ -275,6 +275,7 @@ def echo(ask: Ask) -> Answer:
 
 
 def directory_of(home: Path, session: str = "s") -> Path:
+    ctxwrap.flush()
     return home / "home" / "default" / "agent" / "default" / "session" / session
 
 

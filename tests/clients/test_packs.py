@@ -35,6 +35,7 @@ def ask(client: Any, *said: str, **more: Any) -> Any:
 
 
 def directory(home: Path) -> Path:
+    ctxwrap.flush()
     return next(home.rglob("messages.jsonl")).parent
 
 

@@ -26,7 +26,7 @@ TOLD = ("My name is Ada.", "We decided to use PostgreSQL 16.", "Please call Lena
 
 def client(provider: Provider, home: Path, **options: Any) -> openai.OpenAI:
     made = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
-    return ctxwrap.wrap(made, session="s", store=home, **options)
+    return ctxwrap.wrap(made, session="s", store=home, **{"derive": "inline", **options})
 
 
 def say(client: openai.OpenAI, text: str, **options: Any) -> Any:
@@ -57,6 +57,16 @@ def test_it_grows_every_six_messages(provider: Provider, home: Path) -> None:
     assert len(provider.seen) == 6, "no model is asked for it"
 
 
+def test_no_call_waits_for_it(provider: Provider, home: Path) -> None:
+    chat = client(provider, home, derive="behind")
+    for text in (*TOLD, *TOLD):
+        say(chat, text)
+    assert [each["covers"] for each in documents(home)] in ([], [6], [8]), "none, or what the background did meanwhile"
+    ctxwrap.flush()
+    assert documents(home)[-1]["covers"] == 16
+    assert "Ada" in documents(home)[-1]["content"]
+
+
 def test_it_is_finished_when_the_client_is_closed(provider: Provider, home: Path) -> None:
     with client(provider, home) as chat:
         say(chat, TOLD[0])
@@ -79,7 +89,7 @@ def test_flush_finishes_all_chats(provider: Provider, home: Path) -> None:
 def test_an_async_stream_is_followed_too(provider: Provider, home: Path) -> None:
     async def talk() -> None:
         made = openai.AsyncOpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
-        async with ctxwrap.wrap(made, session="s", store=home) as chat:
+        async with ctxwrap.wrap(made, session="s", store=home, derive="inline") as chat:
             for text in TOLD:
                 said: Any = [{"role": "user", "content": text}]
                 async for _ in await chat.chat.completions.create(model="gpt-4o", messages=said, stream=True):

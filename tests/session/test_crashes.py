@@ -48,7 +48,7 @@ def answered(call: drive.Call, text: str, number: int) -> None:
 
 def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -> None:
     """Three turns, one of them with a large content, as a wrapped client drives them; each is told when it is saved."""
-    context = Context(store=FileStore(root), settings=Settings(durability=durability), session="s")
+    context = Context(store=FileStore(root), settings=Settings(durability=durability, derive="inline"), session="s")
     for number in range(first, first + 3):
         said = f"question {number} {LARGE if number == 1 else ''}"
         body = {"model": "m", "messages": [{"role": "user", "content": said}]}

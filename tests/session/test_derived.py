@@ -24,6 +24,7 @@ KINDS = ("fact", "decision", "task", "file", "preference")
 
 
 def directory(home: Path, session: str = "s") -> Path:
+    ctxwrap.flush()
     return home / "home/default/agent/default/session" / session
 
 
@@ -202,6 +203,7 @@ def test_a_store_in_memory_derives_the_same(provider: Provider, home: Path) -> N
         client = ctxwrap.wrap(bare, store=place, session="s")
         for number in range(12):
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
+    ctxwrap.flush()
     files: Files = store.open(key_for("s")).files
     assert {entry.name for entry in files.entries("context")} == {name for name in context(home) if "/" in name}
     assert files.load("context/facts.jsonl") == context(home)["context/facts.jsonl"]

@@ -1,0 +1,97 @@
+"""Work that no caller waits for, done by one thread of the process: once for all that came up meanwhile."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterable
+from time import monotonic
+
+logger = logging.getLogger("ctxwrap")
+
+_DELAY = 1.0
+"""After so many seconds work is done that came up; what comes up until then is done with it."""
+
+_IDLE = 10.0
+"""After so many seconds without work the thread ends."""
+
+Work = Callable[[], None]
+
+
+class Background:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: dict[Hashable, tuple[float, Work]] = {}
+        """When the work for something is to be done, in the order in which it came up."""
+        self._doing: Hashable | None = None
+        """What the thread works for now."""
+        self._is_running = False
+
+    def note(self, subject: Hashable, work: Work, *, starts: bool = True) -> None:
+        """Let `work` be done soon; it replaces work for the same `subject` that waits, and is done when that was due.
+
+        Where an object may be collected no thread `starts`: the work waits for the next one that does.
+        """
+        with self._changed:
+            due, _ = self._due.get(subject, (monotonic() + _DELAY, work))
+            self._due[subject] = due, work
+            if starts and not self._is_running:
+                self._is_running = _start(self._run)
+
+    def finish(self, among: Iterable[Hashable] | None = None) -> None:
+        """Do what waits, or that of it which is for one `among` others, now and in this thread."""
+        wanted = None if among is None else set(among)
+        with self._changed:
+            subjects = [each for each in self._due if wanted is None or each in wanted]
+            works = [self._due.pop(subject)[1] for subject in subjects]
+        for work in works:
+            _do(work)
+        with self._changed:
+            while self._doing is not None and (wanted is None or self._doing in wanted):
+                self._changed.wait()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            _do(work)
+            with self._changed:
+                self._doing = None
+                self._changed.notify_all()
+
+    def _next(self) -> Work | None:
+        """The next work as soon as it is due; None if none came up for a while."""
+        with self._changed:
+            waits_since = monotonic()
+            while True:
+                now = monotonic()
+                subject, (due, work) = next(iter(self._due.items()), (None, (waits_since + _IDLE, None)))
+                if due <= now:
+                    self._due.pop(subject, None)
+                    self._doing, self._is_running = subject, work is not None
+                    return work
+                self._changed.wait(min(due - now, _DELAY))  # no caller pays for waking the thread
+
+
+def _do(work: Work) -> None:
+    try:
+        work()
+    except Exception as error:
+        logger.info("ctxwrap: work in the background was not done: %r", error)
+
+
+def _start(run: Work) -> bool:
+    try:
+        threading.Thread(target=run, name="ctxwrap-background", daemon=True).start()
+    except RuntimeError:  # an interpreter that is about to end starts no more threads: `finish` does the work
+        return False
+    return True
+
+
+background = Background()
+
+
+def _begin_anew() -> None:
+    """What a forked child inherits remains its parent's."""
+    background.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
