@@ -9,6 +9,7 @@ import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import NotFound
 from ctxwrap.inspection import Following, all_sessions, session_details, sessions_of, turn_details
 from ctxwrap.practice import Answer, Failure, Provider
@@ -303,11 +304,10 @@ def test_branches_name_what_they_continue(chat: Chat, store: Store) -> None:
 
 def test_children_and_memory_are_counted(chat: Chat, store: Store) -> None:
     chat.say("Hello!")
-    files = store.open(KEY).files
-    for name, value in (("agent", "helper"), ("session", "s-1"), ("status", "done"), ("artifact/status", "no child")):
-        files.save(f"context/child/one/{name}", f"{value}\n".encode())
+    child = start_child("s", "one", handoff="Go.", child_agent="helper", store=store)
+    attach_result("s", "one", result="It is done.", artifacts={"status": b"no child"}, store=store)
     details = session_details(store, KEY)
-    assert details.children == (("one", "helper", "s-1", "done"),)
+    assert details.children == (("one", "helper", child.session, "done"),)
     assert details.memory == {"core": 0, "working": 1, "ephemeral": 0, "swap": 0}
     assert details.summary.startswith("# Summary\n")
 

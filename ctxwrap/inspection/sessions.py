@@ -138,11 +138,17 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
-    streams = ([record for _, record in stream.records] for stream in (messages, events))
-    derived = folded(log.files, *streams, lambda: None).computed()  # the files may be behind the log
-    control = {name: _value(derived, name) for name in ("state", "created_at", "updated_at")}
+    said, happened = ([record for _, record in stream.records] for stream in (messages, events))
+    derived = folded(log.files, said, happened, lambda: None).computed()  # the files may be behind the log
     return SessionDetails(
-        info=replace(_info(store, key), rounds=_rounds(messages, events), messages=messages.newest, **control),
+        info=replace(
+            _info(store, key),
+            state=_value(derived, "state"),
+            rounds=_rounds(messages, events),
+            messages=messages.newest,
+            created_at=_value(derived, "created_at"),
+            updated_at=_value(derived, "updated_at"),
+        ),
         branches=tuple(_branches(messages)),
         memory=counts_of(store, key),
         contents=_contents(log.files, derived),
