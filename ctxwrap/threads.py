@@ -95,7 +95,7 @@ def uninterrupted(work: Callable[[], None]) -> None:
 
 def _start(work: Callable[[], None]) -> None:
     try:
-        threading.Thread(target=work, name="ctxwrap").start()
+        _executor().submit(work)
     except RuntimeError:  # an interpreter that is about to end starts no more threads
         work()
 

@@ -26,8 +26,11 @@ class FileTree:
         """Waits until the medium has the root's own name."""
 
     def entries(self, under: str = "") -> list[FileEntry]:
+        parts = file_parts(under)
+        if self._is_absent(parts):
+            return []
         with self._explained("read"):
-            return sorted(entry for entry in self._walk(file_parts(under)) if not _is_hidden(entry))
+            return sorted(entry for entry in self._walk(parts) if not _is_hidden(entry))
 
     def leftovers(self) -> list[FileEntry]:
         with self._explained("read"):
@@ -35,12 +38,24 @@ class FileTree:
         return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        if self._is_absent(file_parts(name)):
+            return None
         with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
             if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
                 return None
             with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
                 return disk.read_all(handle, start, None if size is None else start + size)
         return None
+
+    def _is_absent(self, parts: Sequence[str]) -> bool:
+        """Whether there is surely nothing of that name: most calls ask for files that hardly any session has."""
+        try:
+            os.stat("/".join((self._root, *map(name_on_disk, parts))), follow_symlinks=False)
+        except _ABSENT:
+            return True
+        except (OSError, ValueError):
+            return False
+        return False
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
         with self._explained("write to"):

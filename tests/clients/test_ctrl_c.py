@@ -59,6 +59,7 @@ def open_handles() -> int:
 
 
 def file_in(home: Path, name: str) -> Path:
+    ctxwrap.flush()
     return next(home.glob(f"home/*/agent/*/session/*/{name}"))
 
 
