@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin
-from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.memory.trust import foreign_in, origin_of_all, origin_of_request
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import frame
 from ctxwrap.records import ranges
@@ -232,6 +232,7 @@ class _Packing:
             may_begin=self.may_begin_epoch,
             at_hand=self._begins_elsewhere(),
             question=self._question(),
+            foreign=self.opening.foreign_items,
         )
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
         beside = {"unchanged": made.told.unchanged, "dropped": made.told.dropped}
@@ -333,7 +334,7 @@ class _Packing:
                 included,
                 reason,
                 freshness=max(numbers),
-                origin=origin_of(each.message for each in messages),
+                origin=origin_of_all(((each.number, each.message) for each in messages), self.opening.foreign_messages),
                 refs=(ranges(numbers),),
             )
         )
@@ -406,21 +407,33 @@ class _Packing:
         """What is sent in any case."""
         protocol = self.measure.text(self.words.protocol)
         callers = self.ledger.budget.fixed - self.framing
+        state = foreign_in((self.opening.foreign_state, self._epoch_origin() or ""))
         return [
             PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),
-            PackItem("memory", "events.jsonl", self.framing - protocol, True, "frames, and the runtime fields", 1.0),
-            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin="user"),
+            PackItem(
+                "memory",
+                "events.jsonl",
+                self.framing - protocol,
+                True,
+                "frames, and the runtime fields",
+                1.0,
+                origin=state or "operator",
+            ),
+            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin=self._callers_origin()),
         ]
+
+    def _epoch_origin(self) -> Origin | None:
+        """Of what the epoch tells, of items that are gone as well."""
+        told = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
+        return foreign_in(self.opening.foreign_items.get(id, "") for id in told)
 
     def _origin(self) -> Origin:
         """The least trusted of what the model is shown."""
-        shown = [*self.asked.request.messages, *self.chosen.history]
-        origins: list[Origin] = [origin_of(shown)]
-        origins += ["file"] if self.chosen.files else []
-        foreign = [each.origin for each in self.chosen.found]
-        foreign += [item.origin for item in self.supplement.items if item.included]
-        origins += ["tool"] if "tool" in foreign else []
-        return least_trusted(*origins)
+        shown = foreign_in(item.origin for item in (*self._fixed_items(), *self.items) if item.included)
+        return shown or self._callers_origin()
+
+    def _callers_origin(self) -> Origin:
+        return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
 
 
 def _read(offered: Offered) -> Iterator[Text]:
