@@ -125,13 +125,13 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
-        given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
 
         def opened() -> bool:
             assert self._target.key is not None
             if self._place is not None and not self._place.take():
                 return False
             opening = session.open_turn(request, self._clock())
+            given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
             turn = Turn(
                 new_turn_id(),
                 self._target.key,
