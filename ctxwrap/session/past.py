@@ -8,7 +8,7 @@ from ctxwrap.memory.decay import Move
 from ctxwrap.memory.epoch import Tiers, epoch_in
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory, rules_from_json
-from ctxwrap.memory.trust import least_trusted, origin_in, origin_of, origin_of_all
+from ctxwrap.memory.trust import foreign_in, least_trusted, origin_in, origin_of, origin_of_all
 from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
@@ -175,7 +175,8 @@ class Past:
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
             self.memory.active_task = str(event.get("active_task", self.memory.active_task))
             if kind == "snapshot":
-                self.state_origin = origin_in(event.get("origin")) or self.origins.least or "assistant"
+                changed = foreign_in(str((each.item or {}).get("origin")) for each in operations)
+                self.state_origin = origin_in(event.get("origin")) or changed or "assistant"
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
         if kind in ("start", "repack"):
