@@ -136,7 +136,9 @@ def _spell(message: Message) -> Body:
 def _may_fetch(body: Body) -> bool:
     """Whether the provider may run something of its own for the reply to a request."""
     tools = (tool for tool in body.get("tools") or () if isinstance(tool, dict))
-    return any(body.get(name) for name in _SEARCHES) or any(tool.get("type") not in _OWN_TOOLS for tool in tools)
+    return any(body.get(name) is not None for name in _SEARCHES) or any(
+        tool.get("type") not in _OWN_TOOLS for tool in tools
+    )
 
 
 def _tells_of_findings(message: Body) -> bool:
