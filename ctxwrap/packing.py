@@ -365,11 +365,12 @@ class _Packing:
         budget = self.ledger.as_json()
         stable = stable_tokens(opening.before, head, said)
         said += [Said(number, 0) for number in self.talk.newest]
+        items = self.sharing.told((*self._fixed_items(), *self.items))
         return Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
-            items=self.sharing.told((*self._fixed_items(), *self.items)),
+            items=items,
             budget=budget,
             prefix=prefix_of(head, said),
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
@@ -378,7 +379,7 @@ class _Packing:
             texts={"protocol": self.words.as_text(), **chosen.texts},
             epoch=self.epoch,
             report=dict(self.supplement.report),
-            origin=self._origin(),
+            origin=foreign_in(item.origin for item in items if item.included) or self._callers_origin(),
             outputs=self.offered.outputs if self.offered else (),
             output_paths=self.offered.output_paths if self.offered else (),
             resources=tuple(self.sharing.resources),
@@ -426,11 +427,6 @@ class _Packing:
         """Of what the epoch tells, of items that are gone as well."""
         told = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
         return foreign_in(self.opening.foreign_items.get(id, "") for id in told)
-
-    def _origin(self) -> Origin:
-        """The least trusted of what the model is shown."""
-        shown = foreign_in(item.origin for item in (*self._fixed_items(), *self.items) if item.included)
-        return shown or self._callers_origin()
 
     def _callers_origin(self) -> Origin:
         return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)

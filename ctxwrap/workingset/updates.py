@@ -154,8 +154,8 @@ def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: L
     files = tuple(file for file in manifest.files if file.added_by == "operator" or not _is_reserved(file.path, limits))
     manifest = replace(manifest, files=files)
     for path, told in own.items():
-        action = ADD if manifest.file(path) is None else ADJUST
-        request = Request(REMOVE if told.get("removed") else action, path, str(told.get("why")), tuple(told.items()))
+        action = REMOVE if told.get("removed") else ADJUST if manifest.file(path) else ADD
+        request = Request(action, path, str(told.get("why") or "granted before"), tuple(told.items()))
         with suppress(fields.Wrong):
             manifest = _granted(manifest, request, limits, told.get("turn"))
     return manifest
