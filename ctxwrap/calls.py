@@ -16,7 +16,6 @@ from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
 from ctxwrap.errors import KeyMismatch, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
-from ctxwrap.records import timestamp
 from ctxwrap.screening import Screen
 from ctxwrap.session import Session
 from ctxwrap.session.compliance import MANY
@@ -85,7 +84,7 @@ _AS_IT_IS = ("disabled", "shadow")
 
 def sources(context: Context, target: Target, model: str, session: Session) -> Sources:
     """What a call may use beyond its session's own state."""
-    return Sources(context.files(target, model), session.retrieve if context.settings.retrieval else None)
+    return Sources(context.files(target, model, session), session.retrieve if context.settings.retrieval else None)
 
 
 class OpenCall:
@@ -127,13 +126,13 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
-        given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
 
         def opened() -> bool:
             assert self._target.key is not None
             if self._place is not None and not self._place.take():
                 return False
             opening = session.open_turn(request, self._clock())
+            given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
             turn = Turn(
                 new_turn_id(),
                 self._target.key,
@@ -301,7 +300,7 @@ class OpenCall:
 
     def _write(self, session: Session, turn: Turn, interrupted: str) -> None:
         now = self._clock()
-        self._update_files(turn, interrupted, now)
+        self._decide_files(session, turn, interrupted)
 
         def end() -> Ending:
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
@@ -355,11 +354,11 @@ class OpenCall:
                 turn.model,
             )
 
-    def _update_files(self, turn: Turn, interrupted: str, now: datetime) -> None:
-        """Do as the model asks of its working set, as far as it may; the reply does not depend on it."""
+    def _decide_files(self, session: Session, turn: Turn, interrupted: str) -> None:
+        """Grant what the model asks of its working set, as far as it may; the reply does not depend on it."""
         try:
             requests = turn.file_requests(interrupted)
-            turn.file_decisions = self._context.update_files(requests, turn.round, timestamp(now))
+            turn.file_decisions = self._context.decide_files(requests, session, turn.round)
         except Exception as error:
             logger.warning("ctxwrap: what the model asks of the working set was not done: %r", error)
 

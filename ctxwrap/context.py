@@ -63,19 +63,20 @@ class Context:
             redact_lines(settings.redaction)
         self._warned = False
 
-    def files(self, target: Target, model: str) -> Offered | None:
+    def files(self, target: Target, model: str, session: Session) -> Offered | None:
         """The files that the working set offers to a call; none to one that leaves as it is."""
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
-        return self._working_set.offer(model, target.key.session)
+        own = session.past.files if self.settings.working_set_updates else {}
+        return self._working_set.offer(model, target.key.session, own)
 
-    def update_files(self, requests: Sequence[Request], round: int, time: str) -> tuple[Decision, ...]:
+    def decide_files(self, requests: Sequence[Request], session: Session, round: int) -> tuple[Decision, ...]:
         """What becomes of a model's requests to the working set; nothing without one."""
         if self._working_set is None or not requests:
             return ()
         if not self.settings.working_set_updates:
             return refused(requests, "settings allow no updates")
-        return self._working_set.update(requests, round, time)
+        return self._working_set.decide(requests, session.past.files, round)
 
     def changed(self, **changes: Any) -> "Context":
         """The same with other names, store or settings."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ctxwrap.background import background
 from ctxwrap.entries.raw import Raw
 from ctxwrap.memory.items import Origin
-from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.memory.trust import least_trusted
 from ctxwrap.session import Session
 from ctxwrap.session.documents import EXTRACT, Documents
 from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
@@ -133,7 +133,7 @@ def news_of(session: Session) -> News:
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
         new = list(past.branch.history(0)[-_FIRST:])
-    origin = least_trusted(documents.origin, origin_of(kept.message for kept in new))
+    origin = least_trusted(documents.origin, past.origin_of(new))
     covers = past.sequence["messages"]
     return News(documents.text or EMPTY, documents.number, raws_of(session, new), covers, origin)
 
@@ -168,7 +168,7 @@ def document_without(
     text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
     if text in (left.text or EMPTY, FORGOTTEN):
         return []
-    origin = least_trusted(left.origin, origin_of(kept.message for kept in said))
+    origin = least_trusted(left.origin, session.past.origin_of(said))
     made = replace(left, version=documents.version, places=documents.places)
     return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
 

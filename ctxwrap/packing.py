@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin
-from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.memory.trust import foreign_in, origin_of_all, origin_of_request
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import frame
 from ctxwrap.records import ranges
@@ -235,6 +235,7 @@ class _Packing:
             may_begin=self.may_begin_epoch,
             at_hand=self._begins_elsewhere(),
             question=self._question(),
+            foreign=self.opening.foreign_items,
         )
         others = {name: value for name, value in self.opening.state.items() if name != "memory"}
         beside = {"unchanged": made.told.unchanged, "dropped": made.told.dropped}
@@ -340,7 +341,7 @@ class _Packing:
                 included,
                 reason,
                 freshness=max(numbers),
-                origin=origin_of(each.message for each in messages),
+                origin=origin_of_all(((each.number, each.message) for each in messages), self.opening.foreign_messages),
                 refs=(ranges(numbers),),
             )
         )
@@ -371,11 +372,12 @@ class _Packing:
         budget = self.ledger.as_json()
         stable = stable_tokens(opening.before, head, said)
         said += [Said(number, 0) for number in self.talk.newest]
+        items = self.sharing.told((*self._fixed_items(), *self.items))
         return Pack(
             injection=injection,
             state=self.state,
             brief=self.brief,
-            items=self.sharing.told((*self._fixed_items(), *self.items)),
+            items=items,
             budget=budget,
             prefix=prefix_of(head, said),
             stable=round(stable / max(1, budget["fixed"] + budget["used"]), 3),
@@ -384,7 +386,7 @@ class _Packing:
             texts={"protocol": self.words.as_text(), **chosen.texts},
             epoch=self.epoch,
             report=dict(self.supplement.report),
-            origin=self._origin(),
+            origin=foreign_in(item.origin for item in items if item.included) or self._callers_origin(),
             outputs=self.offered.outputs if self.offered else (),
             output_paths=self.offered.output_paths if self.offered else (),
             resources=tuple(self.sharing.resources),
@@ -413,21 +415,28 @@ class _Packing:
         """What is sent in any case."""
         protocol = self.measure.text(self.words.protocol)
         callers = self.ledger.budget.fixed - self.framing
+        state = foreign_in((self.opening.foreign_state, self._epoch_origin() or ""))
         return [
             PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),
-            PackItem("memory", "events.jsonl", self.framing - protocol, True, "frames, and the runtime fields", 1.0),
-            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin="user"),
+            PackItem(
+                "memory",
+                "events.jsonl",
+                self.framing - protocol,
+                True,
+                "frames, and the runtime fields",
+                1.0,
+                origin=state or "operator",
+            ),
+            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin=self._callers_origin()),
         ]
 
-    def _origin(self) -> Origin:
-        """The least trusted of what the model is shown."""
-        shown = [*self.asked.request.messages, *self.chosen.history]
-        origins: list[Origin] = [origin_of(shown)]
-        origins += ["file"] if self.chosen.files else []
-        foreign = [each.origin for each in self.chosen.found]
-        foreign += [item.origin for item in self.supplement.items if item.included]
-        origins += ["tool"] if "tool" in foreign else []
-        return least_trusted(*origins)
+    def _epoch_origin(self) -> Origin | None:
+        """Of what the epoch tells, of items that are gone as well."""
+        told = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
+        return foreign_in(self.opening.foreign_items.get(id, "") for id in told)
+
+    def _callers_origin(self) -> Origin:
+        return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
 
 
 def _read(offered: Offered) -> Iterator[Text]:

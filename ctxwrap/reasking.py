@@ -46,6 +46,8 @@ class Reasking:
         self._body = self._asked = body
         self._latest: Reply | None = None
         self.attempts: list[Attempt] = []
+        self.fetched = False
+        """Whether the provider fetched something for an answer."""
         self.reading: Reading | None = None
         """What the reply's reading becomes, once an answer could be used."""
 
@@ -69,6 +71,7 @@ class Reasking:
         rewriter = self._wire.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
         reply = rewriter.reply
+        self.fetched |= reply.fetched
         text = reply.messages[0].text if reply.messages else ""
         reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
         self.attempts.append(Attempt(reading.status, text, reading.violations, reply.usage))

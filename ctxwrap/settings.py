@@ -220,7 +220,7 @@ class Settings:
     """`delta` asks the model for what is new or changed in its memory; `full` has it repeat all of it in each reply."""
 
     foreign_core: bool = False
-    """Whether a turn that was shown tool, file or retrieved text may write core memory."""
+    """Whether a turn that was shown tool, file or retrieved text, or what was made of such, may write core memory."""
 
     max_reasks: int = 1
     """How often the model is asked again for a snapshot that could not be used, in calls of their own; 0 is never."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.memory.items import Origin
-from ctxwrap.memory.trust import least_trusted, origin_of
+from ctxwrap.memory.trust import least_trusted
 from ctxwrap.protocol.reading import read_reply
 from ctxwrap.protocol.text import neutral
 from ctxwrap.records import message_range
@@ -256,7 +256,7 @@ def _matter(session: Session) -> _Matter | None:
     return _Matter(
         edition=session.log.edition(),
         source=f"messages:{first}-{past.sequence['messages']}",
-        origin=least_trusted(known.origin, origin_of(kept.message for kept in past.branch.history(0))),
+        origin=least_trusted(known.origin, past.origin_of(said)),
         before=known.text,
         said=said,
     )

@@ -22,10 +22,12 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from ctxwrap.language.statements import statements_in
+from ctxwrap.language.statements import Statement, statements_in
 from ctxwrap.memory.capabilities import merged
+from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.operations import Circumstances, compare, observe, with_omissions
+from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
+from ctxwrap.memory.trust import ceiling, foreign_in, origin_of_request
 from ctxwrap.packing import Asked, Pack, Sources, pack, reply_limit
 from ctxwrap.protocol.origin import Shown
 from ctxwrap.protocol.reading import ReplyStream, read_reply
@@ -213,7 +215,7 @@ class Turn:
 
     def delta_records(self, text: str) -> tuple[list[Record], list[Record]]:
         """What the answer went on to say."""
-        return [], [self._writing.delta(text)]
+        return [], [self._writing.delta(text, self._origin)]
 
     @property
     def asks_again(self) -> bool:
@@ -243,7 +245,7 @@ class Turn:
 
     def opening_records(self, kept: Mapping[str, Record] | None = None) -> tuple[list[Record], list[Record]]:
         """The caller's new messages, and the events that start the turn; `kept` is where its texts lie."""
-        start = self._writing.start(self._pack, self.body, kept or {}, self._screen)
+        start = self._writing.start(self._pack, self.body, kept or {}, self._screen, self._origin)
         lacks = self._pack_lacks(self._opening.missing)
         return self._writing.asked(self._new), self._writing.screened([*start, *lacks])
 
@@ -303,11 +305,11 @@ class Turn:
             applied = {**applied, "capabilities": capabilities}
             self._violations += (violation,) if violation else ()
         observed, due = self._operations if applied is None else (), not reason and self._is_due(reply)
-        messages = writing.answer(reply, screen, self._status, reason)
+        messages = writing.answer(reply, screen, self._status, reason, self._origin)
         screen.reading(self._rewriter.reply.reading)  # for what it finds
         events = [
             *self._reasking.events(self.id),
-            *writing.snapshot(self._reading_told(reply.reading), applied, self._operations, due=due),
+            *writing.snapshot(self._reading_told(reply.reading), applied, self._operations, self._origin, due=due),
             *writing.observation(observed),
             *writing.files(self.file_decisions),
             *self._questions(reply, answer_at),
@@ -392,6 +394,14 @@ class Turn:
             reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
         return reply if reading is reply.reading else replace(reply, reading=reading)
 
+    @property
+    def _origin(self) -> Origin:
+        """The least trusted of what the model was shown, and of what its reply is made of besides."""
+        shown = self._pack.origin if self._pack else "user"
+        sent = origin_of_request(self._request, self._opening) if self.observes else shown
+        fetched = self._rewriter.reply.fetched or self._reasking.fetched
+        return foreign_in((shown, sent, "tool" if fetched else "")) or sent
+
     def _changes(self, reply: Reply, now: Memory, answer_at: int) -> tuple[Operation, ...]:
         """What the snapshot does to memory or, without one, what can be seen without it."""
         circumstances, snapshot = self._circumstances(reply, answer_at), self._applied_snapshot(reply)
@@ -400,20 +410,33 @@ class Turn:
         if self._settings.snapshot == "full":
             snapshot, violation = with_omissions(self._shown, snapshot)
             self._violations = (violation,) if violation else ()
-        return compare(self._shown, _without_examples(snapshot), now, circumstances)
+        snapshot = _without_examples(snapshot)
+        return compare(self._shown, snapshot, now, circumstances, self._stated(reply, now, circumstances, snapshot))
+
+    def _stated(
+        self, reply: Reply, now: Memory, circumstances: Circumstances, snapshot: Mapping[str, Any]
+    ) -> tuple[Statement, ...]:
+        """What of the user's own words may reach core, where a model that was shown foreign text may not write it."""
+        may_itself = ceiling(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
+        if may_itself or not self._takes_statements(reply, now):
+            return ()
+        return stated_in(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
 
     def _observed(self, reply: Reply, now: Memory, circumstances: Circumstances) -> tuple[Operation, ...]:
-        """What the turn uses of memory, and what the user plainly stated; a tool's call is no answer yet."""
+        """What the turn uses of memory, and what the user plainly stated."""
+        takes = self._takes_statements(reply, now)
+        return observe(now, circumstances, statements_in(circumstances.said)) if takes else ()
+
+    def _takes_statements(self, reply: Reply, now: Memory) -> bool:
+        """Whether rules may take something from the user's words; a tool's call is no answer yet."""
         calls_tools = bool(reply.messages and reply.messages[0].tool_calls)
-        if self.mode != "enabled" or calls_tools or not now.evolves or self._settings.on_missing == "keep":
-            return ()
-        return observe(now, circumstances, statements_in(circumstances.said))
+        return self.mode == "enabled" and not calls_tools and now.evolves and self._settings.on_missing != "keep"
 
     def _circumstances(self, reply: Reply, answer_at: int) -> Circumstances:
         first = self._opening.first_message
         return Circumstances(
             round=self._opening.runtime.round,
-            origin=self._pack.origin if self._pack else "user",
+            origin=self._origin,
             source=f"messages:{first}-{max(first, answer_at)}",
             said=_said_in(self._request),
             answered=reply.messages[0].text if reply.messages else "",

@@ -66,6 +66,10 @@ class Request:
     """Why nothing can be injected, or empty."""
     server_history: bool = False
     """The provider keeps the conversation itself, so none is added from the log."""
+    unseen: bool = False
+    """It shows the model something of the conversation that only the provider has."""
+    fetched: bool = False
+    """It holds what a tool gave and no message says, such as the items of a provider's own search."""
     places: tuple[int, ...] = ()
     """For each message its place in the body's list of messages, or -1 if it stands beside that list.
 
@@ -172,6 +176,15 @@ class Opening:
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
+    foreign_messages: Mapping[int, str] = field(default_factory=dict)
+    """The origins of messages, by number, that are or were made of text that nobody in the conversation wrote.
+
+    Under 0 stands the least trusted in the log, for a model's message that the log does not know.
+    """
+    foreign_items: Mapping[str, str] = field(default_factory=dict)
+    """The same of items in memory, by id, those of the epoch included."""
+    foreign_state: str = ""
+    """The same of the rest of `state`; empty if it is not foreign."""
 
 
 class Text(NamedTuple):
@@ -257,6 +270,8 @@ class Reply:
     usage: Mapping[str, Any] = field(default_factory=dict)
     response_id: str = ""
     model: str = ""
+    fetched: bool = False
+    """The provider fetched something for it, or ran something: it is not made of its request alone."""
 
 
 class Operation(NamedTuple):

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ctxwrap.memory.items import Origin
+from ctxwrap.memory.trust import is_foreign
 from ctxwrap.packing import Pack
 from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
@@ -48,7 +50,7 @@ class Writing:
             for message, number in new
         ]
 
-    def answer(self, reply: Reply, screen: Screen, status: str, reason: str) -> list[Record]:
+    def answer(self, reply: Reply, screen: Screen, status: str, reason: str, origin: Origin) -> list[Record]:
         """The answer as far as it came; it follows what the caller said, if that is in the log."""
         is_behind = any(message.role != "system" for message, _ in self.opening.new)
         return [
@@ -59,12 +61,15 @@ class Writing:
                 parent="" if is_behind else self.opening.parent,
                 status=status,
                 reason=reason,
+                origin=_written_from(origin),
             )
             for message in reply.messages[:1]
             if message.content or message.tool_calls or not reason
         ]
 
-    def start(self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: Screen) -> list[Record]:
+    def start(
+        self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: Screen, origin: Origin
+    ) -> list[Record]:
         """That the turn begins, with its pack, and what happened to memory since the last one."""
         opening = self.opening
         start: Record = {
@@ -76,6 +81,7 @@ class Writing:
             "stream": self.request.stream,
             "runtime": opening.runtime.as_json(),
             "began": opening.began,
+            "origin": _written_from(origin),
             **_pack_fields(made, body, kept),
             **screen.evidence(),
             "ctx": {"writer": opening.writer, **_blobs(kept)},
@@ -121,15 +127,16 @@ class Writing:
         told = events.handed_out(self.ids(attempt), target, tool_call)
         return [{**event, "ctx": _blobs(kept)}, *self._evidence(told)]
 
-    def delta(self, text: str) -> Record:
+    def delta(self, text: str, origin: Origin) -> Record:
         """What the answer went on to say, for the case that nobody lives to write its end."""
-        return {"type": "delta", "run": self.id, "text": text, "ctx": {}}
+        return {"type": "delta", "run": self.id, "text": text, "origin": _written_from(origin), "ctx": {}}
 
     def snapshot(
         self,
         reading: Reading | None,
         applied: Mapping[str, Any] | None,
         operations: Iterable[Operation],
+        origin: Origin,
         *,
         due: bool,
     ) -> list[Record]:
@@ -150,6 +157,7 @@ class Writing:
         if applied is not None:
             event["operations"] = [operation.as_json() for operation in operations]
             event |= {name: applied[name] for name in ("capabilities", "active_task")}
+            event["origin"] = _written_from(origin)
         return [{**event, "ctx": {}}]
 
     def observation(self, operations: Iterable[Operation]) -> list[Record]:
@@ -224,6 +232,11 @@ def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> R
     if made.output_paths:
         fields["outputs"] = list(made.output_paths)
     return fields
+
+
+def _written_from(origin: Origin) -> Origin:
+    """The origin of what a model writes that was shown something of this origin."""
+    return origin if is_foreign(origin) else "assistant"
 
 
 def _blobs(kept: Mapping[str, Record]) -> Record:

@@ -1,18 +1,20 @@
 """How a turn changes memory: what it was shown, what came back and what is there now, as operations."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ctxwrap.language.asserted import asserted_in
 from ctxwrap.language.slots import name_in, slot_of
-from ctxwrap.language.statements import Statement
+from ctxwrap.language.statement import LIFE
+from ctxwrap.language.statements import MOST, Statement, statements_in
 from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
 from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
 from ctxwrap.memory.kinds import is_passing
 from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, subjects
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.trust import ceiling, least_trusted
+from ctxwrap.memory.trust import ceiling, is_foreign, least_trusted
 from ctxwrap.types import Operation
 
 State = Mapping[str, Any]
@@ -51,24 +53,42 @@ class Circumstances(NamedTuple):
     """The round of each item's last touch when the turn began, if the model was shown an earlier one."""
 
 
-def compare(shown: State, returned: State, now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
+def compare(
+    shown: State, returned: State, now: Memory, turn: Circumstances, statements: tuple[Statement, ...] = ()
+) -> tuple[Operation, ...]:
     """What the model did to the memory it was shown, fitted to the memory as it is by now.
 
     Written items are new or changed, those in `dropped` go, and all others stay. What the model was not shown it cannot
     drop; what another turn has changed meanwhile stays unless this one changed it, too; and one id never stands for two
-    things. Evidence of use counts whatever the model wrote.
+    things. Evidence of use counts whatever the model wrote. `statements` are the user's own, as in `observe`.
     """
     placed, told = _placed(shown), _placed(returned)
     gone = {id for id in returned.get("dropped", ()) if id in placed and told.get(id, placed[id]) == placed[id]}
-    return tuple(_Comparison(now, turn).of(placed, told, gone))
+    comparison = _Comparison(now, turn)
+    own = comparison.stated(_notes(statements, turn.round)) if statements else ()
+    return (*own, *comparison.of(placed, told, gone))
 
 
 def observe(now: Memory, turn: Circumstances, statements: tuple[Statement, ...] = ()) -> tuple[Operation, ...]:
     """What can be seen without the model's help: which items are in use, and what the user plainly stated."""
     comparison = _Comparison(now, turn._replace(origin="rule"))
-    notes = {f"rule-{turn.round}-{number}": each for number, each in enumerate(statements, 1)}
-    told: _Placed = {id: (each.tier, _note(id, each, turn.round)) for id, each in notes.items()}
-    return tuple(comparison.of({}, told, set()))
+    return tuple(comparison.of({}, _notes(statements, turn.round), set()))
+
+
+def stated_in(said: str, contents: Iterable[str]) -> tuple[Statement, ...]:
+    """What the user plainly states and, of what else they assert, the sentences that `contents` are about.
+
+    All of it is in the user's own words: a model that read foreign text may point at one of them, and no more.
+    """
+    plain = statements_in(said)
+    told, wanted = [subjects(each.content) for each in plain], [subjects(content) for content in contents]
+    sentences = (sentence.text for sentence in asserted_in(said) if not sentence.asks) if wanted else ()
+    pointed = (
+        LIFE.of(f"The user said: {sentence}")
+        for sentence in sentences
+        if any(mentions(each, sentence) for each in wanted) and not any(mentions(each, sentence) for each in told)
+    )
+    return (*plain, *filter(None, pointed))[:MOST]
 
 
 def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
@@ -115,6 +135,11 @@ def _placed(state: State) -> _Placed:
     return {item["id"]: (tier, item) for tier, items in state["memory"].items() for item in items}
 
 
+def _notes(statements: Iterable[Statement], round: int) -> _Placed:
+    named = {f"rule-{round}-{number}": each for number, each in enumerate(statements, 1)}
+    return {id: (each.tier, _note(id, each, round)) for id, each in named.items()}
+
+
 def _note(id: str, statement: Statement, round: int) -> dict[str, Any]:
     type, _, decay, content = statement
     return {"id": id, "type": type, "decay": decay, "round": round, "tags": [], "content": content}
@@ -133,6 +158,8 @@ class _Comparison:
         """What this turn adds and changes."""
         self._done: set[str] = set()
         """The items that it did something to."""
+        self._stated: list[Set[str]] = []
+        """What the user's own statements in it are about."""
 
     def of(self, shown: _Placed, returned: _Placed, gone: Set[str]) -> Iterator[Operation]:
         told = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
@@ -148,6 +175,15 @@ class _Comparison:
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
         yield from self._used()
+
+    def stated(self, notes: _Placed) -> list[Operation]:
+        """What the user's own words do to memory, whatever else was shown; what says the same is known from then on."""
+        turn, limit = self._turn, self._ceiling
+        self._turn, self._ceiling = turn._replace(origin="rule"), "core"
+        operations = [each for tier, given in notes.values() for each in self._added(tier, given)]
+        self._turn, self._ceiling = turn, limit
+        self._stated = [subjects(given["content"]) for _, given in notes.values()]
+        return operations
 
     def reinforced(self, item: Item, reason: str) -> Operation:
         return self._put("reinforce", self._in_use(item), reason)
@@ -165,10 +201,11 @@ class _Comparison:
     def _added(self, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
         item = self._new(tier, given)
         twin = self._twin(item)
-        if twin is not None:
+        replaced = twin if twin and item.origin == "rule" and is_foreign(twin.origin) and not twin.pinned else None
+        if twin is not None and replaced is None:
             yield from self._said_again(twin, item)
             return
-        if self._written.same(item.content) or any(True for _ in self._written.near(item.content, self._taken)):
+        if self._is_said_already(item.content):
             return
         if self._is_taken(item.id):
             item = replace(item, id=self._free_id(item.id))
@@ -176,13 +213,23 @@ class _Comparison:
         self._written.put(item.id, item.content)
         self._done.add(item.id)
         yield self._put("add", item, "new" if item.id == given["id"] else f"{given['id']!r} means something else")
+        if replaced is not None and replaced.tier != "swap":
+            self._done.add(replaced.id)
+            yield Operation("drop", replaced.id, replaced.tier, reason="the user says it", successor=item.id)
         yield from self._superseded(item)
+
+    def _is_said_already(self, content: str) -> bool:
+        """Whether this turn has written the same, or the user's own statement of it."""
+        if self._written.same(content) or any(True for _ in self._written.near(content, self._taken)):
+            return True
+        about: Set[str] = subjects(content) if self._stated else frozenset()
+        return bool(about) and any(about <= each for each in self._stated)
 
     def _twin(self, item: Item) -> Item | None:
         """What says the same already, unless this very turn made it say something else."""
         known = self._now.named(item.id)
         twin = known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
-        if twin is None and item.origin != "rule":
+        if twin is None and item.origin != "rule" and not is_foreign(item.origin):
             twin = self._rule_about(item)
         return None if twin is not None and twin.id in self._taken else twin
 
@@ -198,7 +245,7 @@ class _Comparison:
 
     def _said_again(self, twin: Item, item: Item) -> Iterator[Operation]:
         """Repeating what is known, under any id, is no evidence; what has faded does not come back by it either."""
-        if twin.origin == "rule" and item.origin != "rule":
+        if twin.origin == "rule" and item.origin != "rule" and not is_foreign(item.origin):
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._written.put(twin.id, item.content)
@@ -207,7 +254,7 @@ class _Comparison:
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
             back = rehydrated(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
-            back = self._in_use(replace(back, tier=self._allowed(item.tier, twin.origin)))
+            back = self._in_use(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
             yield from self._superseded(back)
 
@@ -243,17 +290,17 @@ class _Comparison:
         known = self._now.named(given["id"])
         if known is None:
             return
+        if known.tier == "core" and self._ceiling != "core":
+            yield from self._beside(known, tier, given, was)
+            return
         if not self._now.evolves:
             self._taken.add(known.id)
             self._written.put(known.id, given["content"])
-            yield self._put("update", _verbatim(known, tier, given), "changed")
+            origin = self._least_trusted(known)
+            yield self._put("update", _verbatim(known, self._allowed(tier, origin), origin, given), "changed")
             return
         item = self._with_fields(known, given, was)
         if not same_fact(given["content"], was["content"]):
-            if known.tier == "core" and self._ceiling != "core":
-                copy = replace(self._new(tier, given), id=self._free_id(known.id))
-                yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
-                return
             yield from self._reworded(known, given["content"])
             item = self._with_content(item, given)
         item = self._moved(item, tier, was_tier, known)
@@ -261,6 +308,16 @@ class _Comparison:
             self._done.add(item.id)
             another = known.last > self._touched_before(known.id, was)
             yield self._put("update", item, "over another turn" if another else "changed")
+
+    def _beside(self, known: Item, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Iterator[Operation]:
+        """What the model makes of a core item that it may not change: an item of its own, if it says something else."""
+        if not same_fact(given["content"], was["content"]):
+            copy = replace(self._new(tier, given), id=self._free_id(known.id))
+            yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
+
+    def _least_trusted(self, item: Item) -> Origin:
+        """The origin of an item that this turn changes."""
+        return least_trusted(item.origin, self._turn.origin) if is_foreign(self._turn.origin) else item.origin
 
     def _with_fields(self, known: Item, given: dict[str, Any], was: dict[str, Any]) -> Item:
         """The item with the type, tags, decay and further fields that the model changed; its round is the system's."""
@@ -273,7 +330,7 @@ class _Comparison:
             changed["tags"] = tuple(changed["tags"])
         if extra != {key: value for key, value in was.items() if key not in _NAMED}:
             changed["extra"] = extra
-        return replace(item, **changed) if changed else item
+        return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
 
     def _with_content(self, known: Item, given: dict[str, Any]) -> Item:
         """The item saying something else: evidence of use if that came up in this turn."""
@@ -303,10 +360,8 @@ class _Comparison:
         rises = PLACES.index(tier) < PLACES.index(item.tier)
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
-        if item.tier == "core" and self._ceiling != "core":
-            return item
-        round = self._turn.round
-        return replace(item, tier=self._allowed(tier, item.origin), since=max(item.since, round), last=round)
+        round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
+        return replace(item, tier=allowed, since=max(item.since, round), last=round)
 
     def _dropped(self, id: str, was: dict[str, Any]) -> Iterator[Operation]:
         item = self._now.items.get(id)
@@ -375,7 +430,7 @@ class _Comparison:
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
-def _verbatim(item: Item, tier: Place, given: dict[str, Any]) -> Item:
+def _verbatim(item: Item, tier: Place, origin: Origin, given: dict[str, Any]) -> Item:
     """`item` with what the model wrote, word by word."""
     return replace(
         item,
@@ -385,5 +440,6 @@ def _verbatim(item: Item, tier: Place, given: dict[str, Any]) -> Item:
         tier=tier,
         decay=given["decay"],
         last=given["round"],
+        origin=origin,
         extra={key: value for key, value in given.items() if key not in _NAMED},
     )

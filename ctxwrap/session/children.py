@@ -37,12 +37,15 @@ class Children:
         )
 
     def results(self, files: Files) -> Iterator[Text]:
-        """What came back, the newest first, as far as it may be shown."""
+        """What came back, the newest first, as far as it may be shown.
+
+        Nobody here knows what a child has read: its result is trusted no more than a tool's.
+        """
         names = [name for name, child in self.known.items() if child.get("summary")]
         for name in names[: -_SHOWN - 1 : -1]:
             place = f"{CHILD}/{name}/result.md"
             data = (files.load(place) or b"")[:_LARGEST]
-            yield Text(place, data.decode("utf-8", "replace"), "assistant")
+            yield Text(place, data.decode("utf-8", "replace"), "tool")
 
     def take(self, event: Record) -> None:
         name = event.get("child")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.operations import Circumstances, recall
+from ctxwrap.memory.trust import is_foreign
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
@@ -30,12 +31,13 @@ def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, reque
     first_message = past.sequence["messages"] + 1
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
     spoken_numbers = iter(numbers)
+    history = past.branch.history(len(past.branch) - alignment.before)
     summary, document = past.derived.summaries, past.documents
     return Opening(
         runtime=past.next_runtime(number, now),
         state=state,
         new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
-        history=past.branch.history(len(past.branch) - alignment.before),
+        history=history,
         parent=past.branch.id_of(alignment.keep) if branches else "",
         first_message=first_message,
         moves=(*(move._asdict() for move in past.moves), *moves),
@@ -55,7 +57,33 @@ def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, reque
         outputs=past.outputs,
         missing=past.missing,
         misses=past.compliance.in_a_row,
+        foreign_messages=_foreign_messages(past, [*(kept.number for kept in history), *numbers], first_message),
+        foreign_items=_foreign_items(past, state),
+        foreign_state=past.state_origin if _says_more(state) and is_foreign(past.state_origin) else "",
     )
+
+
+def _foreign_messages(past: Past, numbers: Sequence[int], first_message: int) -> dict[int, str]:
+    """The origins of those messages that are foreign; of new ones as if a model wrote them that saw all of the log."""
+    least = past.origins.least
+    if least is None:
+        return {}
+    known = ((number, least if number >= first_message else past.origins.of(number)) for number in numbers)
+    return {0: least, **{number: origin for number, origin in known if origin}}
+
+
+def _foreign_items(past: Past, state: dict[str, Any]) -> dict[str, str]:
+    """The origins of the items that may be shown and are foreign; one that an epoch tells may be long gone."""
+    shown = {
+        str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
+    }
+    items = {id: past.memory.named(id) for id in shown - past.memory.forgotten}
+    origins = {id: item.origin if item else "tool" for id, item in items.items()}
+    return {id: origin for id, origin in origins.items() if is_foreign(origin)}
+
+
+def _says_more(state: dict[str, Any]) -> bool:
+    return any(value for name, value in state.items() if name != "memory")
 
 
 def rounds_of(past: Past, new: Sequence[Message]) -> list[int]:

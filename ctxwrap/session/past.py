@@ -1,12 +1,14 @@
 """Everything a session knows of its past: a fold of its records, the same for the same log."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from ctxwrap.memory.decay import Move
 from ctxwrap.memory.epoch import Tiers, epoch_in
+from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory, rules_from_json
+from ctxwrap.memory.trust import foreign_in, least_trusted, origin_in, origin_of, origin_of_all
 from ctxwrap.records import message_in, next_number, timestamp, tokens_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
@@ -15,12 +17,13 @@ from ctxwrap.session.derived import Derived
 from ctxwrap.session.documents import Documents
 from ctxwrap.session.missing import from_json as missing_from_json
 from ctxwrap.session.missing import taken
+from ctxwrap.session.origins import Origins
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.unfinished import Turns
 from ctxwrap.settings import Settings
 from ctxwrap.stages import injection
 from ctxwrap.storage import STREAMS
-from ctxwrap.types import Kept, Missing, Operation, Prefix, Record, Runtime
+from ctxwrap.types import Kept, Message, Missing, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
@@ -31,7 +34,10 @@ _STEP = timedelta(microseconds=1)
 _FAR = timedelta(days=366)
 """How far a clock must have gone ahead to have been wrong, and not only set back a little since."""
 
-_FORMAT = 12
+_FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
+"""What is kept of a grant, and of how many files."""
+
+_FORMAT = 13
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
@@ -43,6 +49,9 @@ class Past:
         self.sequence = dict.fromkeys(STREAMS, 0)
         """The number of each stream's last record."""
         self.branch = Branch()
+        self.origins = Origins()
+        self.state_origin: Origin = "assistant"
+        """The least trusted of what the model was shown that wrote what stands beside memory, such as its task."""
         self.began = 0
         """The number of the message that the last caller's list began with, 0 if that is not known."""
         self.last_turn = ""
@@ -66,6 +75,8 @@ class Past:
         """What the newest event tells that has a pack."""
         self.outputs: tuple[str, ...] = ()
         """The tool outputs that were files in it."""
+        self.files: dict[str, Record] = {}
+        """What the model was granted of its working set, by path."""
         self.missing: tuple[Missing, ...] = ()
         """What is missing, and what somebody declined to give."""
         self.derived = Derived()
@@ -111,6 +122,7 @@ class Past:
         said = str(control.get("digest") or "")
         if not said.isalnum():
             said = digest(message)
+        self.origins.add(self.sequence["messages"], self._origin(message, control))
         if "purged" in control:
             self.purged.add(turn)
             message = placeholder(message)
@@ -125,6 +137,18 @@ class Past:
         self.last_turn = turn
         self.round = max(self.round, number)
         self.answered = message.role == "assistant"
+
+    def _origin(self, message: Message, control: Record) -> Origin:
+        """Whom a message descends from. A model's that does not say so may have been made of all before it."""
+        own = origin_of(message)
+        if message.role != "assistant":
+            return own
+        return least_trusted(own, origin_in(control.get("origin")) or self.origins.least or own)
+
+    def origin_of(self, messages: Iterable[Kept]) -> Origin:
+        """The least trusted of what these messages are made of."""
+        told = [(kept.number, kept.message) for kept in messages]
+        return origin_of_all(told, {number: self.origins.of(number) or "" for number, _ in told})
 
     def _take_system(self, said: Digest, turn: str) -> None:
         """A turn's system messages stand together; another turn's take their place."""
@@ -150,10 +174,15 @@ class Past:
             self.moves += self.memory.apply(operations, int(event.get("round") or self.round))
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
             self.memory.active_task = str(event.get("active_task", self.memory.active_task))
+            if kind == "snapshot":
+                changed = foreign_in(str((each.item or {}).get("origin")) for each in operations)
+                self.state_origin = origin_in(event.get("origin")) or changed or "assistant"
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
         if kind in ("start", "repack"):
             self._take_pack(event)
+        if kind == "working_set" and event.get("granted") is True and event.get("by") == "model":
+            self._take_file(str(event["path"]), event)
         self.missing = taken(self.missing, event)
         self.derived.take_event(event, self.memory, self.sequence["events"])
 
@@ -168,6 +197,18 @@ class Past:
         if "epoch" in event:
             self.epoch = epoch_in(event["epoch"])
 
+    def _take_file(self, path: str, event: Record) -> None:
+        """A file without a priority was removed; the operator may have it still."""
+        before = self.files.pop(path, {})
+        told = {name: event[name] for name in _FILE if name in event}
+        if "priority" in told:
+            before = {} if "removed" in before else before
+            self.files[path] = {"turn": int(event["round"]), **before, **told}
+        else:
+            self.files[path] = {"removed": True, **told}
+        while len(self.files) > _FILES:
+            self.files.pop(next(iter(self.files)))
+
     def _go_by(self, rules: Record | None) -> None:
         """Let memory go by other rules, if a turn says so."""
         if rules is not None:
@@ -180,6 +221,8 @@ class Past:
             "format": _FORMAT,
             "sequence": self.sequence,
             "branch": self.branch.as_json(),
+            "origins": self.origins.as_json(),
+            "state_origin": self.state_origin,
             "began": self.began,
             "last_turn": self.last_turn,
             "turns": self.turns.as_json(),
@@ -197,6 +240,7 @@ class Past:
             "prefix": self.prefix and injection.as_json(self.prefix),
             "pack": self.pack,
             "outputs": self.outputs,
+            "files": self.files,
             "missing": self.missing,
             "derived": self.derived.as_json(),
         }
@@ -207,6 +251,7 @@ class Past:
             raise ValueError(f"its format is {known['format']!r}")
         self.sequence = {stream: known["sequence"][stream] for stream in STREAMS}
         self.branch = Branch.from_json(known["branch"])
+        self.origins, self.state_origin = Origins.from_json(known["origins"]), known["state_origin"]
         self.began = known["began"]
         self.last_turn = known["last_turn"]
         self.turns = Turns.from_json(known["turns"])
@@ -222,6 +267,7 @@ class Past:
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
         self.pack = known["pack"]
         self.outputs = tuple(known["outputs"])
+        self.files = known["files"]
         self.missing = missing_from_json(known["missing"])
         self.derived = Derived.from_json(known["derived"])
 

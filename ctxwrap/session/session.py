@@ -264,13 +264,17 @@ class Session:
     def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Found:
         """What the messages before number `below` say about a query; nothing, should anything go wrong."""
         try:
-            return self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
+            found = self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
+            return Found(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise
         except Exception as error:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
             self._retriever = Retriever(self.log, self._embedding)
             return Found()
+
+    def _with_origin(self, passage: Passage) -> Passage:
+        return passage._replace(origin=self.past.origins.of(passage.number) or "")
 
     def search(self, query: str, limit: int) -> list[Passage]:
         """The messages that say the most about a query, the best first, each with the passage that does."""
@@ -333,7 +337,7 @@ class Session:
 
     def _close_dead_turn(self, turn: str, begun: Begun) -> None:
         """A process may have died when its answer was in the log and nothing else of the end was: it stays as it is."""
-        control = {"round": begun.round, "status": "aborted", "reason": PRESUMED}
+        control = {"round": begun.round, "status": "aborted", "reason": PRESUMED, "origin": begun.origin}
         known, is_newest = self.past.turns.answered(turn), self.past.last_turn == turn
         says = begun.said and is_newest and not known
         messages = [as_record(Message("assistant", begun.said), **control)] if says else []

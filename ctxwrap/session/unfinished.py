@@ -40,6 +40,8 @@ class Begun(NamedTuple):
     """When it began."""
     said: str = ""
     """What its answer said so far, as of the last time somebody wrote it down."""
+    origin: str = ""
+    """What the answer was made of, as of then."""
 
 
 class Turns:
@@ -91,11 +93,13 @@ class Turns:
         run = str(event.get("run"))
         if event["type"] == "start":
             runtime, writer = event["runtime"], str((event.get("ctx") or {}).get("writer") or "")
-            self.begun[run] = Begun(writer, int(runtime["round"]), str(runtime["datetime"]))
+            known = int(runtime["round"]), str(runtime["datetime"])
+            self.begun[run] = Begun(writer, *known, origin=str(event.get("origin") or ""))
             _bound(self.begun)
         elif event["type"] == "delta" and run in self.begun:
             turn = self.begun[run]
-            self.begun[run] = turn._replace(said=turn.said + str(event.get("text") or ""))
+            said, origin = turn.said + str(event.get("text") or ""), str(event.get("origin") or turn.origin)
+            self.begun[run] = turn._replace(said=said, origin=origin)
         elif event["type"] == "done":
             self._take_end(run, event)
 

@@ -1,15 +1,17 @@
 """Remembering: which items of memory a call gets to see, and where: in the epoch's place, or among what changes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.kinds import KINDS, Kind, kind_of
 from ctxwrap.memory.likeness import subjects
+from ctxwrap.memory.trust import foreign_in
 from ctxwrap.protocol.text import escaped
 from ctxwrap.types import PackItem
 
@@ -85,16 +87,17 @@ def remembered(
     may_begin: bool,
     at_hand: bool = False,
     question: str = "",
+    foreign: Mapping[str, str] = MappingProxyType({}),
 ) -> Remembered:
     """Memory as far as it has room, beside the epoch of the last call; `may_begin` allows a new one.
 
     Without it, an epoch that no longer fits is left out of this call, and everything is told as a change. `at_hand`
     says that the conversation begins with another message anyway. Where not all fits, some of the room is for what the
-    `question` is about.
+    `question` is about. `foreign` has the origins of items, by id, that nobody in the conversation wrote.
     """
     lasting, asked = chosen(memory, int(room * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question)
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
-    items, old = _noted(memory, lasting, asked, sizes), epoch or _nothing()
+    items, old = _noted(memory, lasting, asked, sizes, foreign), epoch or _nothing()
     told = since(old, shown)
     before, changed = _tokens(old, sizes.brief), _tokens(told.changes, sizes.whole)
     news = changed - _tokens(told.changes, sizes.whole, asked)
@@ -141,25 +144,28 @@ def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((item for item in items if item["id"] in worth), key=lambda item: -worth[item["id"]])
 
 
-def _noted(memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes) -> tuple[PackItem, ...]:
+def _noted(
+    memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
+) -> tuple[PackItem, ...]:
     """All items of memory by kind: what is in and what is not, and why."""
     groups: dict[tuple[Kind, str], list[tuple[str, int]]] = {}
     for item in (item for tier in TIERS for item in memory[tier]):
         reason = _REMEMBERED if item["id"] in lasting else _ASKED if item["id"] in asked else _NO_ROOM
         groups.setdefault((kind_of(str(item["type"])), reason), []).append((item["id"], sizes.brief(item)))
     order = [(kind, reason) for kind in KINDS for reason in (_REMEMBERED, _ASKED, _NO_ROOM)]
-    return tuple(_group(kind, reason, groups[kind, reason]) for kind, reason in order if (kind, reason) in groups)
+    return tuple(_group(*each, groups[each], foreign) for each in order if each in groups)
 
 
 _REMEMBERED, _ASKED = "remembered", "remembered, and asked about"
 _NO_ROOM = "over budget: memory has more than its share holds"
 
 
-def _group(kind: Kind, reason: str, group: list[tuple[str, int]]) -> PackItem:
+def _group(kind: Kind, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
     name, source = _SOURCES[kind]
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
     included = reason != _NO_ROOM
-    return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin="assistant", refs=ids)
+    origin = foreign_in(foreign.get(id, "") for id in ids) or "assistant"
+    return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
 
 
 def _tokens(memory: Tiers, size: Size, among: Set[str] | None = None) -> int:

@@ -108,6 +108,8 @@ class Passage(NamedTuple):
     score: float = 0.0
     reasons: tuple[str, ...] = ()
     """What speaks for it most; or the one thing that kept it out."""
+    origin: str = ""
+    """What the message was made of, if nobody in the conversation wrote that."""
 
 
 class Found(NamedTuple):
@@ -136,7 +138,7 @@ def passages(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candi
                 size(line) + 1,
                 line,
                 freshness=each.number,
-                origin=each.speaker,
+                origin=each.origin or each.speaker,
                 refs=(f"{each.number}.{each.part}",),
                 reason=f"found by {', '.join(each.reasons)}" if each.reasons else "found",
             )

@@ -15,6 +15,8 @@ from ctxwrap.wires.neutral import neutral_message
 from ctxwrap.wires.placing import extended, first_index, kept, last_index, preceded, with_content
 
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
+_OWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+"""What the model itself says or asks for; every other block tells of something that the provider ran or fetched."""
 
 
 class AnthropicMessages:
@@ -31,6 +33,7 @@ class AnthropicMessages:
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
             server_history=bool(body.get("thread")),
+            unseen=bool(body.get("thread")),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -94,6 +97,11 @@ def _with_block(body: Body, newest: int, block: str) -> Body:
     return body
 
 
+def _is_fetched(block: Body) -> bool:
+    """Whether a block of a reply shows that it is made of more than its request."""
+    return block.get("type") not in _OWN_BLOCKS or bool(block.get("citations"))
+
+
 class MessagesRewriter:
     """Strips the text blocks, one by one; thinking, signatures and tool use go through untouched."""
 
@@ -105,6 +113,7 @@ class MessagesRewriter:
         self._message: Body = {}
         self._finish = ""
         self._usage: Body = {}
+        self._fetched = False
         self.ended = False
 
     @property
@@ -115,6 +124,7 @@ class MessagesRewriter:
         self._start(payload)
         self._finish = str(payload.get("stop_reason") or "")
         for index, block in enumerate(payload.get("content") or ()):
+            self._fetched |= _is_fetched(block)
             if block.get("type") == "text":
                 visible = self._channel(index).whole(block.get("text") or "")
                 if visible != block.get("text"):
@@ -158,6 +168,7 @@ class MessagesRewriter:
             usage=self._usage,
             response_id=str(self._message.get("id") or ""),
             model=str(self._message.get("model") or ""),
+            fetched=self._fetched,
         )
 
     def _start(self, message: Body) -> None:
@@ -175,6 +186,7 @@ class MessagesRewriter:
 
     def _block_start(self, event: Body) -> list[Body]:
         block, index = event.get("content_block") or {}, event.get("index", 0)
+        self._fetched |= _is_fetched(block)
         if block.get("type") == "tool_use":
             self._calls[index] = called(block)
         if block.get("type") != "text":
@@ -185,6 +197,7 @@ class MessagesRewriter:
 
     def _block_delta(self, event: Body) -> list[Body]:
         delta, index = event.get("delta") or {}, event.get("index", 0)
+        self._fetched |= delta.get("type") == "citations_delta"
         if delta.get("type") == "input_json_delta":
             self._inputs.setdefault(index, []).append(delta.get("partial_json") or "")
         if delta.get("type") != "text_delta":

@@ -13,6 +13,20 @@ CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 """Items that call a tool, and where they say with what."""
 
 
+OWN = frozenset(
+    {"message", "reasoning", "item_reference", *CALLS}
+    | {"computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
+)
+"""Items in which somebody says or asks for something; all others tell of what was run or fetched."""
+
+
+def is_fetched(item: Body) -> bool:
+    """Whether an item shows that a tool ran, or that a text cites what one found."""
+    parts = item.get("content")
+    cites = isinstance(parts, list) and any(isinstance(part, dict) and part.get("annotations") for part in parts)
+    return item.get("type", "message") not in OWN or cites
+
+
 class Placed(NamedTuple):
     """A message of the log and the item that it begins with."""
 

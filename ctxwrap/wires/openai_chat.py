@@ -17,6 +17,15 @@ _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_OWN_TOOLS = ("function", "custom", None)
+"""Tools that the caller runs."""
+_SEARCHES = ("web_search_options", "search_parameters", "plugins", "data_sources")
+"""What lets a provider look things up before it answers: it need not say whether it did."""
+_FOUND = frozenset(
+    {"annotations", "citations", "context", "executed_tools", "search_results", "web_search_results"}
+    | {"vertex_ai_grounding_metadata", "server_tool_use"}
+)
+"""Where a reply tells of what was looked up for it."""
 
 
 class OpenAIChat:
@@ -30,6 +39,7 @@ class OpenAIChat:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
+            fetched=any(map(_tells_of_findings, body.get("messages") or ())),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -123,6 +133,19 @@ def _spell(message: Message) -> Body:
     return spelling
 
 
+def _may_fetch(body: Body) -> bool:
+    """Whether the provider may run something of its own for the reply to a request."""
+    tools = (tool for tool in body.get("tools") or () if isinstance(tool, dict))
+    return any(body.get(name) is not None for name in _SEARCHES) or any(
+        tool.get("type") not in _OWN_TOOLS for tool in tools
+    )
+
+
+def _tells_of_findings(message: Body) -> bool:
+    beside = message.get("provider_specific_fields")  # where litellm puts what the API has no place for
+    return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _tells_of_findings(beside))
+
+
 class _Choice:
     """One choice as it grows."""
 
@@ -157,11 +180,14 @@ class ChatRewriter(Choices):
         super().__init__(body)
         self._streams = streams
         self._choices: dict[int, _Choice] = {}
+        self._fetched = _may_fetch(body)
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
+        self._fetched |= _tells_of_findings(payload)
         for at, choice in enumerate(payload.get("choices") or ()):
             message = choice.get("message") or {}
+            self._fetched |= _tells_of_findings(message)
             known = self._choice(choice.get("index", at))
             known.take(message)
             known.finish = str(choice.get("finish_reason") or "")
@@ -176,11 +202,13 @@ class ChatRewriter(Choices):
 
     def event(self, event: Body) -> list[Body]:
         self._note(event)
+        self._fetched |= _tells_of_findings(event)
         given, held = event, list[Body]()
         for at, choice in enumerate(event.get("choices") or ()):
             if not isinstance(choice, dict):
                 continue
             delta = choice.get("delta") or {}
+            self._fetched |= _tells_of_findings(delta)
             known = self._choice(choice.get("index", at))
             known.take(delta)
             text = delta.get("content")
@@ -217,6 +245,7 @@ class ChatRewriter(Choices):
             usage=self._usage,
             response_id=self._response_id,
             model=self._model,
+            fetched=self._fetched,
         )
 
     def _choice(self, index: int) -> _Choice:

@@ -8,7 +8,7 @@ from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.cache_key import FIELD
 from ctxwrap.wires.channel import Channel, reading_of
 from ctxwrap.wires.edit import put
-from ctxwrap.wires.items import CALLS, Placed, as_items, kept_items, read_items, spelled_items
+from ctxwrap.wires.items import CALLS, Placed, as_items, is_fetched, kept_items, read_items, spelled_items
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined, tool_call
 from ctxwrap.wires.neutral import neutral_item, neutral_value
@@ -25,7 +25,9 @@ class OpenAIResponses:
 
     def read(self, body: Body) -> Request:
         opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
+        items = as_items(body.get("input"))
         read = [*opening, *read_items(body.get("input"))]
+        is_kept = bool(body.get("previous_response_id") or body.get("conversation"))
         return Request(
             messages=tuple(placed.message for placed in read),
             places=tuple(placed.place for placed in read),
@@ -33,7 +35,9 @@ class OpenAIResponses:
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
             no_context="a background response is read later" if body.get("background") else "",
-            server_history=bool(body.get("previous_response_id") or body.get("conversation")),
+            server_history=is_kept,
+            unseen=is_kept or any(item.get("type") == "item_reference" for item in items),
+            fetched=any(map(is_fetched, items)),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
@@ -99,6 +103,7 @@ class ResponsesRewriter:
         self._calls: dict[int, Body] = {}
         self._refusals: dict[tuple[int, int], str] = {}
         self._response: Body = {}
+        self._fetched = False
         self._last: dict[tuple[int, int], Body] = {}
         self.ended = False
 
@@ -140,6 +145,7 @@ class ResponsesRewriter:
             usage=self._response.get("usage") or {},
             response_id=str(self._response.get("id") or ""),
             model=str(self._response.get("model") or ""),
+            fetched=self._fetched,
         )
 
     def _message(self) -> Message:
@@ -185,7 +191,10 @@ class ResponsesRewriter:
         if isinstance(event.get("response"), dict):
             self._response = event["response"]
             return preview._with_response(event)
-        return preview._part_event(event) if "part" in event else preview._item_event(event)
+        self._fetched |= "annotation" in event
+        opened = preview._part_event(event) if "part" in event else preview._item_event(event)
+        self._fetched |= preview._fetched
+        return opened
 
     def _part_event(self, event: Body) -> Body:
         part = event.get("part")
@@ -214,6 +223,7 @@ class ResponsesRewriter:
 
     def _item(self, item: Body, at: int) -> Body:
         kind = item.get("type")
+        self._fetched |= is_fetched(item)
         if kind in CALLS:
             self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind]))
         if kind != "message":

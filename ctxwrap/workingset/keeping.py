@@ -1,20 +1,19 @@
-"""The manifest's file: read without trust, set aside when it is broken, written in one step."""
+"""The manifest's file: read without trust, and written in one step, by the operator's commands alone."""
 
 import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
 from ctxwrap.stores.disk import opened, sync_directory, write_all
 from ctxwrap.workingset import plain
 from ctxwrap.workingset.manifest import Manifest, read_manifest
 from ctxwrap.workingset.reading import FileBytes, Unread, read_bytes
-from ctxwrap.workingset.writing import empty_manifest, written
+from ctxwrap.workingset.writing import written
 
 _READ = plain.MAX_BYTES
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -31,29 +30,22 @@ class Kept:
     """The file's text; empty if there is none, or none that can be used."""
     problem: str = ""
     """Why the manifest is empty although there is a file."""
-    set_aside: str = ""
-    """The name that the broken file has now."""
+    missing: bool = False
+    """Whether there is no file."""
 
 
 def look(path: str | os.PathLike[str]) -> Kept:
     """The manifest in that file, and nothing else happens; without a file it is empty."""
-    return _looked(os.fspath(path))[0]
-
-
-def load(path: str | os.PathLike[str]) -> Kept:
-    """The same, but a broken file gets another name and an empty manifest its place; the problem says why.
-
-    A file that cannot be read at all, such as a link, stays where it is.
-    """
-    path = os.fspath(path)
-    kept, is_broken = _looked(path)
-    if not is_broken:
-        return kept
-    try:
-        name = _set_aside(path)
-    except OSError as error:
-        return Kept(kept.manifest, problem=f"{kept.problem}; it could not be set aside: {error.strerror or error}")
-    return Kept(kept.manifest, problem=f"{kept.problem}; it is kept as {name!r}", set_aside=name)
+    directory, name = os.path.split(os.fspath(path))
+    found = read_bytes(directory or ".", name, _READ)
+    if isinstance(found, FileBytes):
+        try:
+            return Kept(read_manifest(found.data), found.data.decode("utf-8-sig"))
+        except InvalidManifest as refused:
+            return Kept(Manifest(), problem=f"{name!r} cannot be used: {refused}")
+    if not isinstance(found, Unread) or found.trouble == "missing":
+        return Kept(Manifest(), missing=True)
+    return Kept(Manifest(), problem=f"{name!r} cannot be used: {found.reason}")
 
 
 def save(path: str | os.PathLike[str], manifest: Manifest, kept: Kept) -> str:
@@ -64,21 +56,6 @@ def save(path: str | os.PathLike[str], manifest: Manifest, kept: Kept) -> str:
     path = os.fspath(path)
     with _alone(path):
         return _saved(path, manifest, kept)
-
-
-def amend(path: str | os.PathLike[str], change: Callable[[Manifest], Manifest]) -> None:
-    """Change the manifest in that file as it is now; others who do so wait, and what is the same is not written.
-
-    StoreUnavailable if it cannot be used, or the medium refuses.
-    """
-    path = os.fspath(path)
-    with _alone(path):
-        kept = look(path)
-        if kept.problem:
-            raise StoreUnavailable(kept.problem)
-        changed = change(kept.manifest)
-        if changed != kept.manifest:
-            _saved(path, changed, kept)
 
 
 @contextmanager
@@ -126,35 +103,6 @@ def _saved(path: str, manifest: Manifest, kept: Kept) -> str:
     except OSError as error:
         raise StoreUnavailable(f"{path!r} was not written: {error.strerror or error}") from error
     return text
-
-
-def _looked(path: str) -> tuple[Kept, bool]:
-    """What is there, and whether it is there but broken."""
-    directory, name = os.path.split(path)
-    found = read_bytes(directory or ".", name, _READ)
-    if isinstance(found, FileBytes):
-        try:
-            return Kept(read_manifest(found.data), found.data.decode("utf-8-sig")), False
-        except InvalidManifest as refused:
-            return Kept(Manifest(), problem=f"{name!r} cannot be used: {refused}"), True
-    if not isinstance(found, Unread) or found.trouble == "missing":
-        return Kept(Manifest()), False
-    return Kept(Manifest(), problem=f"{name!r} cannot be used: {found.reason}"), found.trouble == "too large"
-
-
-def _set_aside(path: str) -> str:
-    directory, name = os.path.split(path)
-    with opened(path, os.O_RDONLY | os.O_NONBLOCK) as handle:
-        digest = sha256(os.pread(handle, _READ, 0)).hexdigest()[:12]
-    other = f"{name}.corrupted-{digest}"
-    number = 1
-    while os.path.lexists(os.path.join(directory, other)):
-        number += 1
-        other = f"{name}.corrupted-{digest}-{number}"
-    os.rename(path, os.path.join(directory, other))
-    with contextlib.suppress(FileExistsError), opened(path, _NEW) as handle:
-        write_all(handle, empty_manifest().encode())
-    return other
 
 
 def _replace(path: str, data: bytes) -> None:

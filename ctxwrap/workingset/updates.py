@@ -2,13 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
+from ctxwrap.stages.truncation import Strategy
 from ctxwrap.workingset import fields
-from ctxwrap.workingset.manifest import MAX_FILES, Hand, Manifest, WorkingFile
+from ctxwrap.workingset.hints import COLD, HOT
+from ctxwrap.workingset.manifest import MAX_FILES, NAME, Hand, Manifest, WorkingFile
 from ctxwrap.workingset.plain import Pairs, checked_text, has_controls, pairs_of, without_doubles
 
 ADD, REMOVE, ADJUST = "add_to_working_set", "remove_from_working_set", "adjust_priority"
@@ -35,6 +38,8 @@ class Limits:
     """How many files it may have in the working set."""
     max_requests: int = 20
     """How many requests it may make at a time."""
+    reserved: tuple[str, ...] = (NAME, HOT, COLD)
+    """How the names of files begin, in any directory, that are the operator's: they tell what working sets hold."""
 
 
 class Request(NamedTuple):
@@ -60,6 +65,8 @@ class Decision(NamedTuple):
     priority: float | None = None
     """The file's priority from now on."""
     by: Hand = "model"
+    truncate_strategy: Strategy | None = None
+    max_lines: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -123,15 +130,38 @@ def decided(
         try:
             if number > limits.max_requests:
                 raise fields.Wrong(f"more than {limits.max_requests} requests at a time")
-            manifest, priority = _granted(manifest, request, limits, turn)
+            manifest = _granted(manifest, request, limits, turn)
         except fields.Wrong as wrong:
             decisions.append(Decision(request.action, request.path, False, str(wrong), request.why))
         else:
-            decisions.append(Decision(request.action, request.path, True, "within its limits", request.why, priority))
+            decisions.append(_grant(request, manifest.file(fields.path(request.path))))
     return Outcome(manifest, tuple(decisions))
 
 
-def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | None) -> tuple[Manifest, float | None]:
+def _grant(request: Request, file: WorkingFile | None) -> Decision:
+    granted = Decision(request.action, request.path, True, "within its limits", request.why)
+    if file is None:
+        return granted
+    strategy = None if file.truncate_strategy == "end" else file.truncate_strategy
+    return granted._replace(priority=file.priority, truncate_strategy=strategy, max_lines=file.max_lines)
+
+
+def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: Limits) -> Manifest:
+    """The operator's manifest with what was granted to a session's model: by path, what the last grant says of it.
+
+    Each is asked for again, since the operator's manifest and the limits may be others by now.
+    """
+    files = tuple(file for file in manifest.files if file.added_by == "operator" or not _is_reserved(file.path, limits))
+    manifest = replace(manifest, files=files)
+    for path, told in own.items():
+        action = REMOVE if told.get("removed") else ADJUST if manifest.file(path) else ADD
+        request = Request(action, path, str(told.get("why") or "granted before"), tuple(told.items()))
+        with suppress(fields.Wrong):
+            manifest = _granted(manifest, request, limits, told.get("turn"))
+    return manifest
+
+
+def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | None) -> Manifest:
     if request.fault:
         raise fields.Wrong(request.fault)
     if request.action not in ACTIONS:
@@ -142,6 +172,8 @@ def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | N
         raise fields.Wrong("its `why` has control characters")
     path = fields.path(request.path)
     _check_root(path, limits.roots)
+    if _is_reserved(path, limits):
+        raise fields.Wrong("it is a file in which the operator keeps a working set")
     if request.action == ADD:
         return _with_new(manifest, path, request, limits, turn)
     known = manifest.file(path)
@@ -150,14 +182,12 @@ def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | N
     if known.added_by == "operator" or known.pin:
         raise fields.Wrong("the operator put it there; only the operator changes that")
     if request.action == REMOVE:
-        return manifest.without_file(path), None
+        return manifest.without_file(path)
     priority = _priority(dict(request.given).get("priority"), limits)
-    return manifest.with_file(replace(known, priority=priority)), priority
+    return manifest.with_file(replace(known, priority=priority))
 
 
-def _with_new(
-    manifest: Manifest, path: str, request: Request, limits: Limits, turn: int | None
-) -> tuple[Manifest, float]:
+def _with_new(manifest: Manifest, path: str, request: Request, limits: Limits, turn: int | None) -> Manifest:
     given = dict(request.given)
     if manifest.file(path) is not None:
         raise fields.Wrong(f"it is in the working set already; use {ADJUST}")
@@ -177,7 +207,7 @@ def _with_new(
         added_by="model",
         turn=turn,
     )
-    return manifest.with_file(new), priority
+    return manifest.with_file(new)
 
 
 def _priority(value: Any, limits: Limits) -> float:
@@ -195,6 +225,11 @@ def _check_root(path: str, roots: Iterable[str]) -> None:
         if parts[: len(above)] == above and below and not any(part.startswith(".") for part in below):
             return
     raise fields.Wrong("it is outside of the directories that the model may name files of, or hidden")
+
+
+def _is_reserved(path: str, limits: Limits) -> bool:
+    name = path.rpartition("/")[2].casefold()
+    return any(name.startswith(each.casefold()) for each in limits.reserved)
 
 
 def _blocks(text: str) -> Iterator[str]:

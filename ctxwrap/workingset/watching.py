@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ctxwrap.errors import InvalidManifest, StoreError
 from ctxwrap.redacting import Redaction
 from ctxwrap.stages.truncation import Count
 from ctxwrap.tokens.measure import Measure
@@ -14,17 +13,21 @@ from ctxwrap.types import PackItem
 from ctxwrap.workingset.assembling import Assembly, assembled
 from ctxwrap.workingset.boot import Boot
 from ctxwrap.workingset.hints import Hints, load_hints
-from ctxwrap.workingset.keeping import amend, load
-from ctxwrap.workingset.manifest import Manifest
+from ctxwrap.workingset.keeping import look
+from ctxwrap.workingset.manifest import Fault, Manifest
 from ctxwrap.workingset.reading import FileText, Reader, Unread
 from ctxwrap.workingset.report import Included
-from ctxwrap.workingset.updates import ADD, Decision, Outcome, Request, decided
+from ctxwrap.workingset.updates import ADD, Decision, Limits, Outcome, Request, decided, with_own
 
 logger = logging.getLogger("ctxwrap")
 
 
 OUTPUT = "tool://"
 """How the paths begin of what a tool gave; no file's path does, since one part of it is empty."""
+
+
+Own = Mapping[str, Mapping[str, Any]]
+"""What a session's model was granted, by path."""
 
 
 class Offered(NamedTuple):
@@ -65,19 +68,24 @@ class WorkingSet:
 
     def __init__(self, path: str, redaction: Redaction | None = None) -> None:
         self._path = os.path.abspath(path)
+        self._limits = Limits(reserved=(os.path.basename(self._path), *Limits().reserved))
         self._redaction = redaction
         self._readers: dict[str, Reader] = {}
         """By the name of what counts their tokens."""
 
-    def offer(self, model: str, session: str) -> Offered:
-        """The files as they are now, for a call of that model."""
-        measure, kept = Measure(model), load(self._path)
+    def offer(self, model: str, session: str, own: Own | None = None) -> Offered:
+        """The files as they are now, for a call of that model; `own` are those that its session asked for."""
+        measure, kept = Measure(model), look(self._path)
+        manifest = with_own(kept.manifest, own or {}, self._limits)
+        directory, name = os.path.split(self._path)
+        problem = f"{name!r} is not there" if kept.missing else kept.problem
+        if problem:
+            manifest = replace(manifest, faults=(Fault(name, problem, blocking=True),))
         reader = self._readers.get(measure.name)
         if reader is None:
             reader = Reader(os.path.dirname(self._path), measure.text, redaction=self._redaction)
             self._readers[measure.name] = reader
-        contents = {file.path: reader.read(file.path) for file in kept.manifest.files}
-        directory, name = os.path.split(self._path)
+        contents = {file.path: reader.read(file.path) for file in manifest.files}
         hints = load_hints(directory)
         boot = Boot(
             root=f"{os.path.basename(directory)}/",
@@ -86,34 +94,19 @@ class WorkingSet:
             cache_hints=hints.files,
             tool_contract="",  # tools are the caller's, and have a contract of their own
         )
-        problems = (*([kept.problem] if kept.problem else []), *hints.problems)
-        return Offered(self._path, kept.manifest, contents, boot, problems, hints)
+        return Offered(self._path, manifest, contents, boot, hints.problems, hints)
 
-    def update(self, requests: Sequence[Request], turn: int, time: str = "") -> tuple[Decision, ...]:
-        """Change the manifest as far as a model may, and say what became of each of its requests."""
-        outcome = Outcome(Manifest(), refused(requests, ""))
-
-        def change(manifest: Manifest) -> Manifest:
-            nonlocal outcome
-            outcome = self._decided(manifest, requests, turn)
-            if outcome.manifest != manifest and manifest.metadata.last_updated and time:
-                metadata = replace(manifest.metadata, last_updated=time, assembled_by="model")
-                return replace(outcome.manifest, metadata=metadata)
-            return outcome.manifest
-
-        try:
-            amend(self._path, change)
-        except (StoreError, InvalidManifest) as error:
-            logger.warning("ctxwrap: working set %s: what the model asks for was not saved: %s", self._path, error)
-            return tuple(
-                each if each.reason and not each.granted else _unsaved(each, error) for each in outcome.decisions
-            )
-        return outcome.decisions
+    def decide(self, requests: Sequence[Request], own: Own, turn: int) -> tuple[Decision, ...]:
+        """What a session's model may have of what it asks for, beside what is its `own` already."""
+        kept = look(self._path)
+        if kept.problem:
+            return refused(requests, kept.problem)
+        return self._decided(with_own(kept.manifest, own, self._limits), requests, turn).decisions
 
     def _decided(self, manifest: Manifest, requests: Sequence[Request], turn: int) -> Outcome:
         """What a model may have, without files that cannot be read: these would be missed with every call."""
         reader = Reader(os.path.dirname(self._path))
-        granted = decided(manifest, requests, turn=turn)
+        granted = decided(manifest, requests, self._limits, turn)
         unread = {
             each.path: found.reason
             for each in granted.decisions
@@ -123,16 +116,12 @@ class WorkingSet:
             each._replace(fault=unread[each.path]) if each.action == ADD and each.path in unread else each
             for each in requests
         ]
-        return decided(manifest, faulty, turn=turn) if unread else granted
+        return decided(manifest, faulty, self._limits, turn) if unread else granted
 
 
 def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
     """A model's requests, all of them refused."""
     return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
-
-
-def _unsaved(decision: Decision, error: Exception) -> Decision:
-    return decision._replace(granted=False, priority=None, reason=f"it was not saved: {error}")
 
 
 def supplement(

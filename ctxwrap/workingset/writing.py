@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset import fields
-from ctxwrap.workingset.manifest import FOCUS, PROTOCOL, Budget, Manifest, Metadata, WorkingFile, read_entry
+from ctxwrap.workingset.manifest import FOCUS, PROTOCOL, Manifest, Metadata, WorkingFile, read_entry
 from ctxwrap.workingset.plain import MAX_BYTES, mapping_in
 
 _FIELDS = ("path", "priority", "role", "truncate_strategy", "max_lines", "why", "added_by", "pin", "turn")
@@ -19,11 +19,6 @@ def written(manifest: Manifest, text: str = "") -> str:
         if attempt is not None and _says(attempt, target):
             return attempt
     raise InvalidManifest(f"the working set is too large for a file of {MAX_BYTES} bytes; remove some files from it")
-
-
-def empty_manifest() -> str:
-    """What takes the place of a manifest that cannot be used."""
-    return _dumped({"protocol": PROTOCOL, "budget": {"max_tokens": Budget().max_tokens}, "files": []})
 
 
 def _says(text: str, target: Mapping[str, Any]) -> bool:

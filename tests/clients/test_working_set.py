@@ -140,13 +140,23 @@ def test_a_vital_file_that_is_missing_is_never_silent(
     assert len(messages(home, "s")) == 2
 
 
-def test_a_broken_manifest_does_not_stop_the_chat(provider: Provider, home: Path, place: Path) -> None:
-    (place / "working-set.yml").write_text("files: [&a {path: x}, *a]\n")
+@pytest.mark.parametrize("broken", ["files: [&a {path: x}, *a]\n", None], ids=["broken", "missing"])
+def test_without_a_manifest_that_can_be_used_the_chat_goes_on(
+    provider: Provider, home: Path, place: Path, caplog: pytest.LogCaptureFixture, broken: str | None
+) -> None:
+    manifest = place / "working-set.yml"
+    manifest.unlink() if broken is None else manifest.write_text(broken)
+    before = sorted(place.rglob("*"))
     turn = ctxwrap.turn_of(chat(provider, home, place))
     assert turn is not None
     assert turn.report.error == ""
-    assert "working-set.yml.corrupted" in " ".join(turn.report.assembly["warnings"])
+    assert "working-set.yml" in " ".join(turn.report.assembly["warnings"])
+    assert "working-set.yml" in caplog.text
     assert said(home, "s")[-1] == ("assistant", "Hello, world.")
+    with pytest.raises(CtxwrapError, match=r"working-set\.yml"):
+        chat(provider, home, place, strict=True)
+    assert sorted(place.rglob("*")) == before, "it stays where it is"
+    assert broken is None or manifest.read_text() == broken
 
 
 def test_files_are_looked_at_before_every_call(provider: Provider, home: Path, place: Path) -> None:

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.errors import StoreUnavailable
 from ctxwrap.stages.selection import Older
 from ctxwrap.types import Message
 from ctxwrap.workingset.boot import Boot
 from ctxwrap.workingset.fields import path_fault
 from ctxwrap.workingset.following import backwards, uses_in, with_results
-from ctxwrap.workingset.keeping import Kept, amend, look, save
-from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
+from ctxwrap.workingset.keeping import Kept, look, save
+from ctxwrap.workingset.manifest import Manifest, WorkingFile
 from ctxwrap.workingset.tending import Use
 from ctxwrap.workingset.updates import ADD, decided, requests_of
-from ctxwrap.workingset.watching import OUTPUT, Offered, WorkingSet
+from ctxwrap.workingset.watching import OUTPUT, Offered
 
 FILE = WorkingFile("src/main.py", 0.5)
 
@@ -130,38 +129,8 @@ def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
         json.dumps(decision.as_json(), ensure_ascii=False).encode()
 
 
-def test_amending_sees_what_others_wrote(tmp_path: Path) -> None:
-    path = tmp_path / "working-set.yml"
-    kept = look(path)
-    amend(path, lambda manifest: manifest.with_file(WorkingFile("a.md", 0.5)))
-    amend(path, lambda manifest: manifest.with_file(WorkingFile("b.md", 0.5)))
-    assert [file.path for file in read_manifest(path.read_bytes()).files] == ["a.md", "b.md"]
-    with pytest.raises(StoreUnavailable, match="changed meanwhile"):
-        save(path, Manifest(), kept)
-    before = path.stat()
-    amend(path, lambda manifest: manifest)
-    assert path.stat() == before
-    path.write_text("files: {")
-    with pytest.raises(StoreUnavailable, match="cannot be used"):
-        amend(path, lambda manifest: manifest.without_file("a.md"))
-    assert path.read_text() == "files: {"
-
-
 def test_a_working_set_in_a_directory_behind_a_link_is_saved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     save(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), Kept(Manifest()))
     assert look(tmp_path / "real" / "working-set.yml").manifest.files == (FILE,)
-
-
-def test_a_manifest_that_would_be_too_large_is_refused(tmp_path: Path) -> None:
-    entries = "".join(f"- {{path: {number}.md, priority: 0.5, why: {'w' * 600}}}\n" for number in range(100))
-    path = tmp_path / "working-set.yml"
-    path.write_text(f"files:\n{entries}")
-    for number in range(20):
-        (tmp_path / f"new-{number}.md").write_text("x")
-    asked = [{"action": ADD, "path": f"new-{number}.md", "why": "w" * 500} for number in range(20)]
-    decisions = WorkingSet(str(path)).update(requests_of(asked), 1)
-    assert [each.granted for each in decisions] == [False] * 20
-    assert "too large" in decisions[0].reason
-    assert len(read_manifest(path.read_bytes()).files) == 100

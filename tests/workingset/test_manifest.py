@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
-from ctxwrap.workingset.keeping import load, look, save
+from ctxwrap.workingset.keeping import look, save
 from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.plain import MAX_BYTES
 from ctxwrap.workingset.writing import written
@@ -197,31 +197,18 @@ def test_plain_words_stay_words() -> None:
     assert list(source.values()) == expected
 
 
-def test_a_broken_manifest_is_set_aside_and_an_empty_one_takes_its_place(tmp_path: Path) -> None:
-    path = tmp_path / "working-set.yml"
-    path.write_text(BOMB)
-    kept = load(path)
-    assert kept.manifest == Manifest()
-    assert "anchors or aliases" in kept.problem
-    assert kept.set_aside.startswith("working-set.yml.corrupted-")
-    assert (tmp_path / kept.set_aside).read_text() == BOMB
-    assert look(path).problem == ""
-    assert look(path).manifest.budget.max_tokens == 28_000
-    path.write_text(BOMB)
-    assert load(path).set_aside not in ("", kept.set_aside), "what was set aside before is not overwritten"
-
-
 def test_looking_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
-    path.write_bytes(b"#" * (MAX_BYTES + 1))
-    assert "more than 65536" in look(path).problem
-    assert os.listdir(tmp_path) == ["working-set.yml"]
-    assert load(path).set_aside
+    for broken, problem in ((b"#" * (MAX_BYTES + 1), "more than 65536"), (BOMB.encode(), "anchors or aliases")):
+        path.write_bytes(broken)
+        assert problem in look(path).problem
+        assert look(path).manifest == Manifest()
+        assert (os.listdir(tmp_path), path.read_bytes()) == (["working-set.yml"], broken)
 
 
 def test_no_manifest_is_an_empty_one(tmp_path: Path) -> None:
-    kept = load(tmp_path / "working-set.yml")
-    assert (kept.manifest, kept.problem, os.listdir(tmp_path)) == (Manifest(), "", [])
+    kept = look(tmp_path / "working-set.yml")
+    assert (kept.manifest, kept.problem, kept.missing, os.listdir(tmp_path)) == (Manifest(), "", True, [])
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
@@ -229,9 +216,8 @@ def test_what_is_no_file_is_told_and_left_alone(tmp_path: Path, kind: str) -> No
     path = tmp_path / "working-set.yml"
     (tmp_path / "other.yml").write_text("files: []")
     {"link": lambda: path.symlink_to("other.yml"), "pipe": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
-    kept = load(path)
+    kept = look(path)
     assert "cannot be used" in kept.problem
-    assert not kept.set_aside
     assert os.path.lexists(path)
     with pytest.raises(StoreUnavailable, match="was not written"):
         save(path, Manifest((WorkingFile("a", 1.0),)), kept)
@@ -324,7 +310,7 @@ def test_saving_is_one_step_keeps_permissions_and_notices_others(tmp_path: Path)
     path = tmp_path / "working-set.yml"
     path.write_text(COMPLETE)
     path.chmod(0o640)
-    kept = load(path)
+    kept = look(path)
     changed = kept.manifest.without_file("task.md")
     assert save(path, changed, kept) == path.read_text()
     assert "task.md" not in path.read_text()
@@ -336,6 +322,6 @@ def test_saving_is_one_step_keeps_permissions_and_notices_others(tmp_path: Path)
 
 def test_a_new_one_is_its_owners(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
-    save(path, Manifest((WorkingFile("a.md", 0.5),)), load(path))
+    save(path, Manifest((WorkingFile("a.md", 0.5),)), look(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text() == "protocol: CONTEXT-ASSEMBLY/0.1\nfiles:\n- path: a.md\n  priority: 0.5\n"
