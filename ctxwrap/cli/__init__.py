@@ -132,7 +132,8 @@ _SURE = click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(session: str, item: str | None, query: str | None, yes: bool, **place: Any) -> None:
     """Forget memory items of SESSION for good.
 
-    What they said is removed from its files; the messages in which it was said are not (see purge).
+    What they said is removed from its files, also from what children were handed and gave back; with --query, so is
+    every line of theirs that holds these words. The messages in which it was said are not (see purge).
     """
     from ctxwrap.cli.forgetting import run_forget
 
@@ -145,16 +146,19 @@ def forget(session: str, item: str | None, query: str | None, yes: bool, **place
 @main.command()
 @of_a_session
 @_SURE
-@click.option("--message", metavar="N", required=True, help="The number of the message in the session, or its id.")
-def purge(session: str, message: str, yes: bool, **place: Any) -> None:
-    """Purge a message of SESSION, and what memory made of it, for good.
+@click.option("--message", metavar="N", help="The number of the message in the session, or its id.")
+@click.option("--child", metavar="NAME", help="All that this child was handed and gave back, instead of a message.")
+def purge(session: str, message: str | None, child: str | None, yes: bool, **place: Any) -> None:
+    """Purge a message of SESSION, what memory made of it and what children hold of it, for good; or a child's contents.
 
     A tombstone keeps its place, so that the conversation goes on. Other messages that quote it are not touched.
     """
     from ctxwrap.cli.forgetting import run_purge
 
+    if (message is None) == (child is None):
+        raise click.UsageError("name either --message or --child")
     with in_one_sentence():
-        run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above
+        run_purge(session, message, child, place, sure=yes)  # type: ignore[arg-type]  # the options above
 
 
 @main.command()
