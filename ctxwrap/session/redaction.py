@@ -78,7 +78,7 @@ class Redaction:
             return {**event, "text": FORGOTTEN}
         if event.get("type") in CHILD_EVENTS:
             return self._child(event)
-        shown = self.versions or self.texts or self.summaries or self.children
+        shown = self.versions or self.texts or self.summaries or self.children or self.tells
         if event.get("type") in ("start", "repack") and shown:
             event = self._without_texts(event)
         turn = turn_in(event)
