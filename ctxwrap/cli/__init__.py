@@ -260,9 +260,12 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
 @STORE
 @TENANT
 @AGENT
-@click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that.")
+@click.option(
+    "--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that. [default: 128 MB]"
+)
+@click.option("--trust", is_flag=True, help="Bring its pinned texts, budget and policy as well: an operator's word.")
 @AS_JSON
-def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool, **place: Any) -> None:
+def import_(file: str, session: str | None, **how: Any) -> None:
     """Bring a session from an archive FILE into the store, or the evidence in an envelope.
 
     Everything is checked before anything is written, and no session that is there is touched.
@@ -272,7 +275,8 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
 
     with in_one_sentence():
         run = run_import_envelope if is_envelope(file) else run_import
-        run(file, session, place, max_bytes=max_bytes, as_json=as_json)
+        options = {name: how.pop(name) for name in ("max_bytes", "trust", "as_json")}
+        run(file, session, how, **options)
 
 
 @main.command()
