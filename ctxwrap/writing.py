@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxwrap.packing import Pack
-from ctxwrap.records import as_record
+from ctxwrap.records import as_record, kept_of
 from ctxwrap.screening import Screen
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import events, injection
@@ -143,7 +143,7 @@ class Writing:
             "status": reading.status,
             "repairs": list(reading.repairs),
             "violations": list(reading.violations),
-            "trailer": reading.trailer,
+            "trailer": kept_of(reading.trailer),
         }
         if due:
             event |= {"due": True, "model": self.request.model}
