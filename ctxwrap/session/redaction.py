@@ -129,17 +129,17 @@ class Redaction:
         left = {**event, **words}
         if isinstance(event.get("refs"), list):
             left["refs"] = [self._ref(ref) for ref in event["refs"]]
-        artifacts = [self._artifact(each, at) for at, each in enumerate(_list(event.get("artifacts")), 1)]
+        artifacts = map(self._artifact, _list(event.get("artifacts")))
         return self._with_artifacts(left, [each for each in artifacts if each is not None])
 
-    def _artifact(self, artifact: Any, at: int) -> Any:
+    def _artifact(self, artifact: Any) -> Any:
         """One of a child's files: nothing of one that holds what is to be gone; another name, if its name tells it."""
         if not isinstance(artifact, dict):
             return artifact
-        if _id_in(artifact.get("blob")) in self.blobs:
+        name, blob = str(artifact.get("name")), _id_in(artifact.get("blob"))
+        if blob in self.blobs:
             return None
-        name = str(artifact.get("name"))
-        return {**artifact, "name": f"forgotten-{at}"} if self._told(name) != name else artifact
+        return {**artifact, "name": f"forgotten-{str(blob)[-16:]}"} if self._told(name) != name else artifact
 
     def _with_artifacts(self, event: Record, artifacts: list[Any]) -> Record:
         """The event of a child's end with only these artifacts, each of which refers to a content."""
