@@ -102,6 +102,12 @@ class Call:
         self.opened.save()
         return events
 
+    def cut(self, reason: str) -> list[Body]:
+        """The stream broke off: what was held back, which is part of the answer."""
+        events = self._turn.close()
+        self.opened.save(reason)
+        return events
+
     def stop(self, reason: str) -> None:
         """The call ended before its answer did."""
         self.opened.save(reason)

@@ -103,6 +103,12 @@ class AsyncCall:
         await in_thread(self.opened.save)
         return events
 
+    async def cut(self, reason: str) -> list[Body]:
+        """The stream broke off: what was held back, which is part of the answer."""
+        events = await in_thread(self._turn.close)
+        await in_thread(self.opened.save, reason)
+        return events
+
     async def stop(self, reason: str) -> None:
         """The call ended before its answer did."""
         await in_thread(self.opened.save, reason)

@@ -1,6 +1,6 @@
-"""Forgetting on request: memory items and messages go for good, and a tombstone says that they were there."""
+"""Forgetting on request: items of memory, messages and what children hold go for good, and a tombstone stays."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -11,17 +11,29 @@ from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.documenting import document_without
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
-from ctxwrap.memory.likeness import key_of, telling_words
+from ctxwrap.memory.likeness import codes, key_of, marks, telling_words
 from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, message_range, timestamp
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
-from ctxwrap.session.rewriting import rewrite_events, rewrite_messages
+from ctxwrap.session.redaction import (
+    CHILD_EVENTS,
+    LONG,
+    Redaction,
+    items_in,
+    redaction,
+    tombstone,
+    turn_in,
+    with_contents,
+)
+from ctxwrap.session.rewriting import finish_rewriting, rewrite_events, rewrite_messages
 from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
+
+CHILD = "child/"
+"""With it begins the name of a child among those of what was forgotten."""
 
 
 def forget(
@@ -34,20 +46,17 @@ def forget(
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """Forget the memory item of that id, or every one whose content holds all words of a query; their ids.
+    """Forget the memory item of that id, or every one whose content holds all words of a query.
 
-    What they said is removed from the session's events and everything made of them; the messages in which somebody
-    said it stay, unless they are purged.
+    What they said is removed from the session's events and everything made of them, what children were handed and gave
+    back included; the messages in which somebody said it stay, unless they are purged. The ids of the items come back,
+    and `child/<name>` for every child that lost something.
     """
     with _opened(store, tenant, agent, session) as known:
-        ids = _chosen(known.memory, item, query)
-        if ids:
-            events = known.records("events")
-            said = [each for _, each in items_in(events) if each.get("id") in ids]
-            gone = replace(redaction(events, ids=ids), tells=partial(_tells_of, [_words_in(each) for each in said]))
-            sources = frozenset(number for each in said for number in _numbers(str(each.get("source"))))
-            _rewrite_events(known, gone, ids, [], reason, utc_now(), sources)
-    return ids
+        found = _found(known, item, query)
+        if found:
+            _rewrite_events(known, found, [], reason, utc_now(), found.sources)
+    return found.names
 
 
 def matching(
@@ -59,43 +68,106 @@ def matching(
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """The ids of what `forget` would forget."""
-    return _chosen(existing(key_for(session, tenant, agent), store, keeps_all=True).memory, item, query)
+    """What `forget` would return."""
+    return _found(existing(key_for(session, tenant, agent), store, keeps_all=True), item, query).names
 
 
 def purge(
     session: str,
     *,
-    message: int | str,
+    message: int | str | None = None,
+    child: str | None = None,
     reason: str = "on request",
     store: Place = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """Remove what a message said, by its number or id, and what memory made of it; the ids that were forgotten.
+    """Remove what a message said, by its number or id, or all that a child was handed and gave back.
 
-    What the message said is looked for until nothing else is left to do, so that a purge that was interrupted can
-    simply be asked for again.
+    With a message goes what memory made of it, and what children hold of it. The ids of these memory items come back,
+    and `child/<name>` for every child that lost something. A purge that was interrupted can simply be asked for again.
     """
+    if (message is None) == (child is None):
+        raise SettingsError("name either a message or a child")
     with _opened(store, tenant, agent, session) as known:
-        messages, now = known.records("messages"), utc_now()
-        purged = _one(messages, message, session)
-        if "purged" in purged["ctx"]:
-            return ()
-        trace = _trace(known, messages, purged)
-        event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
-        without = frozenset({purged["ctx"]["seq"]})
-        _rewrite_events(known, trace.redaction, trace.ids, [{**event, "ctx": {}}], reason, now, without)
-        ids = {purged["ctx"]["id"], *_others_of_answer(messages, purged)}
-        rewrite_messages(known, partial(_buried, ids=ids, time=timestamp(now)), trace.redaction.texts)
-    return trace.ids
+        return _purge_child(known, child, reason) if message is None else _purge_message(known, message, reason)
+
+
+def _purge_message(known: Session, message: int | str, reason: str) -> tuple[str, ...]:
+    messages, now = known.records("messages"), utc_now()
+    purged = _one(messages, message, known.key.session)
+    if "purged" in purged["ctx"]:
+        return ()
+    trace = _trace(known, messages, purged)
+    event = {"type": "purge", "message": purged["ctx"]["seq"], "id": purged["ctx"]["id"], "reason": reason}
+    _rewrite_events(known, trace, [{**event, "ctx": {}}], reason, now, trace.sources)
+    ids = {purged["ctx"]["id"], *_others_of_answer(messages, purged)}
+    rewrite_messages(known, partial(_buried, ids=ids, time=timestamp(now)), trace.redaction.texts)
+    return trace.names
+
+
+def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, ...]:
+    told = [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
+    told = [event for event in told if event.get("child") == child]
+    if not told:
+        raise NotFound(f"session {known.key.session!r} has no child {child!r}")
+    texts = (text for event in told for text in _strings_in([event.get("handoff"), event.get("result")]))
+    gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
+    trace = _trace_of(known, (), gone)
+    if trace:
+        event: Record = {"type": "purge", "child": child, "reason": reason, "ctx": {}}
+        _rewrite_events(known, trace, [event], reason, utc_now(), frozenset())
+    return trace.names
 
 
 @contextmanager
 def _opened(store: Place, tenant: str, agent: str, session: str) -> Iterator[Session]:
     known = existing(key_for(session, tenant, agent), store, keeps_all=True)
     with undisturbed(), known.locked():
+        finish_rewriting(known)
         yield known
+
+
+class _Trace(NamedTuple):
+    """What is to be gone, and where it is found."""
+
+    ids: tuple[str, ...]
+    """Memory items."""
+    children: tuple[str, ...]
+    redaction: Redaction
+    sources: frozenset[int] = frozenset()
+    """The messages of which no document is made any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ids or self.children)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.ids, *(f"{CHILD}{name}" for name in self.children))
+
+
+def _found(known: Session, item: str | None, query: str | None) -> _Trace:
+    """What is to be forgotten: items, and the lines that children hold of them or that hold all words of the query."""
+    ids, events = _chosen(known.memory, item, query), known.records("events")
+    said = [each for _, each in items_in(events) if each.get("id") in ids]
+    others = (each.content for each in _items(known.memory) if each.id not in ids)
+    named = _all_codes(str(each.get("content")) for each in said) - _all_codes(others)
+    asked = set(key_of(query or "").split())
+    tells = partial(_tells_of, [_words_in(each) for each in said], named, asked)
+    gone = replace(redaction(events, ids=ids), tells=tells)
+    sources = frozenset(number for each in said for number in _numbers(str(each.get("source"))))
+    return _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
+
+
+def _trace_of(known: Session, ids: Sequence[str], gone: Redaction, sources: frozenset[int] = frozenset()) -> _Trace:
+    told = [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
+    whole = with_contents(gone, told, partial(loaded, files=known.log.files))
+    children = dict.fromkeys(str(event.get("child")) for event in told if whole.event(event) != event)
+    return _Trace(tuple(ids), tuple(children), gone, sources)
+
+
+def _all_codes(texts: Iterable[str]) -> set[str]:
+    return {code for text in texts for code in codes(text)}
 
 
 def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, ...]:
@@ -115,9 +187,11 @@ def _items(memory: Memory) -> list[Item]:
     return [*memory.items.values(), *memory.swap.values()]
 
 
-def _tells_of(contents: Sequence[set[str]], line: str) -> bool:
-    """Whether a line has most of the words of one of the things that are to be forgotten."""
+def _tells_of(contents: Sequence[set[str]], named: Set[str], asked: Set[str], line: str) -> bool:
+    """Whether a line has most of the words, or a code, of what is to be forgotten, or all that were asked for."""
     words = telling_words(line)
+    if (asked and asked <= set(key_of(line).split())) or named & codes(line):
+        return True
     return any(len(words & content) > _MOSTLY * len(content) for content in contents)
 
 
@@ -135,8 +209,7 @@ def _numbers(source: str) -> range:
 
 def _rewrite_events(
     known: Session,
-    gone: Redaction,
-    ids: Sequence[str],
+    trace: _Trace,
     events: Sequence[Record],
     reason: str,
     now: datetime,
@@ -146,11 +219,12 @@ def _rewrite_events(
 
     A context document that goes is made anew from what is left, `without` these messages.
     """
+    gone, ids = trace.redaction, trace.ids
     places = {item.id: item.tier for item in _items(known.memory)}
     operations = [Operation("forget", id, places[id], reason=reason).as_json() for id in ids]
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
     forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
-    asked = [*([forgetting] if ids else []), *events]
+    asked = [*([forgetting] if ids or not events else []), *events]
     applied = [
         context_event("context.redaction.applied", Ids(known.key.session), request=each["type"]) for each in asked
     ]
@@ -186,14 +260,6 @@ def _buried(record: Record, *, ids: Set[str], time: str) -> Record:
     return tombstone(record, time) if (record.get("ctx") or {}).get("id") in ids else record
 
 
-class _Trace(NamedTuple):
-    """What a message left behind."""
-
-    ids: tuple[str, ...]
-    """The memory items that say something of it."""
-    redaction: Redaction
-
-
 def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace:
     events, source = known.records("events"), _Source(messages, purged)
     ids = tuple(item.id for item in _items(known.memory) if source.made(item.source, item.content))
@@ -213,7 +279,8 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace
         turn=turn,
         message=purged["ctx"]["seq"],
     )
-    return _Trace(ids, replace(gone, entries=frozenset({purged["ctx"]["seq"]}), tells=source.made_line))
+    own = frozenset({purged["ctx"]["seq"]})
+    return _trace_of(known, ids, replace(gone, entries=own, tells=source.made_line), own)
 
 
 class _Source:
@@ -228,6 +295,10 @@ class _Source:
             if (record.get("ctx") or {}).get("seq")
         }
         self.texts = _texts(purged)
+        self._marks = _marks_of(purged)
+        for record in messages:
+            if (record.get("ctx") or {}).get("seq") != self._seq:
+                self._marks -= _marks_of(record)
 
     def made(self, source: str, content: str) -> bool:
         """Whether what memory says, and says to be from `source`, came from the message."""
@@ -240,7 +311,9 @@ class _Source:
         return self._came_from(task, others)
 
     def made_line(self, line: str) -> bool:
-        """Whether a line, which may be of anything, has much of what only this message says."""
+        """Whether a line, which may be of anything, has something or much of what only this message says."""
+        if self._marks & marks(line):
+            return True
         wanted = telling_words(line)
         own = wanted & self._words[self._seq][1]
         others = (words for seq, (_, words) in self._words.items() if seq != self._seq)
@@ -270,6 +343,14 @@ def _texts(record: Record) -> list[str]:
         return [text for each in versions for text in _strings_of(message_in(each)) if text.strip()]
     except ValueError:
         return []
+
+
+def _marks_of(record: Record) -> set[str]:
+    return {mark for text in _texts(record) for mark in marks(text)}
+
+
+def _is_long(text: str) -> bool:
+    return len(text.strip()) >= LONG
 
 
 def _strings_of(message: Message) -> Iterator[str]:

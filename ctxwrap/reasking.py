@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.text import SEPARATOR, question
+from ctxwrap.records import kept_of
 from ctxwrap.settings import Settings
 from ctxwrap.types import USABLE, Body, Message, Reading, Record, Reply, Wire
 from ctxwrap.wires.channel import PlainStream
@@ -33,7 +34,7 @@ class Attempt(NamedTuple):
 
     def as_event(self, run: str, number: int) -> Record:
         said = {**self._asdict(), "violations": list(self.violations), "usage": dict(self.usage)}
-        return {"type": "reask", "run": run, "attempt": number, **said, "ctx": {}}
+        return {"type": "reask", "run": run, "attempt": number, **said, "text": kept_of(self.text), "ctx": {}}
 
 
 class Reasking:

@@ -119,3 +119,13 @@ _CALL = {"id", "name", "arguments"}
 
 def _all_objects(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value)
+
+
+MOST_KEPT = 64 * 1024
+"""So many characters the log keeps of a snapshot as a model wrote it, and of its answer when it is asked for one."""
+
+
+def kept_of(text: str) -> str:
+    """A text as the log keeps it: all of it, or its beginning and how much is left out."""
+    left_out = len(text) - MOST_KEPT
+    return text if left_out <= 0 else f"{text[:MOST_KEPT]}… [{left_out} characters left out]"

@@ -72,6 +72,12 @@ class Files(Protocol):
     def remove(self, name: str) -> None:
         """Let a file go, if there is one."""
 
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        """Let go of what is no file under a name and below, if it `may` go; what was there, directories with a slash.
+
+        Links are never followed, and a directory goes only if it holds nothing.
+        """
+
 
 class Line(NamedTuple):
     """One line of a stream, good or not."""

@@ -193,7 +193,8 @@ class Turn:
         if event.get("type") == "error" or event.get("error"):
             self._broken = "provider_error"
         try:
-            return self._rewriter.event(event)
+            held = self._rewriter.close() if self._broken else []
+            return [*held, *self._rewriter.event(event)]
         except Exception as error:
             self._error = f"an event could not be read: {error!r}"
             return [event]

@@ -43,6 +43,8 @@ class Rebuilding(NamedTuple):
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     unchanged: int
+    mended: tuple[str, ...] = ()
+    """Links, devices and directories that stood where a file or directory of the session belongs; they are gone."""
 
 
 def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> Rebuilding:
@@ -51,7 +53,7 @@ def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent
     files = known.log.files
     with undisturbed(), known.locked():
         before = _digests(files)
-        known.rebuild()
+        strays = known.rebuild()
         after = _digests(files)
     common = before.keys() & after.keys()
     changed = {name for name in common if before[name] != after[name]}
@@ -60,6 +62,7 @@ def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent
         changed=tuple(sorted(changed)),
         removed=tuple(sorted(before.keys() - after.keys())),
         unchanged=len(common - changed),
+        mended=tuple(name for name in strays if not name.endswith("/") or name.rstrip("/") in after),
     )
 
 

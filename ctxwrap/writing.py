@@ -7,7 +7,7 @@ from typing import Any
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import is_foreign
 from ctxwrap.packing import Pack
-from ctxwrap.records import as_record
+from ctxwrap.records import as_record, kept_of
 from ctxwrap.screening import Screen
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import events, injection
@@ -150,7 +150,7 @@ class Writing:
             "status": reading.status,
             "repairs": list(reading.repairs),
             "violations": list(reading.violations),
-            "trailer": reading.trailer,
+            "trailer": kept_of(reading.trailer),
         }
         if due:
             event |= {"due": True, "model": self.request.model}

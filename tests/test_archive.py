@@ -22,6 +22,7 @@ from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt
 from ctxwrap.inspection import details_of
 from ctxwrap.practice import Provider
 from ctxwrap.session import Session
+from ctxwrap.session.inputs import Inputs
 from ctxwrap.storage import Store
 from ctxwrap.stores.files import FileLog, FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -100,7 +101,12 @@ def command(*arguments: str) -> Result:
 def test_a_session_is_the_same_in_another_store(original: Path, exported: Path, elsewhere: Store) -> None:
     told: list[tuple[int, int]] = []
     imported = import_session(
-        exported, store=elsewhere, tenant="acme", agent="helper", progress=lambda done, all: told.append((done, all))
+        exported,
+        store=elsewhere,
+        tenant="acme",
+        agent="helper",
+        trusted=True,
+        progress=lambda done, all: told.append((done, all)),
     )
     assert (imported.key, imported.origin) == (OTHER, KEY)
     here = FileStore(original)
@@ -586,7 +592,7 @@ def test_the_commands_carry_a_session(original: Path, tmp_path: Path) -> None:
     assert told["messages"] > 10
     result = command("import", file, "--store", there, "--tenant", "acme", "--session", "mine")
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("session 'mine' of tenant 'acme': ")
+    assert result.output.splitlines()[-1].startswith("session 'mine' of tenant 'acme': ")
     assert command("verify", "mine", "--store", there, "--tenant", "acme").output.splitlines()[-1] == "whole"
     told = json.loads(command("import", file, "--store", there, "--json").output)
     assert (told["key"]["session"], told["messages"]) == ("s", told["messages"])
@@ -595,3 +601,36 @@ def test_the_commands_carry_a_session(original: Path, tmp_path: Path) -> None:
         assert result.exit_code == 1
         assert result.output.startswith("Error: ")
         assert "Traceback" not in result.output
+
+
+# --- whose word it is -----------------------------------------------------------------------------------
+
+
+def test_an_archive_does_not_speak_as_the_operator(exported: Path, elsewhere: Store) -> None:
+    imported = import_session(exported, store=elsewhere, tenant="acme", agent="helper")
+    assert set(imported.left_out) == INPUTS.keys()
+    assert not files(elsewhere, OTHER).keys() & INPUTS.keys()
+    assert Inputs(elsewhere.open(OTHER).files).pinned == ()
+
+
+def test_an_archive_that_is_trusted_does(exported: Path, elsewhere: Store) -> None:
+    assert import_session(exported, store=elsewhere, tenant="acme", agent="helper", trusted=True).left_out == ()
+    assert files(elsewhere, OTHER).items() >= INPUTS.items()
+
+
+def test_the_command_asks_for_trust(exported: Path, tmp_path: Path) -> None:
+    where = ("--store", str(tmp_path / "there"))
+    untrusted = command("import", str(exported), *where, "--session", "a")
+    assert "left out, since it is an operator's word: context/pinned/system.md (--trust brings it)" in untrusted.output
+    assert "left out" not in command("import", str(exported), *where, "--session", "b", "--trust").output
+    pinned = {path.parents[2].name for path in (tmp_path / "there").rglob("system.md")}
+    assert pinned == {"b"}
+
+
+def test_a_large_archive_is_refused_until_more_is_allowed(exported: Path, tmp_path: Path) -> None:
+    many = {f"context/pinned/{at}": bytes(1 << 20) for at in range(128)}
+    large = made(tmp_path / "large.zip", {**members(exported), **many})
+    assert large.stat().st_size < 1 << 20
+    refused(large, tmp_path, "holds more than 134217728 bytes: if you trust it, allow more with .*--max-bytes")
+    result = command("import", str(large), "--store", str(tmp_path / "s"), "--max-bytes", str(140 << 20))
+    assert result.exit_code == 0

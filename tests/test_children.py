@@ -246,7 +246,7 @@ def test_a_purged_word_that_is_also_a_name_leaves_the_child_whole(tmp_path: Path
         purge("s", message=number, **parent.place)
     (child,) = children_of("s", **parent.place)
     assert child[:4] == ("rev-1", "reviewer", "s/rev-1", "done")
-    assert (folder(parent) / "rev-1/artifact/fix.patch").read_bytes() == PATCH
+    assert (folder(parent) / "rev-1/artifact" / f"forgotten-{blob_name(PATCH)[0][-16:]}").read_bytes() == PATCH
     assert (folder(parent) / "rev-1/handoff.md").read_text() == "the [forgotten] is [forgotten]\n"
     assert not record_issues("refs", (folder(parent) / "rev-1/refs.jsonl").read_text())
     rebuild("s", **parent.place)

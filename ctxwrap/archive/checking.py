@@ -71,7 +71,7 @@ def _check_directory(handle: IO[bytes], limits: Limits) -> None:
     """Look at how much room the list of members takes, before it is read into memory."""
     size = handle.seek(0, os.SEEK_END)
     if size > limits.bytes:
-        raise InvalidArchive(f"it is larger than {limits.bytes} bytes")
+        raise InvalidArchive(f"it is larger than {_raised(limits.bytes)}")
     handle.seek(max(0, size - _END - _LOCATOR - _END_64))
     tail = handle.read()
     end = tail[-_END:]
@@ -181,12 +181,16 @@ def _checked(infos: list[ZipInfo], limits: Limits) -> dict[str, ZipInfo]:
         _check_member(info, limits)
         found[info.filename] = info
     if sum(info.file_size for info in infos) > limits.bytes:
-        raise InvalidArchive(f"it holds more than {limits.bytes} bytes")
+        raise InvalidArchive(f"it holds more than {_raised(limits.bytes)}")
     for name in found:
         parents = name.split("/")[:-1]
         if any("/".join(parents[:count]) in found for count in range(1, len(parents) + 1)):
             raise InvalidArchive(f"{name!r} lies in what is a file")
     return found
+
+
+def _raised(limit: int) -> str:
+    return f"{limit} bytes: if you trust it, allow more with limits=Limits(bytes=...) (--max-bytes)"
 
 
 def _check_member(info: ZipInfo, limits: Limits) -> None:
@@ -197,7 +201,7 @@ def _check_member(info: ZipInfo, limits: Limits) -> None:
         raise InvalidArchive(f"{name!r} is no regular file")
     if info.flag_bits & 1 or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
         raise InvalidArchive(f"{name!r} is encrypted or packed in a way that no export uses")
-    if info.file_size > limits.member_bytes:
+    if limits.member_bytes is not None and info.file_size > limits.member_bytes:
         raise InvalidArchive(f"{name!r} is larger than {limits.member_bytes} bytes")
     if info.file_size > SMALL and info.file_size > limits.ratio * info.compress_size:
         raise InvalidArchive(f"{name!r} is more than {limits.ratio} times larger than it is packed")

@@ -35,9 +35,10 @@ class Limits:
     """How much an archive may hold before it is taken for an attack."""
 
     members: int = 250_000
-    bytes: int = 8 << 30
-    """Of all members together, unpacked."""
-    member_bytes: int = 2 << 30
+    bytes: int = 128 << 20
+    """Of all members together, unpacked; reading its records takes up to ten times as much memory."""
+    member_bytes: int | None = None
+    """Of one member; as many as of all, if nothing else is said."""
     line_bytes: int = 64 << 20
     """Of one record."""
     ratio: int = 200

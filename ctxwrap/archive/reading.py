@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class Imported:
     contents: int
     damage: tuple[str, ...]
     """What was damaged when it was exported, and so is missing."""
+    left_out: tuple[str, ...] = ()
+    """What the archive has of an operator, and was not `trusted` to bring."""
 
 
 def import_session(
@@ -40,30 +43,35 @@ def import_session(
     store: Place = None,
     tenant: str = "default",
     agent: str = "default",
+    trusted: bool = False,
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Bring a session from an archive into a store, under its own name or another one.
 
-    Whose it was there gives it no right to be anybody's here: tenant and agent are the caller's word. An import that
-    was interrupted can simply be asked for again.
+    Whose it was there gives it no right to be anybody's here: tenant and agent are the caller's word. Pinned texts,
+    budget and policy are an operator's word: they are left out unless the archive is `trusted`. `limits` says how much
+    an archive may hold, else 128 MB. An import that was interrupted can simply be asked for again.
     """
     with opened(file, limits or Limits()) as archive:
         manifest = archive.manifest
         key = key_for(manifest.key.session if session is None else session, tenant, agent)
         target = Session(key, given_store(store).open(key))
+        inputs = archive.inputs if trusted else ()
         work = _Work(archive, progress or (lambda done, total: None))
         log = work.checked()
         _begin_or_resume(target, log)
         try:
             with undisturbed(), target.locked():
-                _write(target, archive, log, work)
+                _write(target, archive, (*archive.contents, *inputs), log, work)
         except (OSError, StoreUnavailable) as error:
             raise StoreUnavailable(
                 f"the import of session {key.session!r} was interrupted and can be asked for again: {error}"
             ) from error
         work.finish()
-    return Imported(key, manifest.key, manifest.messages, manifest.events, manifest.contents, manifest.damage)
+        left_out = () if trusted else tuple(archive.inputs)
+    counts = (manifest.messages, manifest.events, manifest.contents)
+    return Imported(key, manifest.key, *counts, manifest.damage, left_out)
 
 
 class _Log(NamedTuple):
@@ -128,10 +136,10 @@ def _begin_or_resume(target: Session, log: _Log) -> bool:
     )
 
 
-def _write(target: Session, archive: Archive, log: _Log, work: _Work) -> None:
+def _write(target: Session, archive: Archive, names: Sequence[str], log: _Log, work: _Work) -> None:
     """Contents, then events, then messages: events tell how many messages there are, and that these are missing."""
     has_events = _begin_or_resume(target, log)
-    for name in (*archive.contents, *archive.inputs):
+    for name in names:
         target.log.files.save(name, archive.load(name), lasting=True)
         work.step()
     if not has_events:

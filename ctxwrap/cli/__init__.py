@@ -132,7 +132,8 @@ _SURE = click.option("--yes", is_flag=True, help="Do not ask.")
 def forget(session: str, item: str | None, query: str | None, yes: bool, **place: Any) -> None:
     """Forget memory items of SESSION for good.
 
-    What they said is removed from its files; the messages in which it was said are not (see purge).
+    What they said is removed from its files, also from what children were handed and gave back; with --query, so is
+    every line of theirs that holds these words. The messages in which it was said are not (see purge).
     """
     from ctxwrap.cli.forgetting import run_forget
 
@@ -145,16 +146,19 @@ def forget(session: str, item: str | None, query: str | None, yes: bool, **place
 @main.command()
 @of_a_session
 @_SURE
-@click.option("--message", metavar="N", required=True, help="The number of the message in the session, or its id.")
-def purge(session: str, message: str, yes: bool, **place: Any) -> None:
-    """Purge a message of SESSION, and what memory made of it, for good.
+@click.option("--message", metavar="N", help="The number of the message in the session, or its id.")
+@click.option("--child", metavar="NAME", help="All that this child was handed and gave back, instead of a message.")
+def purge(session: str, message: str | None, child: str | None, yes: bool, **place: Any) -> None:
+    """Purge a message of SESSION, what memory made of it and what children hold of it, for good; or a child's contents.
 
     A tombstone keeps its place, so that the conversation goes on. Other messages that quote it are not touched.
     """
     from ctxwrap.cli.forgetting import run_purge
 
+    if (message is None) == (child is None):
+        raise click.UsageError("name either --message or --child")
     with in_one_sentence():
-        run_purge(session, message, place, sure=yes)  # type: ignore[arg-type]  # the options above
+        run_purge(session, message, child, place, sure=yes)  # type: ignore[arg-type]  # the options above
 
 
 @main.command()
@@ -256,9 +260,12 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
 @STORE
 @TENANT
 @AGENT
-@click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that.")
+@click.option(
+    "--max-bytes", type=click.IntRange(min=1), help="Refuse an archive that holds more than that. [default: 128 MB]"
+)
+@click.option("--trust", is_flag=True, help="Bring its pinned texts, budget and policy as well: an operator's word.")
 @AS_JSON
-def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool, **place: Any) -> None:
+def import_(file: str, session: str | None, **how: Any) -> None:
     """Bring a session from an archive FILE into the store, or the evidence in an envelope.
 
     Everything is checked before anything is written, and no session that is there is touched.
@@ -268,7 +275,8 @@ def import_(file: str, session: str | None, max_bytes: int | None, as_json: bool
 
     with in_one_sentence():
         run = run_import_envelope if is_envelope(file) else run_import
-        run(file, session, place, max_bytes=max_bytes, as_json=as_json)
+        options = {name: how.pop(name) for name in ("max_bytes", "trust", "as_json")}
+        run(file, session, how, **options)
 
 
 @main.command()

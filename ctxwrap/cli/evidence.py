@@ -9,6 +9,7 @@ import click
 from ctxwrap.archive.writing import explained, put_in_place
 from ctxwrap.cli.tables import Column, heading, show, table
 from ctxwrap.cli.text import json_text, one_line
+from ctxwrap.errors import SettingsError
 from ctxwrap.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
 from ctxwrap.evidence.keeping import LARGEST, is_envelope, note_export
 from ctxwrap.evidence.schemas import NAMED
@@ -54,8 +55,10 @@ def run_export_envelope(
 
 
 def run_import_envelope(
-    file: str, session: str | None, place: dict[str, Any], *, max_bytes: int | None, as_json: bool
+    file: str, session: str | None, place: dict[str, Any], *, max_bytes: int | None, trust: bool, as_json: bool
 ) -> None:
+    if trust:
+        raise SettingsError("--trust is for archives: an envelope brings nothing that is an operator's word")
     kept = import_envelope(file, session=session, largest=max_bytes or LARGEST, **place)
     counts = {"envelopes": len(kept.evidence.envelopes), "items": len(kept.evidence.items)}
     if as_json:

@@ -5,7 +5,7 @@ from typing import TypedDict
 import click
 
 from ctxwrap.cli.text import printable
-from ctxwrap.forgetting import forget, matching, purge
+from ctxwrap.forgetting import CHILD, forget, matching, purge
 
 
 class Place(TypedDict):
@@ -17,27 +17,42 @@ class Place(TypedDict):
 
 
 def run_forget(session: str, item: str | None, query: str | None, place: Place, *, sure: bool) -> None:
-    ids = matching(session, item=item, query=query, **place)
-    if not ids:
-        click.echo("nothing in memory matches; nothing was forgotten")
+    names = matching(session, item=item, query=query, **place)
+    if not names:
+        click.echo("nothing in memory or of a child matches; nothing was forgotten")
         return
     if not sure:
-        click.confirm(f"Forget {_listed(ids)} for good?", abort=True)
+        click.confirm(f"Forget {_listed(names)} for good?", abort=True)
     _tell(forget(session, item=item, query=query, **place))
 
 
-def run_purge(session: str, message: str, place: Place, *, sure: bool) -> None:
+def run_purge(session: str, message: str | None, child: str | None, place: Place, *, sure: bool) -> None:
+    if message is None:
+        _run_purge_child(session, child or "", place, sure=sure)
+        return
     if not sure:
-        click.confirm(f"Purge message {printable(message)}, and what memory made of it, for good?", abort=True)
-    ids = purge(session, message=int(message) if message.isdecimal() else message, **place)
+        what = f"message {printable(message)}, what memory made of it and what children hold of it,"
+        click.confirm(f"Purge {what} for good?", abort=True)
+    names = purge(session, message=int(message) if message.isdecimal() else message, **place)
     click.echo(f"purged message {printable(message)}")
-    _tell(ids)
+    _tell(names)
 
 
-def _tell(ids: tuple[str, ...]) -> None:
-    if ids:
-        click.echo(f"forgot {_listed(ids)}")
+def _run_purge_child(session: str, child: str, place: Place, *, sure: bool) -> None:
+    if not sure:
+        click.confirm(f"Purge all that the child {printable(child)} was handed and gave back, for good?", abort=True)
+    done = purge(session, child=child, **place)
+    click.echo(f"purged the contents of child {printable(child)}" if done else "nothing was left to purge")
 
 
-def _listed(ids: tuple[str, ...]) -> str:
-    return f"{len(ids)} memory item{'s' if len(ids) > 1 else ''}: {', '.join(map(printable, ids))}"
+def _tell(names: tuple[str, ...]) -> None:
+    if names:
+        click.echo(f"forgot {_listed(names)}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    ids = [name for name in names if not name.startswith(CHILD)]
+    children = [name.removeprefix(CHILD) for name in names if name.startswith(CHILD)]
+    items = f"{len(ids)} memory item{'s' if len(ids) > 1 else ''}: {', '.join(map(printable, ids))}"
+    told = f"what {', '.join(map(printable, children))} was handed or gave back of it"
+    return ", and ".join([*([items] if ids else []), *([told] if children else [])])

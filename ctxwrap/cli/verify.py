@@ -59,6 +59,7 @@ def _line(finding: Finding) -> str:
 
 def _rebuilt(rebuilding: Rebuilding) -> Iterator[str]:
     for verb, names in (
+        ("removed what is no file of the session's:", rebuilding.mended),
         ("wrote", rebuilding.written),
         ("changed", rebuilding.changed),
         ("removed", rebuilding.removed),

@@ -287,6 +287,7 @@ class _Flow:
     def __init__(self, call: Any) -> None:
         self.call = call
         self.ready: deque[Any] = deque()
+        self._end: Exception | None = None
         self._samples: dict[Any, Any] = {}
 
     def take(self, chunk: Any, dumped: Body, events: list[Body]) -> None:
@@ -311,6 +312,16 @@ class _Flow:
         """Events that no chunk of litellm's stands for."""
         self.ready.extend(self._made(event) for event in events)
 
+    def end_with(self, held: list[Body], end: Exception) -> None:
+        """What ended the stream; it is raised once all that was held back has been given."""
+        self.give(held)
+        self._end = end
+
+    def raise_end(self) -> None:
+        end, self._end = self._end, None
+        if end is not None:
+            raise end
+
     def _changed(self, chunk: Any, dumped: Body, event: Body) -> Any:
         if event is not dumped:
             _overlay(chunk, dumped, event)
@@ -330,13 +341,14 @@ def _flowing_class(cls: Any) -> type:
         def __next__(self) -> Any:
             flow = self._ctxwrap_flow
             while not flow.ready:
+                flow.raise_end()
                 try:
                     chunk = super().__next__()
                     flow.take(chunk, dumped := _dump(chunk), flow.call.event(dumped))
-                except StopIteration:
-                    flow.give(flow.call.end())
-                    if not flow.ready:
-                        raise
+                except StopIteration as end:
+                    flow.end_with(flow.call.end(), end)
+                except Exception as error:
+                    flow.end_with(flow.call.cut(why_stopped(error)), error)
                 except BaseException as error:
                     flow.call.stop(why_stopped(error))
                     raise
@@ -345,13 +357,14 @@ def _flowing_class(cls: Any) -> type:
         async def __anext__(self) -> Any:
             flow = self._ctxwrap_flow
             while not flow.ready:
+                flow.raise_end()
                 try:
                     chunk = await super().__anext__()
                     flow.take(chunk, dumped := _dump(chunk), await flow.call.event(dumped))
-                except StopAsyncIteration:
-                    flow.give(await flow.call.end())
-                    if not flow.ready:
-                        raise
+                except StopAsyncIteration as end:
+                    flow.end_with(await flow.call.end(), end)
+                except Exception as error:
+                    flow.end_with(await flow.call.cut(why_stopped(error)), error)
                 except BaseException as error:
                     await flow.call.stop(why_stopped(error))
                     raise

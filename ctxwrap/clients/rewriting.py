@@ -18,6 +18,7 @@ from ctxwrap.types import Body
 from ctxwrap.wires.sse import Frame, Framer, framed
 
 DONE = "[DONE]"
+_UNREADABLE = "provider_error: an event that cannot be read"
 
 
 def is_stream(response: Any) -> bool:
@@ -73,6 +74,10 @@ class _Body:
         """The response that is read instead of the provider's, while somebody has it."""
         weakref.finalize(self, call.abandon)
 
+    def _is_fatal(self, frame: Frame) -> bool:
+        """Whether no SDK reads on behind a frame that is no event: events without names are read whatever they hold."""
+        return frame.is_damaged or (bool(frame.data) and not self._named)
+
 
 class RewrittenBody(_Body):
     """What the SDK reads instead of the provider's bytes, one event at a time."""
@@ -114,7 +119,8 @@ class RewrittenBody(_Body):
         self._named = self._named or bool(frame.event)
         event = frame.json()
         if event is None:
-            return frame.raw
+            held = self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
+            return _framed(held, named=self._named) + frame.raw
         events = self._call.event(event)
         if not self._call.unsettled:
             return _out(frame, event, events)
@@ -137,7 +143,11 @@ class RewrittenBody(_Body):
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
-        chunk = next(self._chunks, None)
+        try:
+            chunk = next(self._chunks, None)
+        except Exception as error:
+            self._failure = error
+            return _framed(self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             self._frames.extend(self._framer.feed(chunk))
             return b""
@@ -195,7 +205,8 @@ class AsyncRewrittenBody(_Body):
         self._named = self._named or bool(frame.event)
         event = frame.json()
         if event is None:
-            return frame.raw
+            held = await self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
+            return _framed(held, named=self._named) + frame.raw
         events = await self._call.event(event)
         if not self._call.unsettled:
             return _out(frame, event, events)
@@ -218,7 +229,11 @@ class AsyncRewrittenBody(_Body):
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
-        chunk = await anext(self._chunks, None)
+        try:
+            chunk = await anext(self._chunks, None)
+        except Exception as error:
+            self._failure = error
+            return _framed(await self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             self._frames.extend(self._framer.feed(chunk))
             return b""

@@ -59,6 +59,9 @@ class StoredCall:
     def end(self) -> list[Body]:
         return self._rewriter.close()
 
+    def cut(self, reason: str) -> list[Body]:
+        return self._rewriter.close()
+
     def stop(self, reason: str) -> None:
         """Nothing is kept of it."""
 
@@ -87,6 +90,9 @@ class AsyncStoredCall:
 
     async def end(self) -> list[Body]:
         return self._stored.end()
+
+    async def cut(self, reason: str) -> list[Body]:
+        return self._stored.cut(reason)
 
     async def stop(self, reason: str) -> None:
         """Nothing is kept of it."""

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Container, Iterator, Set
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
-from ctxwrap.language.words import terms_of
+from ctxwrap.language.words import READ, terms_of
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NEGATIONS = {"no", "not", "never", "none", "without", "don't", "doesn't", "isn't", "aren't", "can't", "won't"}
@@ -54,6 +55,26 @@ def same_fact(one: str, other: str) -> bool:
 def telling_words(text: str) -> set[str]:
     """The words of `text` that say something."""
     return set(_words(text)) - _EMPTY
+
+
+def marks(text: str) -> set[str]:
+    """What gives a text away in a line of other words: two words that follow each other, and codes."""
+    lines = (line[start : start + READ] for line in text.split("\n") for start in range(0, len(line), READ))
+    return {mark for line in lines for mark in (*_neighbours(line), *codes(line))}
+
+
+def codes(text: str) -> set[str]:
+    """The words that name one thing only: numbers, addresses, passwords and the like."""
+    return {code for code in _CODE.findall(text.casefold()) if len(code) >= _SHORTEST_CODE and _NAMING.search(code)}
+
+
+_CODE = re.compile(r"\w+(?:[-.@:/+]\w+)*")
+_NAMING = re.compile(r"[\d@]")
+_SHORTEST_CODE = 6
+
+
+def _neighbours(line: str) -> Iterator[str]:
+    return map(" ".join, pairwise(terms_of(line)))
 
 
 def subjects(text: str) -> Set[str]:

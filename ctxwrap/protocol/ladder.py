@@ -15,7 +15,8 @@ from ctxwrap.protocol.repair.relaxed import relaxed_value, starts
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, strict_prefix
 from ctxwrap.protocol.repair.unwrap import names_of_rest, unwrapped, without_fence
 from ctxwrap.protocol.shape import arranged
-from ctxwrap.protocol.snapshot import continued, normalise, stale_round
+from ctxwrap.protocol.snapshot import continued, normalise, size_of_new, stale_round
+from ctxwrap.protocol.words import MAX_ADDED, MAX_FAULTS
 from ctxwrap.types import Status
 
 MAX_TRAILER = 256 * 1024
@@ -69,9 +70,19 @@ def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, A
     stale = stale_round(returned, injected)
     if stale is not None:
         return Climb("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
+    added = size_of_new(read.snapshot, previous or {})
+    if added > MAX_ADDED:
+        fault = f"the snapshot adds {added} characters to memory, and one reply may add {MAX_ADDED}"
+        return Climb("rejected", violations=(fault,))
     repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
     status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
-    return Climb(status, read.snapshot, repairs, read.violations, returned)
+    return Climb(status, read.snapshot, repairs, _few(read.violations), returned)
+
+
+def _few(violations: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of them; a model may break a rule as often as it likes."""
+    more = len(violations) - MAX_FAULTS
+    return violations if more <= 0 else (*violations[:MAX_FAULTS], f"and {more} more")
 
 
 def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:

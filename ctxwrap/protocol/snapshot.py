@@ -67,6 +67,19 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
     return Normalised(snapshot, tuple(mender.repairs), tuple(mender.violations), mender.whole)
 
 
+def size_of_new(snapshot: State, previous: State) -> int:
+    """How many characters of JSON a snapshot adds to `previous`; how an item ages and when it was said add nothing."""
+    known = {item["id"]: item for items in _tiers_of(previous).values() for item in items}
+    told = (item for items in _tiers_of(snapshot).values() for item in items)
+    new = [item for item in told if not _is_same(item, known.get(item["id"]))]
+    beside = [snapshot[name] for name in _KEPT if snapshot[name] != previous.get(name)]
+    return sum(len(json.dumps(each, ensure_ascii=False)) for each in (*new, *beside))
+
+
+def _is_same(item: State, known: State | None) -> bool:
+    return known is not None and {**known, "decay": item["decay"], "round": item["round"]} == item
+
+
 def stale_round(returned: Any, injected: State) -> int | None:
     """The earlier round that `returned`, the runtime in a trailer, belongs to, if it shows nothing of this one."""
     if not isinstance(returned, dict) or not isinstance(returned.get("round"), int):

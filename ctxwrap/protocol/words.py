@@ -22,6 +22,11 @@ MAX_CAPABILITIES = 64
 MAX_CAPABILITY = 2000
 """How long a capability may be as JSON."""
 
+MAX_ADDED = 64 * 1024
+"""How much one reply may add to memory, in characters of JSON."""
+MAX_FAULTS = 50
+"""So many of a reply's violations are told one by one."""
+
 _LONGEST_KEY = 60
 KNOWN_KEYS = frozenset((*ROOT_KEYS, *OPTIONAL_KEYS, *RUNTIME_KEYS, *TIERS, *ITEM_KEYS, *CAPABILITY_KEYS))
 

@@ -159,9 +159,13 @@ class Derived:
         return derived
 
 
+DERIVED = ("context", "latest.md")
+"""Where what can be made of the log again lies, beside what somebody put there."""
+
+
 def is_derived(name: str) -> bool:
     """Whether a file of that name can be made of the log again."""
-    return name == "latest.md" or (name.startswith("context/") and not name.startswith(INPUTS))
+    return name.partition("/")[0] in DERIVED and not name.startswith(INPUTS)
 
 
 def _output(blob: dict[str, Any], message: Message) -> Record:

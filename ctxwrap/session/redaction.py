@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ctxwrap.records import message_in, message_range
@@ -29,10 +29,12 @@ _STRUCTURE = frozenset(
 _OF_A_QUESTION = ("question", "needed_for", "blocked_actions", "reason", "remedy", "resolution")
 """What the events of something that is missing say in words."""
 
+CHILD_EVENTS = ("agent.child.start", "agent.child.result", "agent.child.cancel")
+
 _OURS = "protocol"
 """The name of the text among those of a pack that ctxwrap itself wrote."""
 
-_LONG = 12
+LONG = 12
 """From that length on a text is looked for within words as well, and in what other memories say."""
 
 
@@ -62,9 +64,11 @@ class Redaction:
     """Messages of which everything goes that was stored with them."""
     tells: Callable[[str], bool] | None = None
     """Whether a line that somebody wrote tells of it in words of their own."""
+    children: frozenset[str] = frozenset()
+    """Those of whom all goes that they were handed and gave back."""
 
     def event(self, event: Record) -> Record:
-        if not (self.ids or self.versions or self.texts or self.trailers or self.choices or self.summaries):
+        if not any(getattr(self, field.name) for field in fields(self)):
             return event
         if event.get("type") == "document":
             return {**event, "content": self._document(event)} if "content" in event else event
@@ -72,7 +76,10 @@ class Redaction:
             return self._entry(event)
         if event.get("type") == "summary" and self._may_tell(message_range(str(event.get("source")))[1]):
             return {**event, "text": FORGOTTEN}
-        if event.get("type") in ("start", "repack") and (self.versions or self.texts or self.summaries):
+        if event.get("type") in CHILD_EVENTS:
+            return self._child(event)
+        shown = self.versions or self.texts or self.summaries or self.children or self.tells
+        if event.get("type") in ("start", "repack") and shown:
             event = self._without_texts(event)
         turn = turn_in(event)
         if event.get("type") == "choice" and turn in self.choices:
@@ -113,6 +120,41 @@ class Redaction:
         told = self._said(summary) != summary or (self.tells is not None and self.tells(summary))
         return {**event, "summary": "" if told else summary, "tags": _in_strings(event.get("tags"), self._said)}
 
+    def _child(self, event: Record) -> Record:
+        """What a child was handed or gave back: its words, what it refers to, and its files."""
+        if event.get("child") in self.children:
+            words = {name: FORGOTTEN for name in ("handoff", "result") if event.get(name)}
+            return self._with_artifacts({**event, **words, **({"refs": []} if "refs" in event else {})}, [])
+        words = {name: self._told(str(event[name])) for name in ("handoff", "result") if name in event}
+        left = {**event, **words}
+        if isinstance(event.get("refs"), list):
+            left["refs"] = [self._ref(ref) for ref in event["refs"]]
+        artifacts = map(self._artifact, _list(event.get("artifacts")))
+        return self._with_artifacts(left, [each for each in artifacts if each is not None])
+
+    def _artifact(self, artifact: Any) -> Any:
+        """One of a child's files: nothing of one that holds what is to be gone; another name, if its name tells it."""
+        if not isinstance(artifact, dict):
+            return artifact
+        name, blob = str(artifact.get("name")), _id_in(artifact.get("blob"))
+        if blob in self.blobs:
+            return None
+        return {**artifact, "name": f"forgotten-{str(blob)[-16:]}"} if self._told(name) != name else artifact
+
+    def _with_artifacts(self, event: Record, artifacts: list[Any]) -> Record:
+        """The event of a child's end with only these artifacts, each of which refers to a content."""
+        if artifacts == _list(event.get("artifacts")):
+            return event
+        ids = {_id_in(each.get("blob")) for each in artifacts if isinstance(each, dict)}
+        control = event.get("ctx") or {}
+        blobs = [blob for blob in _list(control.get("blobs")) if _id_in(blob) in ids]
+        return {**event, "artifacts": artifacts, "ctx": {**control, "blobs": blobs}}
+
+    def _told(self, text: str) -> str:
+        """A text without what is said in it as it was, and without its lines that tell it otherwise."""
+        lines = self._said(text).split("\n")
+        return "\n".join(FORGOTTEN if self.tells and self.tells(line) else line for line in lines)
+
     def _may_tell(self, last: int) -> bool:
         """Whether a summary that ends with this message may tell what is to be gone; in doubt, it may."""
         return bool(self.summaries) and not 0 < last < self.summaries
@@ -122,12 +164,8 @@ class Redaction:
             return value
         if name == "operations":
             return [self._operation(operation) for operation in value]
-        if name == "artifacts":
-            return value
         if name == "epoch" and isinstance(value, dict):
             return {tier: [item for item in items if self._may_stay(item)] for tier, items in value.items()}
-        if name == "refs" and isinstance(value, list):
-            return [self._ref(ref) for ref in value]
         if name in ("trailer", "text") and isinstance(value, str):
             return FORGOTTEN if value and turn in self.trailers else self._said(self._without_items(value))
         if name == "active_task" and value in self.tasks:
@@ -161,9 +199,9 @@ class Redaction:
     def _ref(self, ref: Any) -> Any:
         """What a child refers to: its id and kind tell nothing."""
         if not isinstance(ref, dict):
-            return _in_strings(ref, self._said)
+            return _in_strings(ref, self._told)
         return {
-            name: value if name in ("id", "kind") else _in_strings(value, self._said) for name, value in ref.items()
+            name: value if name in ("id", "kind") else _in_strings(value, self._told) for name, value in ref.items()
         }
 
     def _without_blobs(self, event: Record) -> Record:
@@ -171,15 +209,17 @@ class Redaction:
         if isinstance(control, dict) and isinstance(control.get("blobs"), list):
             left = [blob for blob in control["blobs"] if _id_in(blob) not in self.blobs]
             event = {**event, "ctx": {**control, "blobs": left}}
-        if isinstance(event.get("artifacts"), list):
-            kept = [each for each in event["artifacts"] if _id_in(_blob_in(each)) not in self.blobs]
-            event = {**event, "artifacts": kept}
         return event
 
     def says(self, data: bytes) -> bool:
         """Whether a file holds a text that is to be gone."""
         text = data.decode("utf-8", "replace")
         return self._said(text) != text
+
+    def tells_in(self, data: bytes) -> bool:
+        """Whether a child's file holds it, also in other words, and in an encoding with zeros between its letters."""
+        texts = [form.decode("utf-8", "replace") for form in {data, data.replace(b"\0", b"")}]
+        return any(self._told(text) != text for text in texts)
 
     def _operation(self, operation: Record) -> Record:
         item = operation.get("item")
@@ -215,7 +255,7 @@ class Redaction:
 
     def _kept(self, text: str) -> str:
         """What memory says of other things, in which a short text is a word like any other."""
-        return _without(text, (banned for banned in self.texts if len(banned) >= _LONG))
+        return _without(text, (banned for banned in self.texts if len(banned) >= LONG))
 
 
 def redaction(
@@ -253,9 +293,11 @@ def redaction(
 def with_contents(gone: Redaction, events: Iterable[Record], load: Callable[[Record], bytes]) -> Redaction:
     """The redaction, with the contents that events keep apart and that hold a text which is to be gone."""
     found = set[str]()
-    for blob in (blob for event in events for blob in blobs_in(event)):
-        with suppress(LookupError):
-            found |= {blob["id"]} if gone.says(load(blob)) else set()
+    for event in events:
+        holds = gone.tells_in if event.get("type") in CHILD_EVENTS else gone.says
+        for blob in blobs_in(event):
+            with suppress(LookupError):
+                found |= {blob["id"]} if holds(load(blob)) else set()
     return replace(gone, blobs=frozenset(found))
 
 
@@ -324,8 +366,8 @@ def _blank(item: Mapping[str, Any]) -> Record:
     }
 
 
-def _blob_in(artifact: Any) -> Any:
-    return artifact.get("blob") if isinstance(artifact, dict) else None
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _id_in(blob: Any) -> Any:
@@ -353,7 +395,7 @@ def _without(text: str, banned: Iterable[str]) -> str:
         for spelling in _spellings(each):
             if spelling not in text:
                 continue
-            if len(each) >= _LONG:
+            if len(each) >= LONG:
                 text = text.replace(spelling, FORGOTTEN)
             else:
                 text = re.sub(rf"(?:(?<!\w)|(?<=\\[bfnrt])){re.escape(spelling)}(?!\w)", FORGOTTEN, text)

@@ -16,7 +16,6 @@ def rewrite_events(
 ) -> None:
     """Change the log's events, and add `new` ones that say so, in one step; inside the session's lock."""
     session.remove_derived()
-    before = _used(session.log)
     added = session.numbered("events", turn, "", new, timestamp(now))
 
     def rewrite() -> int:
@@ -24,10 +23,7 @@ def rewrite_events(
         return session.next_message
 
     indexed.outlived(session.log, rewrite)
-    for name in before - _used(session.log):
-        session.log.files.remove(f"raw/{name}")
-    session.refresh()
-    session.rebuild()
+    _made_anew(session)
 
 
 def rewrite_messages(session: Session, change: Change, banned: Sequence[str] = ()) -> None:
@@ -45,12 +41,27 @@ def rewrite_messages(session: Session, change: Change, banned: Sequence[str] = (
 
     session.remove_derived()
     indexed.outlived(session.log, rewrite)
-    used = _used(session.log)
-    for entry in session.log.files.entries("raw"):
-        if entry.name.removeprefix("raw/") not in used:
-            session.log.files.remove(entry.name)
+    _made_anew(session)
+
+
+def finish_rewriting(session: Session) -> None:
+    """Let go of the contents that an interrupted rewriting left behind; inside the session's lock."""
+    if _unused(session.log):
+        session.remove_derived()
+        _made_anew(session)
+
+
+def _made_anew(session: Session) -> None:
+    for name in _unused(session.log):
+        session.log.files.remove(name)
     session.refresh()
     session.rebuild()
+
+
+def _unused(log: Log) -> list[str]:
+    """The contents that no record refers to."""
+    used = _used(log)
+    return [entry.name for entry in log.files.entries("raw") if entry.name.removeprefix("raw/") not in used]
 
 
 def _used(log: Log) -> set[str]:

@@ -12,7 +12,7 @@ from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.records import as_record, timestamp
 from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs
-from ctxwrap.session.derived import COUNTING, is_derived
+from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.line import Line, line_at
 from ctxwrap.session.meanings import Embedding, embedding_for
@@ -378,14 +378,16 @@ class Session:
         if self._unsaved >= _CHECKPOINT_EVERY:
             self._save()
 
-    def rebuild(self) -> None:
-        """Make all that follows from the log anew, inside `locked`."""
+    def rebuild(self) -> list[str]:
+        """Make all that follows from the log anew, inside `locked`; what stood in its place and was no file."""
         fresh = Session(self.key, self.log, self._settings)
         fresh._read_on()
         self.remove_derived()
+        strays = [stray for name in DERIVED for stray in self.log.files.remove_strays(name, is_derived)]
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
         fresh.shelf.show(fresh.past)
         self.past.derived = fresh.past.derived
+        return strays
 
     def remove_derived(self) -> None:
         for entry in self.log.files.entries():

@@ -75,6 +75,9 @@ class MemoryFiles:
     def remove(self, name: str) -> None:
         self._files.pop(name, None)
 
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        return []
+
 
 class MemoryLog:
     writer = "here"

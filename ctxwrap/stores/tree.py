@@ -146,6 +146,29 @@ class FileTree:
         ):
             os.unlink(last, dir_fd=directory)
 
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        with self._explained("write to"), contextlib.suppress(*_ABSENT):
+            return list(self._without_strays(file_parts(name), may))
+        return []
+
+    def _without_strays(self, parts: list[str], may: Callable[[str], bool]) -> Iterator[str]:
+        name, last = "/".join(parts), name_on_disk(parts[-1])
+        with self._opened(parts[:-1]) as directory:
+            mode = os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode) or not (may(name) and may(f"{name}/")):
+                return
+            if not stat.S_ISDIR(mode):
+                os.unlink(last, dir_fd=directory)
+                yield name
+                return
+            with self._opened(parts) as handle:
+                below = sorted(map(name_from_disk, os.listdir(handle)))
+            for each in below:
+                yield from self._without_strays([*parts, each], may)
+            with contextlib.suppress(OSError):  # it holds something
+                os.rmdir(last, dir_fd=directory)
+                yield f"{name}/"
+
     def clear(self, under: str) -> None:
         """Let every file in a directory go, hidden ones and what a crash left too, and wait until the medium has it."""
         with self._explained("write to"), contextlib.suppress(*_ABSENT):

@@ -11,6 +11,8 @@ class Frame(NamedTuple):
     raw: bytes
     event: str
     data: str
+    is_damaged: bool = False
+    """Whether its bytes are no text."""
 
     def json(self) -> dict[str, Any] | None:
         """The data as an object, or None for `[DONE]`, comments, and anything else."""
@@ -71,10 +73,14 @@ class Framer:
 
 
 def _parsed(raw: bytes) -> Frame:
-    if raw.startswith(b"data: ") and raw.find(b"\n") == len(raw) - 2:  # one line of data, as most frames are
-        return Frame(raw, "", raw[6:-2].decode("utf-8", "replace"))
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        return Frame(raw, "", "", is_damaged=True)
+    if text.startswith("data: ") and raw.find(b"\n") == len(raw) - 2:  # one line of data, as most frames are
+        return Frame(raw, "", text[6:-2])
     event, data = "", []
-    for line in raw.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":

@@ -82,8 +82,8 @@ def test_damaged_text_beyond_its_limit_is_rejected_at_once() -> None:
 
 
 def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
-    items = [{"id": "a-1", "type": "t", "decay": 0.5, "round": 1, "tags": [], "content": str(at)} for at in range(900)]
+    items = [{"id": "a-1", "type": "t", "decay": 0.5, "round": 1, "tags": [], "content": str(at)} for at in range(700)]
     state = {"version": "2.2", "memory": {"core": items, "working": [], "ephemeral": []}}
     read = climb(json.dumps(state), None, None)
     assert read.snapshot is not None
-    assert [item["id"] for item in read.snapshot["memory"]["core"]] == [f"a-{at}" for at in range(1, 901)]
+    assert [item["id"] for item in read.snapshot["memory"]["core"]] == [f"a-{at}" for at in range(1, 701)]

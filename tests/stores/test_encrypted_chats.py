@@ -341,7 +341,7 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     monkeypatch.delenv("CTXWRAP_KEY")
     assert "not encrypted" not in _both(run("export", "old", "-o", archive, "--store", str(home)))
     monkeypatch.setenv("CTXWRAP_KEY", MASTER)
-    assert run("import", archive, "--session", "new", "--store", str(home)).exit_code == 0
+    assert run("import", archive, "--trust", "--session", "new", "--store", str(home)).exit_code == 0
     assert NAME in run("memory", "new", "--store", str(home)).output
     assert [path for _, path in leaks(home, NAME) if "/session/new/" in path] == []
     exported = run("export", "new", "-o", str(tmp_path / "y.zip"), "--store", str(home))

@@ -85,9 +85,9 @@ def test_a_session_moves_from_files_to_the_database_and_back(
 ) -> None:
     chat(client, home)
     ctxwrap.export_session("s", tmp_path / "out", store=home)
-    ctxwrap.import_session(tmp_path / "out", store=database)
+    ctxwrap.import_session(tmp_path / "out", store=database, trusted=True)
     ctxwrap.export_session("s", tmp_path / "back", store=database)
-    ctxwrap.import_session(tmp_path / "back", store=home, session="again")
+    ctxwrap.import_session(tmp_path / "back", store=home, session="again", trusted=True)
     logs = [ctxwrap.open_store(home).open(KEY), ctxwrap.open_store(database).open(KEY)]
     logs.append(ctxwrap.open_store(home).open(KEY._replace(session="again")))
     for stream in STREAMS:

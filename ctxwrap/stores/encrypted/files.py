@@ -51,6 +51,9 @@ class EncryptedFiles:
         found = [(entry, _shown(entry.name, cipher)) for entry in self._files.leftovers()] if cipher else []
         return sorted(entry._replace(name=name) for entry, name in found if name is not None)
 
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        return self._files.remove_strays(name, may)
+
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
         if _is_the_stores(name):
             return self._files.load(name, size, start)

@@ -88,6 +88,9 @@ class PostgresFiles:
             for name in names:
                 section.known.files.take(name, None)
 
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        return []
+
     def clear(self, under: str) -> None:
         """Let every file in a directory go, hidden ones too."""
         if names := [entry.name for entry in self._all(under)]:
