@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
-from ctxwrap.errors import KeyMismatch, SessionBusy, UnknownFormat
+from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
 from ctxwrap.records import timestamp
 from ctxwrap.screening import Screen
@@ -33,6 +33,9 @@ logger = logging.getLogger("ctxwrap")
 
 _SECONDS, _PIECES = 2.0, 200
 """After so long, or so many pieces, an answer in flight is written down as far as it came."""
+
+
+_ALWAYS_RAISED = (SessionBusy, KeyMismatch, UnknownFormat, QuotaExceeded)
 
 
 class BareCall:
@@ -126,6 +129,7 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
+        self._context.admit(session, request.messages)
         given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
 
         def opened() -> bool:
@@ -133,6 +137,7 @@ class OpenCall:
             if self._place is not None and not self._place.take():
                 return False
             opening = session.open_turn(request, self._clock())
+            session.check_quotas(message for message, _ in opening.new)
             turn = Turn(
                 new_turn_id(),
                 self._target.key,
@@ -198,11 +203,12 @@ class OpenCall:
         """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call.
 
         A session that is busy, and one that the keys do not open or this version does not read, are always an error:
-        the next call can be right, and without it every one would go on unheard.
+        the next call can be right, and without it every one would go on unheard. So is a quota: a call without context
+        would go beyond it.
         """
         self.save("not opened")
         self._leave()
-        if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch, UnknownFormat)):
+        if self._context.settings.strict or isinstance(error, _ALWAYS_RAISED):
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
