@@ -24,7 +24,7 @@ from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
 from ctxwrap.telemetry import Telemetry
 from ctxwrap.threads import undisturbed, uninterrupted, when_undisturbed
-from ctxwrap.tokens import too_long_in
+from ctxwrap.tokens import load_tables, too_long_in
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, Resource, TurnRecord, Wire
 from ctxwrap.visibility import Target as NamedTarget
@@ -130,6 +130,7 @@ class OpenCall:
         body = self._body()
         request = self._wire.read(body)
         self._context.admit(session, request.messages)
+        load_tables(request.model, self._context.settings.windows)  # not while others wait for the session
         given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
 
         def opened() -> bool:
