@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from ctxwrap.pinning import pin as pin
     from ctxwrap.pinning import unpin as unpin
     from ctxwrap.previewing import preview as preview
+    from ctxwrap.quotas import Quotas as Quotas
     from ctxwrap.redacting import Redaction as Redaction
     from ctxwrap.resolving import resolve_missing as resolve_missing
     from ctxwrap.scope import carry as carry
     from ctxwrap.scope import using as using
     from ctxwrap.service.memories import Memories as Memories
-    from ctxwrap.service.quotas import Quotas as Quotas
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Settings as Settings
@@ -72,7 +72,7 @@ _HOMES = {
     "NotFound": "errors",
     "PerTier": "settings",
     "QuotaExceeded": "errors",
-    "Quotas": "service.quotas",
+    "Quotas": "quotas",
     "Redaction": "redacting",
     "SessionBusy": "errors",
     "Settings": "settings",

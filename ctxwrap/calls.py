@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from ctxwrap.background import background
 from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
-from ctxwrap.errors import KeyMismatch, SessionBusy, UnknownFormat
+from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
 from ctxwrap.screening import Screen
 from ctxwrap.session import Session
@@ -24,7 +24,7 @@ from ctxwrap.session.session import Ending
 from ctxwrap.summarising import summarise_behind
 from ctxwrap.telemetry import Telemetry
 from ctxwrap.threads import undisturbed, uninterrupted, when_undisturbed
-from ctxwrap.tokens import too_long_in
+from ctxwrap.tokens import load_tables, too_long_in
 from ctxwrap.turn import Turn
 from ctxwrap.types import Body, Report, Resource, TurnRecord, Wire
 from ctxwrap.visibility import Target as NamedTarget
@@ -33,6 +33,9 @@ logger = logging.getLogger("ctxwrap")
 
 _SECONDS, _PIECES = 2.0, 200
 """After so long, or so many pieces, an answer in flight is written down as far as it came."""
+
+
+_ALWAYS_RAISED = (SessionBusy, KeyMismatch, UnknownFormat, QuotaExceeded)
 
 
 class BareCall:
@@ -126,12 +129,15 @@ class OpenCall:
             return False
         body = self._body()
         request = self._wire.read(body)
+        self._context.admit(session, request.messages)
+        load_tables(request.model, self._context.settings.windows)  # not while others wait for the session
 
         def opened() -> bool:
             assert self._target.key is not None
             if self._place is not None and not self._place.take():
                 return False
             opening = session.open_turn(request, self._clock())
+            session.check_quotas(message for message, _ in opening.new)
             given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
             turn = Turn(
                 new_turn_id(),
@@ -200,11 +206,12 @@ class OpenCall:
         """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call.
 
         A session that is busy, and one that the keys do not open or this version does not read, are always an error:
-        the next call can be right, and without it every one would go on unheard.
+        the next call can be right, and without it every one would go on unheard. So is a quota: a call without context
+        would go beyond it.
         """
         self.save("not opened")
         self._leave()
-        if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch, UnknownFormat)):
+        if self._context.settings.strict or isinstance(error, _ALWAYS_RAISED):
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"

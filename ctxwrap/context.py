@@ -3,18 +3,20 @@
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ctxwrap import scope
 from ctxwrap.errors import NoSessionWarning
+from ctxwrap.quotas import SessionCounts
 from ctxwrap.redacting.logs import redact_lines
 from ctxwrap.session import Session
+from ctxwrap.session.finding import holds_anything
 from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey
+from ctxwrap.types import Message, SessionKey
 from ctxwrap.workingset.updates import Decision, Request
 from ctxwrap.workingset.watching import Offered, WorkingSet, refused
 
@@ -58,6 +60,7 @@ class Context:
         self._session = None if session is None else check_id("session", session)
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """The one that was used last stands last."""
+        self._counts = SessionCounts(self._sessions_of)
         self._working_set = WorkingSet(settings.working_set, settings.redaction) if settings.working_set else None
         if settings.redaction is not None:
             redact_lines(settings.redaction)
@@ -110,6 +113,19 @@ class Context:
         while len(self._sessions) > _OPEN_SESSIONS:
             self._sessions.popitem(last=False)
         return session
+
+    def admit(self, session: Session, messages: Iterable[Message]) -> None:
+        """A QuotaExceeded if there is no such session yet, and it may not begin, or not with these messages.
+
+        It comes before anything makes the session. One that is there is asked itself.
+        """
+        quotas = self.settings.quotas
+        if quotas is not None and not session.is_known and not holds_anything(session.log):
+            session.check_quotas(messages)
+            self._counts.add(session.key.tenant, quotas)
+
+    def _sessions_of(self, tenant: str) -> int:
+        return sum(1 for agent in self.store.agents(tenant) for _ in self.store.sessions(tenant, agent))
 
     @property
     def sessions(self) -> list[Session]:

@@ -12,7 +12,7 @@ CtxwrapError
 ├── InvalidInput (ValueError)        what the memory service was given cannot be taken
 ├── Conflict                         what is asked for clashes with what is there
 │   └── ContextConflict              the context document has another version than the writer knows
-├── QuotaExceeded                    a tenant or a memory would hold more than it may
+├── QuotaExceeded                    a tenant, a session or a memory would hold more than it may
 └── StoreError                       the log could not be read or written
     ├── StoreUnavailable             the medium refused: not writable, full, gone
     ├── WritesLost                   writes to a memory that failed since somebody last asked
@@ -68,7 +68,7 @@ class ContextConflict(Conflict):
 
 
 class QuotaExceeded(CtxwrapError):
-    """A tenant or a memory would hold more than it may; nothing was written."""
+    """A tenant, a session or a memory would hold more than it may; nothing was written or sent (HTTP 429)."""
 
 
 class SessionBusy(CtxwrapError):

@@ -8,6 +8,7 @@ from math import inf, isnan
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import SettingsError, unknown_name
+from ctxwrap.quotas import Quotas
 from ctxwrap.redacting import Redaction
 from ctxwrap.visibility import Rules, check_rules
 
@@ -43,6 +44,15 @@ def _check_number(name: str, value: object, *, endless: bool = False) -> None:
 def _check_path(name: str, value: object, what: str) -> None:
     if value is not None and not (isinstance(value, str) and value):
         raise SettingsError(f"{name} must be the path of {what}, not {value!r}")
+
+
+def _check_quotas(value: object) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Quotas):
+        raise SettingsError(f"quotas must be Quotas(...), not {value!r}")
+    for name, limit in value._asdict().items():
+        _check_count(f"quotas.{name}", limit)
 
 
 def _check_per_tier(name: str, value: object) -> None:
@@ -280,6 +290,12 @@ class Settings:
     evidence: bool = True
     """Whether each stage of a call leaves an event in the log: what was chosen, spent, sent and changed, by numbers."""
 
+    quotas: Quotas | None = None
+    """`Quotas(...)`: how many sessions a tenant may have, and how much a session may hold; None is no limit.
+
+    A call beyond them raises QuotaExceeded before anything is written or sent.
+    """
+
     redaction: Redaction | None = None
     """A `Redaction(...)`: what is replaced in all texts before anything is made of them or sent; None is nothing."""
 
@@ -317,6 +333,7 @@ class Settings:
         if not isinstance(self.memory, MemoryRules):
             raise SettingsError(f"memory must be MemoryRules(...), not {self.memory!r}")
         check_rules(self.visibility)
+        _check_quotas(self.quotas)
         if self.redaction is not None and not isinstance(self.redaction, Redaction):
             raise SettingsError(f"redaction must be Redaction(...), not {self.redaction!r}")
         if self.summariser is not None and not isinstance(self.summariser, SummaryWriter):

@@ -15,7 +15,7 @@ ROOT = Path(ctxwrap.__file__).parent
 
 LAYERS = (
     ("errors",),
-    ("redacting", "visibility", "language"),
+    ("redacting", "visibility", "language", "quotas"),
     ("settings",),
     ("types",),
     ("storage",),

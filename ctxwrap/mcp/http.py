@@ -4,19 +4,22 @@ The order of its questions: is it called by its own name, by no foreign page, wi
 and with JSON. Behind it each tenant has a server of its own, so that a session of one is unknown to another.
 """
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import h11
 import uvicorn
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ctxwrap.errors import CtxwrapError, SettingsError
 from ctxwrap.mcp.hosts import Address, is_our_page, is_ours
@@ -25,6 +28,18 @@ from ctxwrap.mcp.tokens import Tokens
 PATH = "/mcp"
 
 LARGEST_BODY = 1 << 20
+
+SESSIONS = 256
+"""So many sessions a tenant may have open; a request for one more is a 503."""
+
+_IDLE = 15 * 60
+"""After so many seconds without a request or an open stream a session ends."""
+
+_STREAM = 15 * 60
+"""So many seconds a stream for what the server has to say stays open."""
+
+_CONNECTIONS = 512
+"""While there are so many connections, requests over further ones are a 503."""
 
 _PATIENCE = 3
 """Seconds for what is under way when the server is to end."""
@@ -64,7 +79,10 @@ class Gate:
             app = await self._tenants.app_of(self._tenant_let_in(scope))
         except Refusal as refusal:
             app = refusal.answer
-        await app(scope, receive, send)
+        if scope["method"] == "GET":
+            await _ended_in_time(app, scope, receive, send)
+        else:
+            await app(scope, receive, send)
 
     def _tenant_let_in(self, scope: Scope) -> str:
         if not is_ours(_only(scope, b"host") or b"", self._hosts):
@@ -85,6 +103,21 @@ class Gate:
             raise Refusal(403, "no page of another origin may ask here")
         if site is not None and site not in _OWN_PAGES:
             raise Refusal(403, "no page of another site may ask here")
+
+
+async def _ended_in_time(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a stream for a while: nothing is sent on it here, and a client that still wants one asks again."""
+    begun = False
+
+    async def noted(message: Message) -> None:
+        nonlocal begun
+        begun = message["type"] == "http.response.start" or message.get("more_body", False)
+        await send(message)
+
+    with anyio.move_on_after(_STREAM) as waiting:
+        await app(scope, receive, noted)
+    if waiting.cancelled_caught and begun:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _only(scope: Scope, name: bytes) -> bytes | None:
@@ -133,6 +166,8 @@ class _Tenants:
         app = server.streamable_http_app(
             streamable_http_path=PATH,
             max_request_body_size=LARGEST_BODY,
+            max_sessions=SESSIONS,
+            session_idle_timeout=_IDLE,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the gate did it
         )
         async with app.router.lifespan_context(app):
@@ -149,10 +184,64 @@ def bound(address: Address) -> socket.socket:
         raise SettingsError(f"{address} cannot be listened on: {error.strerror or error}") from error
 
 
+class Connection(H11Protocol):
+    """One that has to bring each request, head and body, within some seconds, and to take what is sent.
+
+    Whoever is slower is not waited for.
+    """
+
+    SECONDS = 30.0
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unwatch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unwatch()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Count from the first byte of a request, or from the beginning, until the last one is there."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._unwatch()
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.SECONDS, self.transport.abort)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
 def serve(gate: Gate, listening: socket.socket) -> None:
     """Until a signal ends it: what is under way is finished first, within a few seconds."""
+    server_of(gate).run(sockets=[listening])
+
+
+def server_of(gate: Gate) -> uvicorn.Server:
     config = uvicorn.Config(
         gate,
+        http=Connection,
+        limit_concurrency=_CONNECTIONS,
         lifespan="on",
         ws="none",
         log_level="warning",
@@ -162,4 +251,4 @@ def serve(gate: Gate, listening: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=_PATIENCE,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)

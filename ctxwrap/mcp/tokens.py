@@ -18,7 +18,7 @@ LARGEST_FILE = 1 << 20
 
 _LINE = re.compile(r"(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})=(?P<tenant>[^=\s].*)")
 _BEARER = re.compile(rb"(?i:bearer) +(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})")
-_OTHERS = stat.S_IWGRP | stat.S_IRWXO
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Tokens:
@@ -55,15 +55,34 @@ def _hash(token: str) -> bytes:
 
 def _text_of(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & _OTHERS:
-                raise SettingsError(f"others may read or change the token file {path}: chmod 600 makes it yours alone")
+        with open(path, "rb", opener=_without_waiting) as file:  # a Path takes no opener
+            _check_owner(path, os.fstat(file.fileno()))
             text = file.read(LARGEST_FILE + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"the token file {path} cannot be read: {error}") from error
     if len(text) > LARGEST_FILE:
         raise SettingsError(f"the token file {path} is larger than {LARGEST_FILE} bytes")
     return text
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A pipe that nobody writes to is to be refused, not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_owner(path: Path, known: os.stat_result) -> None:
+    if not stat.S_ISREG(known.st_mode):
+        raise SettingsError(f"the token file {path} is no regular file: copy the tokens into one, or use {ENVIRONMENT}")
+    if known.st_uid not in (os.geteuid(), 0):
+        raise SettingsError(
+            f"the token file {path} belongs to another user (uid {known.st_uid}), who may change it: chown it to"
+            f" the user that runs this (uid {os.geteuid()})"
+        )
+    if known.st_mode & _OTHERS:
+        raise SettingsError(
+            f"others than its owner may read or change the token file {path} (mode {known.st_mode & 0o777:o}):"
+            f" chmod 600 makes it the owner's alone; or use {ENVIRONMENT}"
+        )
 
 
 def _parsed(text: str, where: str) -> dict[str, str]:

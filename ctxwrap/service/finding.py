@@ -13,8 +13,9 @@ from ctxwrap.background import background
 from ctxwrap.context import Context
 from ctxwrap.errors import InvalidInput, NotFound
 from ctxwrap.session import Session
+from ctxwrap.session.finding import holds_anything
 from ctxwrap.settings import Settings
-from ctxwrap.storage import STREAMS, Store
+from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import SessionKey
@@ -69,8 +70,7 @@ class Shelves:
 
     def exists(self, key: SessionKey) -> bool:
         """Whether the log of a key holds anything, without reading it or making one."""
-        log = self._store.open(key)
-        return any(log.pick(stream, [1]) or log.read(stream)[0] for stream in STREAMS)
+        return holds_anything(self._store.open(key))
 
     def vaults(self) -> list[str]:
         """The default vault first, then the others that hold anything."""

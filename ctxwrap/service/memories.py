@@ -14,6 +14,7 @@ from ctxwrap.entries.raw import Raw
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted
+from ctxwrap.quotas import Quotas
 from ctxwrap.screening import Screen
 from ctxwrap.service import checking
 from ctxwrap.service.asking import Asking
@@ -33,7 +34,6 @@ from ctxwrap.service.forms import (
 )
 from ctxwrap.service.paging import is_entry, page_after, page_before, token
 from ctxwrap.service.prompts import prompts_for
-from ctxwrap.service.quotas import Quotas
 from ctxwrap.service.repeating import refuse_summaries
 from ctxwrap.service.searching import found
 from ctxwrap.service.showing import entries_of, info_of, newest, version_of
@@ -77,7 +77,7 @@ class Memories:
         self._settings = settings_from(settings)
         self._shelves = Shelves(given_store(store), tenant, vault, self._settings)
         self._user = dict(user or {})
-        self._quotas = quotas or Quotas()
+        self._quotas = quotas or self._settings.quotas or Quotas()
         self._clock = clock
         self._losses = Losses()
         self._asking = Asking(writer, self._settings.prompts_dir, self._settings.redaction)
@@ -165,7 +165,8 @@ class Memories:
         with self._writing(memory_id, vault, "add_entry") as session:
             number = entry.stored(session) if entry.request else None
             if number is None:
-                self._quotas.check_entry(session.past.derived.collected, len(entry.raw))
+                known = session.past.derived.collected
+                self._quotas.check_entries(known.entries, known.characters, [len(entry.raw)])
                 now, number = no_earlier(session, self._clock()), session.next_message
                 self._append(session, *entry.records(session, now, asked), now)
             return Stored(id=str(number))

@@ -95,7 +95,7 @@ class Branch:
         self.left = left or Ranges()
         """The messages before the newest one that it does not continue."""
         self._recent = deque(recent)
-        self._recent_size = sum(_size(kept.message) for kept in self._recent)
+        self._recent_size = sum(size_of(kept.message) for kept in self._recent)
         self._before = before
         self._dropped = dict(dropped or {})
         """The messages that others took the place of, each with the one before it: somebody may go on from there."""
@@ -142,7 +142,7 @@ class Branch:
         self._numbers.append(kept.number)
         self.digests.append(said)
         self._recent.append(kept)
-        self._recent_size += _size(kept.message)
+        self._recent_size += size_of(kept.message)
         self._forget()
 
     def drop(self, id: str) -> None:
@@ -158,7 +158,7 @@ class Branch:
         kept = next((each for each in self._recent if each.number == number), None)
         if kept is not None:
             self._recent.remove(kept)
-            self._recent_size -= _size(kept.message)
+            self._recent_size -= size_of(kept.message)
 
     def _go_back(self, parent: str, number: int) -> None:
         """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
@@ -169,7 +169,7 @@ class Branch:
         if self._numbers and parent != ROOT:
             self.left.add(self._numbers[keep - 1] + 1 if keep else self._numbers[0], number - 1)
         for _ in range(min(len(self) - keep, len(self._recent))):
-            self._recent_size -= _size(self._recent.pop().message)
+            self._recent_size -= size_of(self._recent.pop().message)
         del self.digests[keep:], self._ids[keep:], self._numbers[keep:]
 
     def _forget(self) -> None:
@@ -177,7 +177,7 @@ class Branch:
         del self.digests[:surplus], self._ids[:surplus], self._numbers[:surplus]
         self._before += surplus
         while len(self._recent) > _RECENT or (self._recent_size > _RECENT_SIZE and len(self._recent) > 1):
-            self._recent_size -= _size(self._recent.popleft().message)
+            self._recent_size -= size_of(self._recent.popleft().message)
 
     def as_json(self) -> Record:
         recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
@@ -195,6 +195,7 @@ class Branch:
         return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]), value["dropped"])
 
 
-def _size(message: Message) -> int:
+def size_of(message: Message) -> int:
+    """How long a message is, with its parts and calls, in characters."""
     content = message.content if isinstance(message.content, str) else repr(message.content)
     return len(content) + sum(len(str(call["arguments"])) for call in message.tool_calls)

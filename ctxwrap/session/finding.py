@@ -6,7 +6,7 @@ from ctxwrap.background import background
 from ctxwrap.errors import NotFound
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.storage import Store
+from ctxwrap.storage import STREAMS, Log, Store
 from ctxwrap.stores import given_store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
@@ -30,3 +30,8 @@ def existing(
     if session.is_empty:
         raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
     return session
+
+
+def holds_anything(log: Log) -> bool:
+    """Whether there is a session, without reading all of it or making one."""
+    return any(log.pick(stream, [1]) or log.read(stream)[0] for stream in STREAMS)

@@ -6,22 +6,26 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 
 class Caller(NamedTuple):
-    """Who calls: a thread and, in async code, a task."""
+    """Who calls: a thread and, in async code, a task.
 
-    thread: threading.Thread
-    task: Any
+    Neither is kept alive. A task holds the error it ended with, and that the frames that hold the answer: a call that
+    held its task would never go.
+    """
+
+    thread: "ref[threading.Thread]"
+    task: "ref[Any] | None"
 
     def would_wait_for_itself(self, owner: "Caller") -> bool:
         """Whether `owner` cannot come to its end while this caller waits.
 
         It is the same task, or it needs the thread: sync code waits in its own, async code leaves it to other tasks.
         """
-        blocks = threading.current_thread() is self.thread
-        return self.thread is owner.thread and (blocks or owner.task is None or self.task is owner.task)
+        blocks = threading.current_thread() is self.thread()
+        return self.thread == owner.thread and (blocks or owner.task is None or self.task == owner.task)
 
 
 class Line:
@@ -114,4 +118,4 @@ def this_caller() -> Caller:
         task = asyncio.current_task() if asyncio else None
     except RuntimeError:
         task = None
-    return Caller(threading.current_thread(), task)
+    return Caller(ref(threading.current_thread()), None if task is None else ref(task))

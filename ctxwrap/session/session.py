@@ -12,6 +12,7 @@ from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.records import as_record, timestamp
 from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs
+from ctxwrap.session.branch import size_of
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.line import Line, line_at
@@ -177,6 +178,17 @@ class Session:
             return None
         self.memory.govern(self._settings.memory, evolves=self._settings.evolution == "decay")
         return self._rules
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its log was read at all; this may be asked outside of `locked`."""
+        return self._opened
+
+    def check_quotas(self, new: Iterable[Message]) -> None:
+        """A QuotaExceeded if these messages and an answer would be more than the session may hold."""
+        quotas, known = self._settings.quotas, self.past.derived.collected
+        if quotas is not None:
+            quotas.check_entries(known.entries, known.characters, _lengths(new))
 
     @property
     def is_empty(self) -> bool:
@@ -412,6 +424,11 @@ class Session:
         except Exception as error:
             logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)
             self._begin()
+
+
+def _lengths(new: Iterable[Message]) -> list[int]:
+    """Of what a turn adds; nobody knows yet how long its answer will be."""
+    return [*(size_of(message) for message in new if message.role != "system"), 0]
 
 
 def _working_directory() -> bytes:

@@ -5,7 +5,8 @@ made from what stands there, mostly on it. A wrong guess costs a read and nothin
 """
 
 import os
-from bisect import bisect_right, insort
+from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ _NEAR = 4
 """So few lines ahead are rather passed over than guessed at."""
 
 _REMEMBERED = 4096
+"""So many places are remembered, in 16 bytes each: a process may have many sessions open for long."""
 
 _SAYS = b'"seq":'
 
@@ -41,14 +43,15 @@ class Picking:
 
     def __init__(self) -> None:
         self._file = 0
-        self._places: list[Place] = []
+        self._forget()
         self._end = Place(0, 0)
         """The last number of the file, and how long it was then."""
 
     def pick(self, handle: int, numbers: Sequence[int]) -> dict[int, Record]:
         known = os.fstat(handle)
         if known.st_ino != self._file:
-            self._file, self._places, self._end = known.st_ino, [], Place(0, 0)
+            self._file, self._end = known.st_ino, Place(0, 0)
+            self._forget()
         if known.st_size != self._end.start:
             self._end = Place(_last_number(handle, known.st_size), known.st_size)
         found = ((number, self._found(handle, number)) for number in numbers)
@@ -62,25 +65,30 @@ class Picking:
         if record is None:  # places may be those of another file, and a damaged line may have led astray
             search = _Search(handle, number, Place(0, 0), self._after_all(), only_whole=True)
             record = search.run()
-            self._places = self._places if record is None else []
-        if record is not None and len(self._places) < _REMEMBERED:
+            if record is not None:
+                self._forget()
+        if record is not None and len(self._numbers) < _REMEMBERED:
             self._remember(Place(number, search.at))
         return record
 
     def _around(self, number: int) -> tuple[Place, Place]:
         """The nearest known places: behind all lower numbers, and before all higher ones."""
-        at = bisect_right(self._places, (number, self._end.start))
-        low = self._places[at - 1] if at else Place(1, 0)
-        high = self._places[at] if at < len(self._places) else self._after_all()
+        at = bisect_right(self._numbers, number)
+        low = Place(self._numbers[at - 1], self._starts[at - 1]) if at else Place(1, 0)
+        high = Place(self._numbers[at], self._starts[at]) if at < len(self._numbers) else self._after_all()
         return Place(low.number - 1, low.start), high
 
     def _after_all(self) -> Place:
         return Place(self._end.number + 1, self._end.start)
 
     def _remember(self, place: Place) -> None:
-        at = bisect_right(self._places, place)
-        if not at or self._places[at - 1] != place:
-            insort(self._places, place)
+        at = bisect_right(self._numbers, place.number)
+        if not at or self._numbers[at - 1] != place.number:
+            self._numbers.insert(at, place.number)
+            self._starts.insert(at, place.start)
+
+    def _forget(self) -> None:
+        self._numbers, self._starts = array("Q"), array("Q")
 
 
 class _Search:

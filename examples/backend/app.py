@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import ctxwrap
 
-from .passwords import is_right
+from .passwords import TooMany
 from .settings import from_environment
 from .signing import SECONDS
 from .streaming import Answer, Said
@@ -118,8 +118,12 @@ class SignIn(BaseModel):
 
 
 @app.post("/sign-in", status_code=204)
-def sign_in(given: SignIn, here: Here, response: Response) -> None:
-    if not is_right(given.password, here.signing.users, given.name):
+async def sign_in(given: SignIn, here: Here, response: Response) -> None:
+    try:
+        is_right = await here.checks.is_right(given.password, here.signing.users, given.name)
+    except TooMany:
+        raise HTTPException(503, "Too many people sign in right now.", {"Retry-After": "2"}) from None
+    if not is_right:
         raise HTTPException(401, "Name or password is wrong.")
     response.set_cookie(
         here.signing.cookie,

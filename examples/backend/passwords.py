@@ -1,11 +1,14 @@
-"""Passwords as scrypt hashes, and the file of users that holds them."""
+"""Passwords as scrypt hashes, the file of users that holds them, and how many are checked at once."""
 
+import asyncio
 import hashlib
 import hmac
 import re
 import secrets
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import BoundedSemaphore
 
 _COST = (2**14, 8, 5)
 _MEMORY = 64 * 1024 * 1024
@@ -25,6 +28,31 @@ def is_right(password: str, users: Mapping[str, str], name: str) -> bool:
     known = users.get(name, _NOBODY)
     _, n, r, p, salt, _ = known.split("$")
     return hmac.compare_digest(hashed(password, bytes.fromhex(salt), (int(n), int(r), int(p))), known)
+
+
+class TooMany(Exception):
+    """More people want to sign in than are served."""
+
+
+class Checks:
+    """Checks passwords in a few threads of its own: whoever guesses keeps only those waiting who sign in.
+
+    A check takes a fifth of a second of a core and 16 MB. Those beyond `waiting` are refused at once.
+    """
+
+    def __init__(self, at_once: int = 2, waiting: int = 16) -> None:
+        self._threads = ThreadPoolExecutor(at_once, "sign-in")
+        self._room = BoundedSemaphore(at_once + waiting)
+
+    async def is_right(self, password: str, users: Mapping[str, str], name: str) -> bool:
+        if not self._room.acquire(blocking=False):
+            raise TooMany
+        check = self._threads.submit(is_right, password, users, name)
+        check.add_done_callback(lambda _: self._room.release())  # not when the client leaves: the work may go on
+        return await asyncio.wrap_future(check)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
 
 
 def users_in(text: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import ctxwrap
 from ctxwrap.practice import Provider
 from ctxwrap.storage import Store
 
+from .passwords import Checks
 from .readiness import Readiness
 from .settings import Settings
 from .signing import Signing
@@ -54,6 +55,7 @@ class Worker:
     client: AsyncOpenAI
     memories: ctxwrap.Memories
     readiness: Readiness
+    checks: Checks = field(default_factory=Checks)
     under_way: UnderWay = field(default_factory=UnderWay)
 
 
@@ -73,6 +75,7 @@ async def running(settings: Settings) -> AsyncIterator[Worker]:
             readiness=Readiness(store),
         )
         worker.readiness.leave_slowly(settings.drain_seconds)
+        stack.callback(worker.checks.close)
         try:
             yield worker
         finally:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import signal
 import time
@@ -305,12 +306,28 @@ def test_what_is_not_safe_does_not_start(tmp_path: Path, token_file: Path, optio
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o660, 0o604])
+@pytest.mark.parametrize("mode", [0o644, 0o660, 0o640, 0o620, 0o604])
 def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "tokens"
     path.write_text(f"{ACME}=acme\n")
     path.chmod(mode)
     with pytest.raises(SettingsError, match="chmod 600"):
+        tokens_of(str(path))
+
+
+def test_a_token_file_is_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokens", 0o600)
+    with pytest.raises(SettingsError, match="no regular file"):
+        tokens_of(str(tmp_path / "tokens"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_token_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"{ACME}=acme\n")
+    path.chmod(0o600)
+    os.chown(path, 12_345, 12_345)
+    with pytest.raises(SettingsError, match="belongs to another user"):
         tokens_of(str(path))
 
 

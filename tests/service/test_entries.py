@@ -16,9 +16,9 @@ import ctxwrap
 from ctxwrap.entries.summary import LONGEST
 from ctxwrap.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from ctxwrap.practice import Provider
+from ctxwrap.quotas import Quotas
 from ctxwrap.service.forms import Entry
 from ctxwrap.service.memories import Memories
-from ctxwrap.service.quotas import Quotas
 from ctxwrap.session.finding import existing, key_for
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.verifying import verify

@@ -1,0 +1,54 @@
+"""What takes long to load is loaded before a call takes its session's lock."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Provider
+from ctxwrap.tokens.counting import forget_counters
+from ctxwrap.tokens.encodings import _FILES, forget_encodings
+from ctxwrap.types import SessionKey
+from tests.clients.running import PATIENCE
+
+
+@pytest.fixture
+def encoding_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of an encoding, as a pipe: whoever reads it waits until the test writes."""
+    pipe = tmp_path / _FILES["o200k_base"][0]
+    os.mkfifo(pipe)
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    forget_counters()
+    forget_encodings()
+    yield pipe
+    forget_counters()
+    forget_encodings()
+
+
+def test_nobody_waits_for_a_session_while_a_tokenizer_loads(
+    provider: Provider, home: Path, encoding_file: Path
+) -> None:
+    store = ctxwrap.open_store(home)
+    client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=store, session="s")
+    entered = threading.Event()
+
+    def call() -> None:
+        client.chat.completions.create(model="gpt-5", messages=[{"role": "user", "content": "Hi."}])
+
+    def look() -> None:
+        with store.open(SessionKey("default", "default", "s")).locked():
+            entered.set()
+
+    calling, looking = threading.Thread(target=call), threading.Thread(target=look)
+    calling.start()
+    with encoding_file.open("wb"):  # as soon as it is open, the call waits for what it reads here
+        looking.start()
+        was_free = entered.wait(PATIENCE)
+    calling.join()
+    looking.join()
+    assert was_free
+    assert len(provider.seen) == 1

@@ -1,0 +1,77 @@
+"""Nothing of a call is kept when its caller has let go of it, however it ended."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import ctxwrap
+from ctxwrap.practice import Answer, Provider
+
+ENDINGS = {
+    "cut": Answer("One two three four five.", cut_after=2),
+    "error": Answer("One two three four five.", error_after=2),
+    "whole": Answer("One two three four five."),
+}
+SAID: Any = [{"role": "user", "content": "Hi."}]
+
+
+def left(streams: "list[weakref.ref[Any]]") -> int:
+    gc.collect()
+    return sum(stream() is not None for stream in streams)
+
+
+@pytest.mark.parametrize("mode", ["enabled", "disabled"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_tasks_that_end_with_an_error(provider: Provider, home: Path, ending: str, mode: str) -> None:
+    provider.answer = lambda _: ENDINGS[ending]
+    streams: list[weakref.ref[Any]] = []
+
+    async def turn(client: Any, session: str) -> None:
+        stream = await client.chat.completions.create(model="m", messages=SAID, stream=True, session=session)
+        streams.append(weakref.ref(stream))
+        async for _ in stream:
+            pass
+
+    async def turns() -> None:
+        bare = openai.AsyncOpenAI(api_key="k", base_url=provider.openai_url, max_retries=0)
+        client = ctxwrap.wrap(bare, store=home, context_mode=mode)
+        tasks = [asyncio.create_task(turn(client, f"s{number}")) for number in range(3)]
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(outcome, Exception) for outcome in outcomes] == [ending != "whole"] * 3
+
+    asyncio.run(turns())
+    assert len(streams) == 3
+    assert left(streams) == 0
+
+
+def test_threads_that_keep_their_error(provider: Provider, home: Path) -> None:
+    provider.answer = lambda _: ENDINGS["cut"]
+    streams: list[weakref.ref[Any]] = []
+    client: Any = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0), store=home)
+
+    class Worker(threading.Thread):
+        error: Exception | None = None
+
+        def run(self) -> None:
+            try:
+                stream = client.chat.completions.create(model="m", messages=SAID, stream=True, session="s")
+                streams.append(weakref.ref(stream))
+                for _ in stream:
+                    pass
+            except Exception as error:
+                self.error = error
+
+    worker: Worker | None = Worker()
+    assert worker is not None
+    worker.start()
+    worker.join()
+    assert worker.error is not None
+    assert len(streams) == 1
+    worker = None
+    assert left(streams) == 0
