@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
 from ctxwrap.redacting.patterns import KINDS, POLICIES, Kind
+from ctxwrap.redacting.places import folded
 
 logger = logging.getLogger("ctxwrap")
 
@@ -33,7 +34,7 @@ class Redaction:
     """What is replaced in the texts of callers, tools, files and models before anything is made of them or sent."""
 
     patterns: tuple[str, ...] = POLICIES
-    """The kinds of secrets that are looked for: keys, emails, cards, phones."""
+    """The kinds of secrets that are looked for: keys, emails, ibans, cards, ssns, phones."""
 
     also: Callable[[str], str | None] | None = None
     """Your own: takes a text and gives it without what you look for, or None if there is nothing.
@@ -136,7 +137,7 @@ def _replaced(text: str, kind: Kind) -> tuple[str, int]:
     count, word = 0, f"[redacted:{kind.word}]"
     for find in kind.finds:
         pieces, end = list[str](), 0
-        for first, last in find(text):
+        for first, last in find(folded(text)):
             pieces += (text[end:first], word)
             end = last
             count += 1

@@ -158,7 +158,7 @@ def test_ones_own_rule_comes_first_and_is_counted() -> None:
     policy = Redaction(also=lambda text: text.replace("Ada", "[name]"))
     assert policy.redacted("Ada <ada@example.com>") == ("[name] <[redacted:email]>", (("also", 1), ("email", 1)))
     assert Redaction(also=lambda _: None).redacted("Ada") == ("Ada", ())
-    assert policy.names == ["keys", "emails", "cards", "phones", "also"]
+    assert policy.names == ["keys", "emails", "ibans", "cards", "ssns", "phones", "also"]
 
 
 def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.L
     ("wrong", "message"),
     [
         ({"patterns": ("emails", "card")}, "unknown pattern 'card': did you mean 'cards'"),
-        ({"patterns": "emails"}, "some of keys, emails, cards, phones"),
+        ({"patterns": "emails"}, "some of keys, emails, ibans, cards, ssns, phones"),
         ({"log": "drop"}, "known are keep, redact"),
         ({"also": "Ada"}, "take a text"),
         ({"request": 1}, "True or False"),
