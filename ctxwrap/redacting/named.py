@@ -21,12 +21,13 @@ def secrets_in_addresses(text: str) -> Iterator[Span]:
     """Of webhooks, and signatures in queries."""
     at_each = places(text, "hooks.slack.com/", "/webhooks/", "sig=", "signature=") if "/" in text else ()
     found = (_IN_ADDRESS.match(text, at) for at in at_each)
-    return in_order(each.span(1) for each in found if each)
+    return in_order((each.span(1) for each in found if each), text)
 
 
 _IN_ADDRESS = re.compile(
-    r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Z0-9]{1,20}/){1,3}|/webhooks/[0-9]{15,22}/|sig(?:nature)?=)"
-    r"(?=[A-Za-z_/%+-]{0,64}[0-9])([A-Za-z0-9_%+/=-]{20,256})"
+    r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Z0-9]{1,20}/){1,3}"
+    r"|/webhooks/[0-9]{15,22}/|sig(?:nature)?=)"
+    r"(?=[A-Za-z_/%+-]{0,64}[0-9])([A-Za-z0-9_%+/=-]{20,255})"
 )
 
 
@@ -36,24 +37,26 @@ def credentials(text: str) -> Iterator[Span]:
     found += [
         _SIGN_IN.match(text, at) for at in places(text, "-u", "--user") if "curl" in text[max(0, at - 200) : at].lower()
     ]
-    return in_order(each.span(1) for each in found if each)
+    return in_order((each.span(1) for each in found if each), text)
 
 
-_SCHEME = re.compile(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{16,512}+)")
+_SCHEME = re.compile(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{16,255}+)")
 _SIGN_IN = re.compile(r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:(?![0-9]+\b)([^\s:\"'$][^\s\"'$]{2,127})")
 
 
 def secrets_by_name(text: str) -> Iterator[Span]:
     """What is said to be a password, a secret, a key or a token."""
-    return in_order(filter(None, (_said_at(text, at) for at in places(text, *_ANCHORS))))
+    return in_order(filter(None, (_said_at(text, at) for at in places(text, *_ANCHORS))), text)
 
 
-_ANCHORS = ("passw", "passphrase", "pwd", "contraseña", "mot de passe", "senha", "пароль", "密码", "secret", "token", "key")
+_PASSWORDS = ("passw", "passphrase", "pwd", "contraseña", "mot de passe", "senha", "пароль", "密码")
+_ANCHORS = (*_PASSWORDS, "secret", "token", "key")
 _SAID = re.compile(
     r"(?i:(?P<password>passw(?:or[dt]|d)|passphrase|pwd|contraseña|mot de passe|senha|пароль|密码)"
     r"|(?P<compound>secret[_ -]?(?:access[_ -]?)?(?:key|token))|secret|token|key)(?![A-Za-z])[0-9]{0,2}"
-    r"(?P<close>\\{0,3}[\"'`])?(?P<sign> {0,2}(?:=>|:=|[=:：])(?P<space> {0,2})| (?i:is|was|ist):? | )(?P<open>\\{0,3}[\"'`])?"
-    r"(?P<value>[\w+/.~!@#^*][\w+/=.~!@#%^*?$-]{5,511})"
+    r"(?:\\{0,3}[\"'`])?(?P<sign> {0,2}(?:=>|:=|[=:])(?P<space> {0,2})| (?i:is|was|ist):? | )"
+    r"(?P<open>\\{0,3}[\"'`])?"
+    r"(?P<value>[\w+/.~!@#^*][\w+/=.~!@#%^*?$-]{5,254})"
 )
 _BEFORE = re.compile(
     r"(?i:api|access|account|auth|bearer|client|consumer|deploy|encryption|jwt|master|oauth|private|refresh|session"
@@ -61,13 +64,15 @@ _BEFORE = re.compile(
 )
 _DIGIT, _LETTER = re.compile("[0-9]"), re.compile(r"[^\W\d_]")
 _TURN, _CASE = re.compile("(?<=[0-9])[A-Za-z]|(?<=[A-Za-z])[0-9]"), re.compile("(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
-_CODE = re.compile(
-    r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_][\w$]*)+\Z"
-    r"|[a-z0-9_.-]*(?:passw|secret|token|key|change|your|example|string)[a-z0-9_.-]*\Z"
-    r"|[A-Z0-9_-]*(?:PASSW|SECRET|TOKEN|KEY|CHANGE|YOUR|EXAMPLE|STRING)[A-Z0-9_-]*\Z"
-    r"|[.~]{0,2}(?:/[a-z0-9._-]+){2,}\Z"
-)
-"""A name, a path or a placeholder, not a value."""
+_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[A-Za-z_][\w$]*+)++\Z|[.~]{0,2}(?:/[a-z0-9._-]++){2,}+\Z")
+_PLAIN = re.compile("[a-z0-9_.-]++|[A-Z0-9_-]++")
+_PLACEHOLDERS = ("passw", "secret", "token", "key", "change", "your", "example", "string")
+
+
+def _stands_for_one(value: str) -> bool:
+    """Whether it is a name in code, a path or a placeholder, not a value."""
+    is_plain = _PLAIN.fullmatch(value) is not None
+    return _NAME.match(value) is not None or (is_plain and any(word in value.lower() for word in _PLACEHOLDERS))
 
 
 def _said_at(text: str, at: int) -> Span | None:
@@ -82,7 +87,7 @@ def _said_at(text: str, at: int) -> Span | None:
         return None
     is_quoted = bool(found["open"]) and text.startswith(found["open"], end)
     is_call = not is_quoted and text[end : end + 1] in tuple("([") and not text.startswith("[redacted:", end)
-    if is_call or _CODE.match(value):
+    if is_call or _stands_for_one(value):
         return None
     if not found["sign"].strip():
         has_login = "login" in text[max(0, at - 80) : at].lower()

@@ -17,8 +17,8 @@ def payment_cards(text: str) -> Iterator[Span]:
 
 _CARD = re.compile(
     r"[2-6](?:(?<![0-9%].)(?<![0-9][.].)|(?<=%[0-9A-F]{2}.))(?:[0-9]{12,18}+"
-    r"|(?P<grouped>(?<=(.))[0-9]{3}([ .-])[0-9]{4}\3[0-9]{4}\3[0-9]{4})(?:\3[0-9]{3})?+"
-    r"|[0-9]{3}([ .-])[0-9]{6}\4[0-9]{4,5})(?![0-9A-Za-z]|[.][0-9])"
+    r"|(?P<grouped>[0-9]{3}([ .-])[0-9]{4}\2[0-9]{4}\2[0-9]{4})(?:\2[0-9]{3}(?![0-9]))?+"
+    r"|[0-9]{3}([ .-])[0-9]{6}\3[0-9]{4,5})(?![0-9A-Za-z]|[.][0-9])"
 )
 
 
@@ -37,11 +37,17 @@ def phone_numbers(text: str) -> Iterator[Span]:
 def _international(text: str) -> Iterator[Span]:
     for found in _INTERNATIONAL.finditer(text) if "+" in text else ():
         digits = _digits(found[0])
-        is_decimal = re.fullmatch(r"\+[0-9]{1,3}[.][0-9]+", found[0]) is not None
-        if is_free(text, found.start()) and 9 <= len(digits) <= 15 and not is_decimal and len(set(digits[-6:])) > 1:
+        is_round = digits.endswith(digits[-1] * 6)
+        if (
+            9 <= len(digits) <= 15
+            and not is_round
+            and not _DECIMAL.fullmatch(found[0])
+            and is_free(text, found.start())
+        ):
             yield found.span()
 
 
+_DECIMAL = re.compile(r"\+[0-9]{1,3}[.][0-9]++")
 _INTERNATIONAL = re.compile(r"\+(?:1(?=[ .(/-]{0,2}[2-9])|[2-9])(?:[ .()/-]{0,2}+[0-9]){8,14}+(?![0-9])")
 
 
@@ -65,7 +71,8 @@ def _north_american(text: str) -> Iterator[Span]:
 
 
 _NORTH_AMERICAN = re.compile(
-    r"[(1-9](?:(?<![0-9.%-].)|(?<=%[0-9A-F]{2}.))(?:(?<=\()[2-9][0-9]{2}\) ?|(?<=1)[.-][2-9][0-9]{2}([.-])|(?<=[2-9])[0-9]{2}([.-]))"
+    r"[(1-9](?:(?<![0-9.%-].)|(?<=%[0-9A-F]{2}.))"
+    r"(?:(?<=\()[2-9][0-9]{2}\) ?|(?:(?<=1)[.-][2-9]|(?<=[2-9]))[0-9]{2}[.-])"
     r"[2-9][0-9]{2}[.-][0-9]{4}(?![.-]?[0-9])"
 )
 
@@ -79,14 +86,18 @@ def _called(text: str) -> Iterator[Span]:
 
 
 _CALLED = re.compile(
-    r"(?i:phone|tel(?:efon|éfono|ephone)?|mobile?|cell|fax|whatsapp|handy)(?i:[ _-]?(?:phone|number|nummer|no|nr)\b)?[.]?"
+    r"(?i:phone|tel(?:efon|éfono|ephone)?|mobile?|cell|fax|whatsapp|handy)"
+    r"(?i:[ _-]?(?:phone|number|nummer|no|nr)\b)?[.]?"
     r"\\?[\"']?(?: ?[:=#]| (?i:is|at))? {0,2}\\?[\"']?(\(?[0-9](?:[ ().-]{0,2}[0-9]){6,14})(?![0-9A-Za-z]|[.:][0-9])"
 )
 _DATE = re.compile(r"[12][0-9]{3}[ .-][0-9]{2}[ .-][0-9]{2}(?![0-9])|[0-9]{2}[.-][0-9]{2}[.-][12][0-9]{3}(?![0-9])")
 
 
 def _digits(text: str) -> str:
-    return "".join(sign for sign in text if "0" <= sign <= "9")
+    return _NO_DIGITS.sub("", text)
+
+
+_NO_DIGITS = re.compile("[^0-9]++")
 
 
 def bank_accounts(text: str) -> Iterator[Span]:
@@ -102,13 +113,14 @@ def bank_accounts(text: str) -> Iterator[Span]:
 
 _IBAN = re.compile(r"[A-Z](?<![A-Z0-9].)[A-Z][0-9]{2}(?: ?[A-Z0-9]){11,30}+")
 _LENGTHS = {
-    each[:2]: int(each[2:])
-    for each in (
+    country: int(length)
+    for country, length in re.findall(
+        "([A-Z]{2})([0-9]{2})",
         "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 "
         "FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 "
         "LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22 SA24 SC31 SE24 "
-        "SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
-    ).split()
+        "SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20",
+    )
 }
 
 
@@ -123,5 +135,6 @@ def social_security_numbers(text: str) -> Iterator[Span]:
 
 
 _SOCIAL_SECURITY = re.compile(
-    r"(?i:ssn|social[ _]security)[^\n0-9]{0,30}?((?!000|666|9)[0-9]{3}([ -]?)(?!00)[0-9]{2}\2(?!0000)[0-9]{4})(?![0-9-])"
+    r"(?i:ssn|social[ _]security)[^\n0-9]{0,30}?"
+    r"((?!000|666|9)[0-9]{3}([ -]?)(?!00)[0-9]{2}\2(?!0000)[0-9]{4})(?![0-9-])"
 )

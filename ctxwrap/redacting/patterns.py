@@ -33,16 +33,16 @@ def _addresses(text: str, sign: str) -> Iterator[Span]:
 
 
 _DOMAIN = re.compile(r"(?:[^\W_](?:[^\W_]|-){0,62}+\.){1,8}[^\W\d_]{2,24}+")
-_FILES = frozenset(
-    "png jpg jpeg gif svg webp avif ico css scss js mjs cjs ts tsx jsx json yml yaml toml xml html txt pdf zip tar gz tgz "
-    "xz whl jar aar war deb rpm exe dll log lock service socket timer mount target slice".split()
+_FILE = re.compile(
+    "png|jpe?g|gif|svg|webp|avif|ico|s?css|[cm]?js|tsx?|jsx|json|ya?ml|toml|xml|html|txt|pdf|zip|tar|t?gz|xz|whl|[jwa]ar"
+    "|deb|rpm|exe|dll|log|lock|service|socket|timer|mount|target|slice"
 )
 
 
 def _is_file(domain: str) -> bool:
     """Whether what follows the @ is a version or a file, as in `icon@2x.png` or `lib@1.2.3.jar`."""
     *labels, last = domain.lower().split(".")
-    return last in _FILES or sum(label.isdigit() for label in labels) > 1
+    return _FILE.fullmatch(last) is not None or sum(label.isdigit() for label in labels) > 1
 
 
 def _local_part(text: str, first: int, end: int) -> int:

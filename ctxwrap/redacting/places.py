@@ -30,13 +30,19 @@ def places(text: str, *words: str) -> Iterator[int]:
             at = lower.find(word, at + len(word))
 
 
-def in_order(spans: Iterable[Span]) -> Iterator[Span]:
-    """Spans by their places, without those that begin within another."""
+def in_order(spans: Iterable[Span], text: str = "") -> Iterator[Span]:
+    """Spans by their places, without those that begin within another; one that was cut at `CUT` goes on in its text."""
     done = 0
     for first, last in sorted(spans):
         if first >= done:
-            yield first, last
-            done = last
+            rest = _REST.match(text, last) if last - first >= CUT else None
+            done = rest.end() if rest else last
+            yield first, done
+
+
+CUT = 255
+"""So many characters of a value are looked at to decide what it is."""
+_REST = re.compile(r"[\w+/=.~%-]*+")
 
 
 _ODD = re.compile("[\u00a0\u2000-\u200a\u2010-\u2015\u202f\u2212\u3000\uff01-\uff5e]")
@@ -49,4 +55,4 @@ _FOLDED = {
 
 def folded(text: str) -> str:
     """A text of the same length, with plain spaces, hyphens and full-width characters in ASCII."""
-    return text if text.isascii() or not _ODD.search(text) else text.translate(_FOLDED)
+    return text if text.isascii() else _ODD.sub(lambda odd: _FOLDED[ord(odd[0])], text)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.redacting.patterns import KINDS, POLICIES, Kind
-from ctxwrap.redacting.places import folded
+from ctxwrap.redacting.patterns import KINDS, POLICIES
+from ctxwrap.redacting.places import Span, folded
 
 logger = logging.getLogger("ctxwrap")
 
 ERROR = "[redacted:error]"
 """What is left of a text that could not be redacted."""
 
-_PASSES = 8
+_PASSES = 5
 """Secrets that stand in each other's way come to light one by one; a text with more layers than that is made for it."""
 
 _KNOWN = 4096
@@ -112,13 +112,16 @@ class Redaction:
         return Redacted(more.text, tuple(both.items())) if more.found else result
 
     def _by_patterns(self, text: str) -> Redacted:
-        found = Counter[str]()
+        found, plain = Counter[str](), folded(text)
         for _ in range(_PASSES):
             before = text
             for kind in KINDS:
-                if kind.policy in self.patterns:
-                    text, count = _replaced(text, kind)
-                    found.update({kind.word: count} if count else {})
+                for find in kind.finds if kind.policy in self.patterns else ():
+                    if spans := list(find(plain)):
+                        word, is_plain = f"[redacted:{kind.word}]", plain is text
+                        text = _replaced(text, spans, word)
+                        plain = text if is_plain else _replaced(plain, spans, word)
+                        found[kind.word] += len(spans)
             if text == before:
                 return Redacted(text, tuple(found.items()))
         return Redacted(ERROR, (*found.items(), ("error", 1)))
@@ -132,14 +135,9 @@ def _spelled_out(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16))
 
 
-def _replaced(text: str, kind: Kind) -> tuple[str, int]:
-    """The text with a word for each secret of a kind, and how many there were."""
-    count, word = 0, f"[redacted:{kind.word}]"
-    for find in kind.finds:
-        pieces, end = list[str](), 0
-        for first, last in find(folded(text)):
-            pieces += (text[end:first], word)
-            end = last
-            count += 1
-        text = "".join((*pieces, text[end:])) if pieces else text
-    return text, count
+def _replaced(text: str, spans: Iterable[Span], word: str) -> str:
+    pieces, end = list[str](), 0
+    for first, last in spans:
+        pieces += (text[end:first], word)
+        end = last
+    return "".join((*pieces, text[end:]))

@@ -20,9 +20,9 @@ _TOKENS = (
     # clouds
     rf"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}{_END}",
     rf"AIza{_W}{{30,}}+",
-    rf"ya29\.(?:[A-Za-z0-9._-]){{20,}}+",
+    r"ya29\.(?:[A-Za-z0-9._-]){20,}+",
     rf"GOCSPX-{_W}{{20,}}+",
-    rf"[A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+",
+    r"[A-Za-z0-9_~.-]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,}+",
     rf"do[opr]_v1_{_H}{{32,}}+",
     rf"LTAI{_DIGIT}{_A}{{16,20}}{_END}",
     rf"dapi{_H}{{32}}(?:-[0-9])?{_END}",
@@ -31,13 +31,13 @@ _TOKENS = (
     rf"pul-{_H}{{40}}{_END}",
     rf"(?:HRKU-|heroku_){_DIGIT}{_W}{{30,}}+",
     rf"(?:fo1|fm[12][ar]?|nfp|rnd|sbp|sgp|vcp|vck)_{_DIGIT}{_W}{{20,}}+",
-    rf"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{{30,}}+",
+    r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{30,}+",
     rf"tskey-(?:auth|api|client|scim|webhook)-{_DIGIT}[A-Za-z0-9-]{{16,}}+",
     rf"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:{_W}{{1,40}}\.)?{_A}{{40,}}+",
     rf"dt0[a-z][0-9]{{2}}\.[A-Z0-9]{{24}}\.[A-Z0-9]{{64}}{_END}",
     # code and packages
     rf"gh[pousr]_{_A}{{20,}}+",
-    rf"github_pat_[A-Za-z0-9_]{{22,}}+",
+    r"github_pat_[A-Za-z0-9_]{22,}+",
     rf"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas|ffct)-{_DIGIT}{_W}{{16,}}+",
     rf"npm_{_DIGIT}{_A}{{20,}}+",
     rf"pypi-AgE{_W}{{12,}}+",
@@ -77,7 +77,7 @@ _TOKENS = (
     rf"sk\.eyJ{_W}{{20,}}+\.{_W}{{16,}}+",
     rf"ops_eyJ{_W}{{40,}}+",
     rf"sl\.{_DIGIT}{_W}{{100,}}+",
-    rf"AGE-SECRET-KEY-1[A-Z0-9]{{40,}}+",
+    r"AGE-SECRET-KEY-1[A-Z0-9]{40,}+",
 )
 """A run without a limit ends a token, or cannot hold the prefix again: no character is tried more than a few times."""
 

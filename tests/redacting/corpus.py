@@ -594,3 +594,4 @@ def _held_out_negative(make: Maker) -> list[str]:
 _make: Callable[[int], Maker] = Maker
 POSITIVE, NEGATIVE = _positive(_make(1)), _negative(_make(2))
 HELD_OUT_POSITIVE, HELD_OUT_NEGATIVE = _held_out_positive(_make(3)), _held_out_negative(_make(4))
+TOKENS = _tokens(_make(5))

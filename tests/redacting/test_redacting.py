@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.redacting import Redaction, logs
 from ctxwrap.redacting.values import Redactor
+from tests.growth import grows_too_fast
+from tests.redacting.corpus import TOKENS
 from tests.redacting.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
 
 ALL = Redaction()
@@ -146,6 +148,26 @@ def test_a_hostile_megabyte_takes_linear_time(piece: str) -> None:
 def test_so_does_any_mixture(head: str, pieces: list[str]) -> None:
     piece = "".join(pieces)
     assert _cpu_seconds(head + piece * (100_000 // len(piece) + 1)) < 2
+
+
+NAMED = (
+    "password=passw|password is |secret key |token token=a1|key:|apikey=a.|password=/a/b|pwd=a1|login password |sig=1a"
+    "|curl -u a:|-u|/webhooks/|sig=|hooks.slack.com/services/|basic a1"
+)
+NUMBERS = (
+    "tel 1|tel (|phone: 1 |0|01 |01 23 |030 |0049 1|00|1-415-|(|(415|ssn |ssn 07|social security |DE89 |DE89|A|AA11 A "
+    "|%40|a%40a.|＠|a＠a.|\u2009"
+)
+PREFIXES = [token[:length] for _, token in TOKENS for length in (3, 6, 11)]
+
+
+def test_twice_the_text_takes_twice_the_time_for_every_pattern() -> None:
+    slow = [
+        piece
+        for piece in dict.fromkeys((*NAMED.split("|"), *NUMBERS.split("|"), *PREFIXES))
+        if grows_too_fast(_cpu_seconds, lambda size, piece=piece: piece * (size // len(piece)), 8_000)  # type: ignore[misc]
+    ]
+    assert not slow
 
 
 def _cpu_seconds(text: str) -> float:
