@@ -70,16 +70,16 @@ class Redaction:
         """The policies that are in force, by name."""
         return [*self.patterns, *(["also"] if self.also else [])]
 
-    def redacted(self, text: str, *, quiet: bool = False) -> Redacted:
+    def redacted(self, text: str, *, quiet: bool = False, patterns_only: bool = False) -> Redacted:
         """The text with a word such as `[redacted:email]` for each secret; the same again if it is redacted again.
 
-        `quiet` says nothing to the log about an error of `also`.
+        `quiet` says nothing to the log about an error of `also`; `patterns_only` does not ask it.
         """
         key = hash(text), len(text)
-        if not text or key in self._clean:
+        if not text or (key in self._clean and (patterns_only or self.also is None)):
             return Redacted(text)
         try:
-            given = self._given(text)
+            given = text if patterns_only else self._given(text)
         except Exception as error:
             if not quiet:
                 logger.warning("ctxwrap: a text was redacted as a whole: `also` raised %s", type(error).__name__)
@@ -87,7 +87,7 @@ class Redaction:
         result = self._however_spelled(given)
         if given != text:
             return Redacted(result.text, (("also", 1), *result.found))
-        if self.also is None and not result.found:
+        if not result.found:
             self._note_clean(key)
         return result
 

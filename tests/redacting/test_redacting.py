@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from typing import Any
 
@@ -231,41 +232,72 @@ def test_json_stays_json_however_a_secret_is_spelled() -> None:
     assert redactor.json_text('{ "n":  3 }') == '{ "n":  3 }'
 
 
-def test_a_request_is_changed_where_it_says_something() -> None:
-    secret = "ada@example.com"
-    said = [
-        {"type": "text", "text": secret},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{secret}"}},
-    ]
-    thought = {"type": "thinking", "thinking": secret, "signature": secret}
+def test_a_request_is_changed_wherever_it_says_something() -> None:
+    secret, pixels = "ada@example.com", "iVBORw0KGgo" * 40
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixels}"}}
+    thought = {"type": "thinking", "thinking": secret, "signature": pixels}
+    call = {"id": secret, "type": "function", "function": {"name": "f", "arguments": f'"{secret}"'}}
     body = {
-        "model": "m",
         "api_key": "sk-abcdef1234567890abcdef",
+        "model": "m",
+        "user": secret,
+        "metadata": {secret: secret},
         "system": f"data: {secret}",
         "messages": [
-            {"role": "user", "content": said},
-            {
-                "role": "assistant",
-                "content": [thought],
-                "tool_calls": [{"id": secret, "function": {"arguments": f'"{secret}"'}}],
-            },
+            {"role": "user", "content": [{"type": "text", "text": secret}, image]},
+            {"role": "assistant", "content": [thought, {**thought, "signature": ""}], "tool_calls": [call]},
             {"role": "tool", "tool_call_id": secret, "content": secret},
             {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": secret}}]},
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": pixels}}]},
             {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": JWT}}]},
         ],
     }
     before = json.dumps(body)
     redacted = Redactor(ALL).body(body)
     assert json.dumps(body) == before
+    assert list(redacted) == list(body)
     assert redacted["api_key"] == body["api_key"]
+    assert redacted["metadata"] == {"[redacted:email]": "[redacted:email]"}
     assert redacted["system"] == "data: [redacted:email]"
-    first, second, third, fourth, fifth = redacted["messages"]
-    assert first["content"] == [{"type": "text", "text": "[redacted:email]"}, said[1]]
-    assert second["content"] == [thought]
-    assert second["tool_calls"] == [{"id": secret, "function": {"arguments": '"[redacted:email]"'}}]
-    assert third == {"role": "tool", "tool_call_id": secret, "content": "[redacted:email]"}
+    first, second, third, fourth, fifth, sixth = redacted["messages"]
+    assert first["content"] == [{"type": "text", "text": "[redacted:email]"}, image]
+    assert second["content"] == [thought, {"type": "thinking", "thinking": "[redacted:email]", "signature": ""}]
+    assert second["tool_calls"][0]["function"]["arguments"] == '"[redacted:email]"'
+    assert second["tool_calls"][0]["id"] == third["tool_call_id"] == redacted["user"]
+    assert re.fullmatch("redacted_[0-9a-f]{16}", third["tool_call_id"])
+    assert third["content"] == "[redacted:email]"
     assert fourth["content"][0]["source"]["data"] == "[redacted:email]"
     assert fifth is body["messages"][4]  # type: ignore[index]
+    assert sixth["content"][0]["source"]["data"] == "[redacted:key]"
+
+
+def test_names_that_would_fall_together_are_told_apart() -> None:
+    given = {"ada@example.com": 1, "bob@example.com": 2, "[redacted:email]": 3, "eve@example.com": 4}
+    redacted = Redactor(ALL).numbers_too(given)
+    assert sorted(redacted.values()) == [1, 2, 3, 4]
+    assert not [name for name in redacted if "example" in name]
+
+
+def test_a_name_says_what_its_value_is() -> None:
+    given = {"password": "correcthorsebattery", "ssn": "078-05-1120", "phone": 4155552671, "n": 4155552671, "key": "a1"}
+    redacted = {"password": "[redacted:key]", "ssn": "[redacted:ssn]", "phone": "[redacted:phone]"}
+    assert Redactor(ALL).numbers_too(given) == {**given, **redacted}
+    assert json.loads(Redactor(ALL).json_text(json.dumps(given))) == {**given, **redacted}
+
+
+def test_a_name_that_comes_twice_hides_nothing() -> None:
+    assert "example" not in Redactor(ALL).json_text('{"to": "ada@example.com", "to": "me"}')
+
+
+def test_what_is_nested_too_deep_is_replaced() -> None:
+    value: Any = "ada@example.com"
+    for _ in range(5_000):
+        value = {"a": [value]}
+    redacted, deepest = Redactor(ALL).value(value), 0
+    while isinstance(redacted, dict | list):
+        redacted, deepest = redacted["a"] if isinstance(redacted, dict) else redacted[0], deepest + 1
+    assert redacted == "[redacted:error]"
+    assert deepest > 100
 
 
 def test_lines_of_the_log_are_redacted_with_their_tracebacks(
