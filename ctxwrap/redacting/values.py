@@ -188,7 +188,7 @@ def _is(new: Any, old: Any) -> bool:
 
 def _is_signed(part: Mapping[str, Any]) -> bool:
     signed = part.get("signature") or part.get("encrypted_content") or part.get("data")
-    return part.get("type") in _SIGNED and isinstance(signed, str)
+    return str(part.get("type")) in _SIGNED and isinstance(signed, str)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
