@@ -109,7 +109,7 @@ class Redactor:
         if isinstance(value, str):
             return self._string(value, name, kind, free)
         if isinstance(value, Mapping):
-            if signed and _is_signed(value):
+            if signed and self._is_signed(value):
                 return value
             changed, is_same, is_call = dict[Any, Any](), True, "name" in value
             for key, each in value.items():
@@ -161,6 +161,12 @@ class Redactor:
             return text
         return self._said(text, name)
 
+    def _is_signed(self, part: Mapping[str, Any]) -> bool:
+        if str(part.get("type")) not in _SIGNED:
+            return False
+        signature = part.get("signature") or part.get("encrypted_content") or part.get("data")
+        return isinstance(signature, str) and self._string(signature, "signature", None, free=False) == signature
+
     def _said(self, text: str, name: str) -> str:
         """A text under a name, which may say that it is a password."""
         redacted = self.text(text)
@@ -184,11 +190,6 @@ class Redactor:
 
 def _is(new: Any, old: Any) -> bool:
     return new is old
-
-
-def _is_signed(part: Mapping[str, Any]) -> bool:
-    signed = part.get("signature") or part.get("encrypted_content") or part.get("data")
-    return str(part.get("type")) in _SIGNED and isinstance(signed, str)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
