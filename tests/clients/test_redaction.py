@@ -8,6 +8,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -592,8 +593,9 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "body"), [("openai", CHAT), ("anthropic", MESSAGES)], ids=["chat", "messages"])
-@pytest.mark.parametrize("secret", ["user", "reply"])
+@pytest.mark.parametrize(
+    ("kind", "body", "secret"), [("openai", CHAT, "user"), ("anthropic", MESSAGES, "reply")], ids=["chat", "messages"]
+)
 def test_a_secret_in_any_place_of_a_request_is_nowhere(
     kind: str, body: dict[str, Any], secret: str, provider: Provider, home: Path, caplog: Any
 ) -> None:
@@ -604,7 +606,7 @@ def test_a_secret_in_any_place_of_a_request_is_nowhere(
     for number, place in enumerate(places_in(body)):
         if len(place) == 2 and place[-1] is KEY:
             continue  # the SDK takes no other arguments
-        said = planted(body, place, SECRETS[secret])
+        said = deepcopy(planted(body, place, SECRETS[secret]))
         for message in said["messages"]:
             for call in message.get("tool_calls") or () if isinstance(message, dict) else ():
                 function = call.get("function", {})

@@ -34,7 +34,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from(SECRETS), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(list(places_in(value))))
     said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), Screen(Redaction())
