@@ -34,10 +34,13 @@ _IN_ADDRESS = re.compile(
 def credentials(text: str) -> Iterator[Span]:
     """What follows `Bearer` or `Basic`, and what curl is told to sign in with."""
     found = [_SCHEME.match(text, at) for at in places(text, "bearer ", "basic ") if is_free(text, at)]
-    found += [
-        _SIGN_IN.match(text, at) for at in places(text, "-u", "--user") if "curl" in text[max(0, at - 200) : at].lower()
-    ]
+    found += [_SIGN_IN.match(text, at) for at in places(text, "-u", "--user") if "curl" in _before(text, at, 200)]
     return in_order((each.span(1) for each in found if each), text)
+
+
+def _before(text: str, at: int, most: int) -> str:
+    """What stands before a place in its line: an answer in flight is looked at line by line."""
+    return text[max(0, at - most) : at].rpartition("\n")[2].lower()
 
 
 _SCHEME = re.compile(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{16,255}+)")
@@ -90,7 +93,7 @@ def _said_at(text: str, at: int) -> Span | None:
     if is_call or _stands_for_one(value):
         return None
     if not found["sign"].strip():
-        has_login = "login" in text[max(0, at - 80) : at].lower()
+        has_login = "login" in _before(text, at, 80)
         return (start, end) if is_mixed(value) or (has_login and _is_odd(value, 8)) else None
     if is_named or is_quoted or found["space"] == "":
         least = 6 if found["password"] else 8

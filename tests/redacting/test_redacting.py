@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.redacting import Redaction, logs
 from ctxwrap.redacting.values import Redactor
+from ctxwrap.screening import Screen
 from tests.growth import grows_too_fast
-from tests.redacting.corpus import TOKENS
+from tests.redacting.corpus import POSITIVE, TOKENS
 from tests.redacting.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
 
 ALL = Redaction()
@@ -101,6 +102,21 @@ def test_no_secret_survives_between_others(pieces: list[Any]) -> None:
     text = " ".join(piece if isinstance(piece, str) else piece[1] for piece in pieces)
     redacted = Redaction().redacted(text).text
     assert not [piece for piece in pieces if not isinstance(piece, str) and piece[1] in redacted]
+
+
+LINES = (
+    [sample.text for sample in POSITIVE] + [piece for piece in PIECES if "PRIVATE KEY" not in piece] + ["curl", "login"]
+)
+
+
+@given(st.lists(st.sampled_from([line for line in LINES if "\n" not in line]), min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_lines_one_by_one_are_redacted_like_all_of_them(lines: list[str]) -> None:
+    """But for private keys: what of an answer in flight is written down is how its log begins."""
+    policy, screen, text = Redaction(), Screen(Redaction()), "\n".join(lines)
+    so_far = [screen.lines(text[:end]) for end in range(1, len(text) + 1, 7)] + [screen.lines(f"{text}\n")]
+    assert so_far[-1] == policy.redacted(f"{text}\n").text
+    assert all(so_far[-1].startswith(each) for each in so_far)
 
 
 HOSTILE = [
