@@ -11,8 +11,7 @@ from ctxwrap.records import as_record
 from ctxwrap.redacting import Redaction
 from ctxwrap.redacting.values import Redactor
 from ctxwrap.session.alignment import digest
-from ctxwrap.stages.surface import Found, Passage
-from ctxwrap.types import Body, Kept, Message, Missing, Opening, Reading, Record, Request, Text
+from ctxwrap.types import Body, Message, Opening, Reading, Record, Request
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.watching import Offered
 
@@ -61,21 +60,17 @@ class Screen:
         redacted = self._redactor.body(body)
         return redacted if self._redaction.request else body
 
+    def events(self, events: list[Record]) -> list[Record]:
+        """Events as they may be written: whatever an error, a path or a reason quotes."""
+        return self._redactor.records(events) if self._redactor else events
+
     def request(self, request: Request) -> Request:
-        return replace(request, messages=tuple(map(self.message, request.messages))) if self._redactor else request
+        changed: Request = self.value(request)
+        return changed
 
     def message(self, message: Message) -> Message:
-        if self._redactor is None:
-            return message
-        change = self._redactor.value
-        calls = tuple(change(call) for call in message.tool_calls)
-        changed = message._replace(
-            content=change(message.content),
-            name=change(message.name),
-            tool_calls=calls if calls != message.tool_calls else message.tool_calls,
-            extra=change(dict(message.extra)) if message.extra else message.extra,
-        )
-        return message if changed == message else changed
+        changed: Message = self.value(message)
+        return changed
 
     def record(self, message: Message, shown: Message, **control: Any) -> Record:
         """A message as the log has it: as it is shown and, if the policy says so, as it was said."""
@@ -87,30 +82,12 @@ class Screen:
         return record
 
     def opening(self, opening: Opening) -> Opening:
-        """What a turn starts from; the log may hold what was said before there was a policy."""
+        """What a turn starts from, all of it; the log may hold what was said before there was a policy."""
         if self._redactor is None:
             return opening
-        return replace(
-            opening,
-            new=tuple((Screen(self._redaction).message(message), number) for message, number in opening.new),
-            history=tuple(map(self._kept, opening.history)),
-            state=self.value(opening.state),
-            epoch=self.value(opening.epoch),
-            pinned=tuple(map(self._text, opening.pinned)),
-            summary=self._text(opening.summary) if opening.summary else None,
-            document=self._text(opening.document) if opening.document else None,
-            children=tuple(map(self._text, opening.children)),
-            missing=tuple(map(self._missing, opening.missing)),
-        )
-
-    def _kept(self, kept: Kept) -> Kept:
-        return kept._replace(message=self.message(kept.message))
-
-    def _missing(self, missing: Missing) -> Missing:
-        return missing._replace(question=self.text(missing.question), needed_for=self.text(missing.needed_for))
-
-    def _text(self, text: Text) -> Text:
-        return text._replace(text=self.text(text.text))
+        new = tuple((Screen(self._redaction).message(message), number) for message, number in opening.new)
+        changed: Opening = self.value(replace(opening, new=()))  # what is new was counted with the request
+        return replace(changed, new=new)
 
     def sources(self, sources: Sources) -> Sources:
         """Files were redacted when they were read; what is found in the log is looked at when it is found."""
@@ -119,18 +96,12 @@ class Screen:
         if sources.files is not None:
             self._count(sources.files)
         retrieve = sources.retrieve
-        return sources._replace(retrieve=(lambda *asked: self._found(retrieve(*asked))) if retrieve else None)
+        return sources._replace(retrieve=(lambda *asked: self.value(retrieve(*asked))) if retrieve else None)
 
     def _count(self, offered: Offered) -> None:
         assert self._redactor is not None
         for file in offered.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
-
-    def _found(self, found: Found) -> Found:
-        return Found(tuple(map(self._passage, found.chosen)), tuple(map(self._passage, found.missed)))
-
-    def _passage(self, passage: Passage) -> Passage:
-        return passage._replace(text=self.text(passage.text), speaker=self.text(passage.speaker))
 
     def reading(self, reading: Reading | None) -> Reading | None:
         """What a reply's trailer turned out to be, with nothing of it as the model spelled it."""
@@ -139,6 +110,7 @@ class Screen:
         return replace(
             reading,
             snapshot=self._redactor.numbers_too(reading.snapshot),
+            repairs=self.value(reading.repairs),
             violations=self.value(reading.violations),
             trailer=self._redactor.json_text(reading.trailer),
         )

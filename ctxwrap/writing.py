@@ -208,9 +208,7 @@ class Writing:
         return [event for each in told for event in each] if self.settings.evidence else []
 
     def screened(self, events: list[Record]) -> list[Record]:
-        """Events as they may be written: whatever an error, a path or a reason quotes."""
-        screened: list[Record] = Screen(self.settings.redaction).value(events)
-        return screened
+        return Screen(self.settings.redaction).events(events)
 
 
 def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:

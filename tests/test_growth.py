@@ -23,8 +23,10 @@ from ctxwrap.protocol.posing import poses
 from ctxwrap.protocol.reading import ReplyStream, read_reply
 from ctxwrap.protocol.text import SEPARATOR, neutral, unframe, without_injected
 from ctxwrap.redacting import Redaction
+from ctxwrap.redacting.values import Redactor
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.signs import signs_of
+from ctxwrap.screening import Screen
 from ctxwrap.stages.truncation import STRATEGIES, truncated
 from ctxwrap.wires.sse import MAX_FRAME, Framer
 from ctxwrap.workingset.plain import pairs_of
@@ -43,6 +45,16 @@ UNITS = {
     "lines": ("\r\n", "data: x\r\n\r\n", "data: x\n\n", "data: x\r\r", ": x\r\n", "```\n", "---\n", "> "),
     "snapshots": ('\n{"version":"2.2","memory":', '"memory":', '{"id":"a","content":"'),
     "secrets": ("sk-", "eyJ.", "a.b@", "a://b:c@", "password=", "-----BEGIN ", "4111 1111 1111 1111 "),
+    "names of secrets": (
+        "password=passw",
+        "apikey=a1",
+        "secret key ",
+        "token is a1",
+        "curl -u a:",
+        "bearer a1",
+        "sig=1",
+    ),
+    "numbers": ("+1", "01 ", "0049 1", "tel 1", "ssn 07", "DE89 ", "(415) ", "a%40a.", "a＠", "4111\u2009"),
     "sentences": ("my name is ", "I am ", "remember that ", "Jan 1, ", "2024-01-", "我叫", "e.g. ", "。", "？"),
     "odd characters": ("\ud800", "\u200b", "\u200d<\u200d", "e\u0301", "\U0001f1e6", "İ"),
     "YAML": ("- a: ", "? ", "&a ", "*a "),
@@ -55,6 +67,13 @@ def streamed(text: str) -> None:
     for at in range(0, len(text), 7):
         stream.feed(text[at : at + 7])
     stream.close()
+
+
+def screened(text: str) -> None:
+    """An answer in flight, as far as it came each time."""
+    screen = Screen(Redaction())
+    for at in range(0, len(text) + 1, len(text) // 16):
+        screen.lines(text[:at])
 
 
 def framed(text: str) -> None:
@@ -90,6 +109,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "without_injected": without_injected,
     "unframe": unframe,
     "Redaction": lambda text: Redaction().redacted(text),
+    "Redaction of JSON": lambda text: Redactor(Redaction()).json_text(json.dumps({text: [text, {"password": text}]})),
+    "Redaction of an answer in flight": lambda text: screened(text.replace(" ", "\n")),
     "statements_in": statements_in,
     "slot_of": slot_of,
     "terms_of": terms_of,

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.redacting.patterns import KINDS, POLICIES, Kind
+from ctxwrap.redacting.patterns import KINDS, POLICIES
+from ctxwrap.redacting.places import Span, folded
 
 logger = logging.getLogger("ctxwrap")
 
 ERROR = "[redacted:error]"
 """What is left of a text that could not be redacted."""
 
-_PASSES = 8
+_PASSES = 5
 """Secrets that stand in each other's way come to light one by one; a text with more layers than that is made for it."""
 
 _KNOWN = 4096
@@ -33,7 +34,7 @@ class Redaction:
     """What is replaced in the texts of callers, tools, files and models before anything is made of them or sent."""
 
     patterns: tuple[str, ...] = POLICIES
-    """The kinds of secrets that are looked for: keys, emails, cards, phones."""
+    """The kinds of secrets that are looked for: keys, emails, ibans, cards, ssns, phones."""
 
     also: Callable[[str], str | None] | None = None
     """Your own: takes a text and gives it without what you look for, or None if there is nothing.
@@ -69,16 +70,16 @@ class Redaction:
         """The policies that are in force, by name."""
         return [*self.patterns, *(["also"] if self.also else [])]
 
-    def redacted(self, text: str, *, quiet: bool = False) -> Redacted:
+    def redacted(self, text: str, *, quiet: bool = False, patterns_only: bool = False) -> Redacted:
         """The text with a word such as `[redacted:email]` for each secret; the same again if it is redacted again.
 
-        `quiet` says nothing to the log about an error of `also`.
+        `quiet` says nothing to the log about an error of `also`; `patterns_only` does not ask it.
         """
         key = hash(text), len(text)
-        if not text or key in self._clean:
+        if not text or (key in self._clean and (patterns_only or self.also is None)):
             return Redacted(text)
         try:
-            given = self._given(text)
+            given = text if patterns_only else self._given(text)
         except Exception as error:
             if not quiet:
                 logger.warning("ctxwrap: a text was redacted as a whole: `also` raised %s", type(error).__name__)
@@ -86,7 +87,7 @@ class Redaction:
         result = self._however_spelled(given)
         if given != text:
             return Redacted(result.text, (("also", 1), *result.found))
-        if self.also is None and not result.found:
+        if not result.found:
             self._note_clean(key)
         return result
 
@@ -111,13 +112,16 @@ class Redaction:
         return Redacted(more.text, tuple(both.items())) if more.found else result
 
     def _by_patterns(self, text: str) -> Redacted:
-        found = Counter[str]()
+        found, plain = Counter[str](), folded(text)
         for _ in range(_PASSES):
             before = text
             for kind in KINDS:
-                if kind.policy in self.patterns:
-                    text, count = _replaced(text, kind)
-                    found.update({kind.word: count} if count else {})
+                for find in kind.finds if kind.policy in self.patterns else ():
+                    if spans := list(find(plain)):
+                        word, is_plain = f"[redacted:{kind.word}]", plain is text
+                        text = _replaced(text, spans, word)
+                        plain = text if is_plain else _replaced(plain, spans, word)
+                        found[kind.word] += len(spans)
             if text == before:
                 return Redacted(text, tuple(found.items()))
         return Redacted(ERROR, (*found.items(), ("error", 1)))
@@ -131,14 +135,9 @@ def _spelled_out(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16))
 
 
-def _replaced(text: str, kind: Kind) -> tuple[str, int]:
-    """The text with a word for each secret of a kind, and how many there were."""
-    count, word = 0, f"[redacted:{kind.word}]"
-    for find in kind.finds:
-        pieces, end = list[str](), 0
-        for first, last in find(text):
-            pieces += (text[end:first], word)
-            end = last
-            count += 1
-        text = "".join((*pieces, text[end:])) if pieces else text
-    return text, count
+def _replaced(text: str, spans: Iterable[Span], word: str) -> str:
+    pieces, end = list[str](), 0
+    for first, last in spans:
+        pieces += (text[end:first], word)
+        end = last
+    return "".join((*pieces, text[end:]))

@@ -7,6 +7,9 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from ctxwrap.settings import Settings
 from ctxwrap.summarising import Summariser, wait_for_summaries
 from tests.clients.running import PATIENCE, at_once, each, got
 from tests.clients.test_failing_open import Fault, FaultyStore
+from tests.redacting.planting import KEY, places_in, planted
 from tests.support import events, item, messages, said, trailer
 
 SECRETS = {
@@ -530,3 +534,88 @@ def test_litellm_keeps_its_key(provider: Provider, home: Path) -> None:
         assert provider.seen[-1].headers["authorization"] == f"Bearer {SECRETS['header']}"
     assert requests(provider) == set()
     assert stored(home) == {}
+
+
+SCHEMA = {"type": "object", "properties": {"to": {"type": "string", "enum": ["a"], "description": "d"}}}
+CHAT = {
+    "messages": [
+        {"role": "system", "content": "Be brief.", "name": "op"},
+        {
+            "role": "user",
+            "name": "ada",
+            "content": [
+                {"type": "text", "text": "Look.", "note": {"deep": ["x"]}},
+                {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "detail": "low"}},
+                {"type": "file", "file": {"file_id": "file-1", "filename": "a.pdf"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "Yes.",
+            "odd": {"new": "field"},
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": {"to": "x", "in": {"y": ["z"]}}},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "done"}]},
+        {"role": "user", "content": "Thanks."},
+    ],
+    "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}],
+    "metadata": {"k": "v"},
+    "user": "u",
+    "extra_body": {"some": {"new": "parameter"}},
+}
+MESSAGES = {
+    "system": [{"type": "text", "text": "Be brief."}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Look.", "note": {"deep": ["x"]}}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {"to": "x", "in": {"y": ["z"]}, "type": "t"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "done"}]},
+                {"type": "document", "title": "t", "source": {"type": "text", "media_type": "text/plain", "data": "d"}},
+            ],
+        },
+    ],
+    "tools": [{"name": "f", "description": "d", "input_schema": SCHEMA}],
+    "metadata": {"user_id": "u"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "secret"), [("openai", CHAT, "user"), ("anthropic", MESSAGES, "reply")], ids=["chat", "messages"]
+)
+def test_a_secret_in_any_place_of_a_request_is_nowhere(
+    kind: str, body: dict[str, Any], secret: str, provider: Provider, home: Path, caplog: Any
+) -> None:
+    """The call may fail if the place means something, but nothing is told."""
+    caplog.set_level(logging.DEBUG, "ctxwrap")
+    client = Client(kind, provider, store=home, redaction=ctxwrap.Redaction()).client
+    make = client.chat.completions.create if kind == "openai" else partial(client.messages.create, max_tokens=500)
+    for number, place in enumerate(places_in(body)):
+        if len(place) == 2 and place[-1] is KEY:
+            continue  # the SDK takes no other arguments
+        said = deepcopy(planted(body, place, SECRETS[secret]))
+        for message in said["messages"]:
+            for call in message.get("tool_calls") or () if isinstance(message, dict) else ():
+                function = call.get("function", {})
+                function |= {"arguments": json.dumps(function["arguments"])} if "arguments" in function else {}
+        for _ in range(2):  # the second request is made of the log as well
+            with suppress(openai.OpenAIError, anthropic.AnthropicError):
+                make(model="gpt-4o", session=f"s{number}", **said)
+        assert requests(provider) == set(), place
+        provider.seen.clear()
+    assert number > 40
+    assert stored(home) == {}
+    assert lines(caplog) == set()

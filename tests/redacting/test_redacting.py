@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from typing import Any
 
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.redacting import Redaction, logs
 from ctxwrap.redacting.values import Redactor
+from ctxwrap.screening import Screen
+from tests.growth import grows_too_fast
+from tests.redacting.corpus import POSITIVE, TOKENS
 from tests.redacting.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
 
 ALL = Redaction()
@@ -100,6 +104,21 @@ def test_no_secret_survives_between_others(pieces: list[Any]) -> None:
     assert not [piece for piece in pieces if not isinstance(piece, str) and piece[1] in redacted]
 
 
+LINES = (
+    [sample.text for sample in POSITIVE] + [piece for piece in PIECES if "PRIVATE KEY" not in piece] + ["curl", "login"]
+)
+
+
+@given(st.lists(st.sampled_from([line for line in LINES if "\n" not in line and "\\u" not in line]), min_size=1, max_size=5))
+@settings(max_examples=300, deadline=None)
+def test_lines_one_by_one_are_redacted_like_all_of_them(lines: list[str]) -> None:
+    """But for private keys and escapes, which may be spelled out in other lines: what of an answer in flight is written down is how its log begins."""
+    policy, screen, text = Redaction(), Screen(Redaction()), "\n".join(lines)
+    so_far = [screen.lines(text[:end]) for end in range(1, len(text) + 1, 7)] + [screen.lines(f"{text}\n")]
+    assert so_far[-1] == policy.redacted(f"{text}\n").text
+    assert all(so_far[-1].startswith(each) for each in so_far)
+
+
 HOSTILE = [
     "1",
     "1 ",
@@ -148,6 +167,26 @@ def test_so_does_any_mixture(head: str, pieces: list[str]) -> None:
     assert _cpu_seconds(head + piece * (100_000 // len(piece) + 1)) < 2
 
 
+NAMED = (
+    "password=passw|password is |secret key |token token=a1|key:|apikey=a.|password=/a/b|pwd=a1|login password |sig=1a"
+    "|curl -u a:|-u|/webhooks/|sig=|hooks.slack.com/services/|basic a1"
+)
+NUMBERS = (
+    "tel 1|tel (|phone: 1 |0|01 |01 23 |030 |0049 1|00|1-415-|(|(415|ssn |ssn 07|social security |DE89 |DE89|A|AA11 A "
+    "|%40|a%40a.|＠|a＠a.|\u2009"
+)
+PREFIXES = [token[:length] for _, token in TOKENS for length in (3, 6, 11)]
+
+
+def test_twice_the_text_takes_twice_the_time_for_every_pattern() -> None:
+    slow = [
+        piece
+        for piece in dict.fromkeys((*NAMED.split("|"), *NUMBERS.split("|"), *PREFIXES))
+        if grows_too_fast(_cpu_seconds, lambda size, piece=piece: piece * (size // len(piece)), 8_000)  # type: ignore[misc]
+    ]
+    assert not slow
+
+
 def _cpu_seconds(text: str) -> float:
     policy, start = Redaction(), time.process_time()
     policy.redacted(text)
@@ -158,7 +197,7 @@ def test_ones_own_rule_comes_first_and_is_counted() -> None:
     policy = Redaction(also=lambda text: text.replace("Ada", "[name]"))
     assert policy.redacted("Ada <ada@example.com>") == ("[name] <[redacted:email]>", (("also", 1), ("email", 1)))
     assert Redaction(also=lambda _: None).redacted("Ada") == ("Ada", ())
-    assert policy.names == ["keys", "emails", "cards", "phones", "also"]
+    assert policy.names == ["keys", "emails", "ibans", "cards", "ssns", "phones", "also"]
 
 
 def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +214,7 @@ def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.L
     ("wrong", "message"),
     [
         ({"patterns": ("emails", "card")}, "unknown pattern 'card': did you mean 'cards'"),
-        ({"patterns": "emails"}, "some of keys, emails, cards, phones"),
+        ({"patterns": "emails"}, "some of keys, emails, ibans, cards, ssns, phones"),
         ({"log": "drop"}, "known are keep, redact"),
         ({"also": "Ada"}, "take a text"),
         ({"request": 1}, "True or False"),
@@ -209,41 +248,72 @@ def test_json_stays_json_however_a_secret_is_spelled() -> None:
     assert redactor.json_text('{ "n":  3 }') == '{ "n":  3 }'
 
 
-def test_a_request_is_changed_where_it_says_something() -> None:
-    secret = "ada@example.com"
-    said = [
-        {"type": "text", "text": secret},
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{secret}"}},
-    ]
-    thought = {"type": "thinking", "thinking": secret, "signature": secret}
+def test_a_request_is_changed_wherever_it_says_something() -> None:
+    secret, pixels = "ada@example.com", "iVBORw0KGgo" * 40
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixels}"}}
+    thought = {"type": "thinking", "thinking": secret, "signature": pixels}
+    call = {"id": secret, "type": "function", "function": {"name": "f", "arguments": f'"{secret}"'}}
     body = {
-        "model": "m",
         "api_key": "sk-abcdef1234567890abcdef",
+        "model": "m",
+        "user": secret,
+        "metadata": {secret: secret},
         "system": f"data: {secret}",
         "messages": [
-            {"role": "user", "content": said},
-            {
-                "role": "assistant",
-                "content": [thought],
-                "tool_calls": [{"id": secret, "function": {"arguments": f'"{secret}"'}}],
-            },
+            {"role": "user", "content": [{"type": "text", "text": secret}, image]},
+            {"role": "assistant", "content": [thought, {**thought, "signature": ""}], "tool_calls": [call]},
             {"role": "tool", "tool_call_id": secret, "content": secret},
             {"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": secret}}]},
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": pixels}}]},
             {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": JWT}}]},
         ],
     }
     before = json.dumps(body)
     redacted = Redactor(ALL).body(body)
     assert json.dumps(body) == before
+    assert list(redacted) == list(body)
     assert redacted["api_key"] == body["api_key"]
+    assert redacted["metadata"] == {"[redacted:email]": "[redacted:email]"}
     assert redacted["system"] == "data: [redacted:email]"
-    first, second, third, fourth, fifth = redacted["messages"]
-    assert first["content"] == [{"type": "text", "text": "[redacted:email]"}, said[1]]
-    assert second["content"] == [thought]
-    assert second["tool_calls"] == [{"id": secret, "function": {"arguments": '"[redacted:email]"'}}]
-    assert third == {"role": "tool", "tool_call_id": secret, "content": "[redacted:email]"}
+    first, second, third, fourth, fifth, sixth = redacted["messages"]
+    assert first["content"] == [{"type": "text", "text": "[redacted:email]"}, image]
+    assert second["content"] == [thought, {"type": "thinking", "thinking": "[redacted:email]", "signature": ""}]
+    assert second["tool_calls"][0]["function"]["arguments"] == '"[redacted:email]"'
+    assert second["tool_calls"][0]["id"] == third["tool_call_id"] == redacted["user"]
+    assert re.fullmatch("redacted_[0-9a-f]{16}", third["tool_call_id"])
+    assert third["content"] == "[redacted:email]"
     assert fourth["content"][0]["source"]["data"] == "[redacted:email]"
     assert fifth is body["messages"][4]  # type: ignore[index]
+    assert sixth["content"][0]["source"]["data"] == "[redacted:key]"
+
+
+def test_names_that_would_fall_together_are_told_apart() -> None:
+    given = {"ada@example.com": 1, "bob@example.com": 2, "[redacted:email]": 3, "eve@example.com": 4}
+    redacted = Redactor(ALL).numbers_too(given)
+    assert sorted(redacted.values()) == [1, 2, 3, 4]
+    assert not [name for name in redacted if "example" in name]
+
+
+def test_a_name_says_what_its_value_is() -> None:
+    given = {"password": "correcthorsebattery", "ssn": "078-05-1120", "phone": 4155552671, "n": 4155552671, "key": "a1"}
+    redacted = {"password": "[redacted:key]", "ssn": "[redacted:ssn]", "phone": "[redacted:phone]"}
+    assert Redactor(ALL).numbers_too(given) == {**given, **redacted}
+    assert json.loads(Redactor(ALL).json_text(json.dumps(given))) == {**given, **redacted}
+
+
+def test_a_name_that_comes_twice_hides_nothing() -> None:
+    assert "example" not in Redactor(ALL).json_text('{"to": "ada@example.com", "to": "me"}')
+
+
+def test_what_is_nested_too_deep_is_replaced() -> None:
+    value: Any = "ada@example.com"
+    for _ in range(5_000):
+        value = {"a": [value]}
+    redacted, deepest = Redactor(ALL).value(value), 0
+    while isinstance(redacted, dict | list):
+        redacted, deepest = redacted["a"] if isinstance(redacted, dict) else redacted[0], deepest + 1
+    assert redacted == "[redacted:error]"
+    assert deepest > 100
 
 
 def test_lines_of_the_log_are_redacted_with_their_tracebacks(
