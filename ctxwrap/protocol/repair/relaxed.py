@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.marks import ELLIPSES
 from ctxwrap.protocol.repair.marks import skip as skip_blank
 from ctxwrap.protocol.repair.punctuation import STRICT_NUMBER, plain_word
@@ -62,6 +63,7 @@ def skip(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    spend(3)
     if depth == 0:
         raise Unreadable(f"it is nested deeper than {MAX_DEPTH}")
     char = text[at : at + 1]
