@@ -147,6 +147,8 @@ def _surely(bare: Bare) -> Found | None:
 
 
 def _repunctuated(text: str, names: tuple[str, ...]) -> Found | None:
+    if '"' not in text:
+        return None
     text, mended = punctuated(text)
     return _unedited(text, (*names, *mended))
 
@@ -167,7 +169,7 @@ def _relaxed(text: str, names: tuple[str, ...]) -> Found | None:
 def _noted(bare: Bare) -> Found | None:
     """The state in a notation of another kind."""
     text = without_fence(bare.text)
-    spend(len(text) // 16 + text.count("\n"))
+    spend((len(text) // 32 + text.count("\n")) // 2)
     for name, looks_like, read in NOTATIONS:
         if looks_like(text):
             try:

@@ -347,14 +347,15 @@ class _Reader:
     def _unquoted(self) -> Any:
         """A text whose opening quote is missing, or both."""
         line_end = self.text.find("\n", self._at) % (len(self.text) + 1)
-        for close in _QUOTE.finditer(self.text, self._at):
+        last = _QUOTE.search(self.text, line_end)
+        until = last.end() if last else len(self.text)
+        spend((until - self._at) // 100)
+        for close in _QUOTE.finditer(self.text, self._at, until):
             if self._may_end_value(self.text, close.end()):
                 raw = self.text[self._at : close.start()]
                 self.draft.swallowed |= '"' in raw or raw.startswith((":", ",", *OPENERS, *CLOSERS))
                 self._check(self._at, close.end(), "missing-quote")
                 return decoded(raw)[0]
-            if close.start() > line_end:
-                break
         phrase = _PHRASE.match(self.text, self._at)
         if phrase is None or not ends_value(self.text, phrase.end()):
             raise Unreadable("a value cannot be read")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-ALLOWED = 60_000
+ALLOWED = 42_000
 """How many steps a reply may take in all. A step is about a microsecond: a token, or a hundred characters passed over.
 
 Steps are counted, not timed, so that a reply is read in the same way wherever it is read.

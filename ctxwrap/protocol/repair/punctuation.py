@@ -54,6 +54,10 @@ def plain_word(word: str, names: dict[str, None]) -> str:
     if word.lower() in LITERALS:
         names["literals"] = None
         return {None: "null", True: "true", False: "false"}[LITERALS[word.lower()]]
+    if not word.isascii():
+        spend(2)
+        if not any(char == "两" or char.isnumeric() for char in word):
+            return word
     number = _NUMBER.fullmatch(han_number(word) or in_ascii(word))
     if number is None or not (number["whole"] or number["rest"].startswith(".")):
         return word
