@@ -21,7 +21,7 @@ _YAML = re.compile(
     re.IGNORECASE,
 )
 
-_BLOB = re.compile(r"[\w+/=%-]{160}")
+_BLOB = re.compile(r"(?<![\w+/=%-])[\w+/=%-]{160}")
 _PLAIN = re.compile(r"[\s,:\d.+\-a-zE]*+")
 _IN_STRING = re.compile(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
 _BRACKET = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
@@ -128,6 +128,8 @@ class Landmarks:
         self._last_key = max((match.start() for match in OWN_KEY.finditer(text, at)), default=-1)
         places = separated_places(text, at)
         self._places = [place.start for place in places]
+        self.looked_to = at
+        """How far the last look for an end went."""
         self._fresh: list[int] = []
         """Where snapshots begin that read as they stand: nothing before them reaches further."""
         left = 2 * len(text) + _FREE
@@ -160,8 +162,9 @@ class Landmarks:
         limit = self._fresh[fresh] if fresh < len(self._fresh) else len(self._text)
         if place.object_at < 0 and (yaml := self._yaml_end(place, limit)) > 0:
             return yaml, True
-        end = self._balanced(place.object_at, limit) if place.object_at >= 0 else -1
+        end = self.looked_to = self._balanced(place.object_at, limit) if place.object_at >= 0 else -1
         if end < 0:
+            self.looked_to = limit
             end = self._by_keys(place, limit)
             if end >= 0 and not self._is_over(end, more=True):
                 end = -1

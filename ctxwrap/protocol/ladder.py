@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.protocol.repair.bykeys import read_by_keys
 from ctxwrap.protocol.repair.edits import mended
+from ctxwrap.protocol.repair.effort import Effort, Exhausted, limited, spend
 from ctxwrap.protocol.repair.judgement import doubt, is_part, is_whole, items_of
 from ctxwrap.protocol.repair.keys import KNOWN_KEY
 from ctxwrap.protocol.repair.layers import Bare, is_literal, levels, plainest
@@ -52,15 +53,23 @@ class Found(NamedTuple):
     cut: bool = False
 
 
-def climb(text: str, runtime: Mapping[str, Any] | None, previous: Mapping[str, Any] | None) -> Climb:
-    """The snapshot in `text`, which follows the separator."""
+def climb(
+    text: str,
+    runtime: Mapping[str, Any] | None,
+    previous: Mapping[str, Any] | None,
+    effort: Effort | None = None,
+) -> Climb:
+    """The snapshot in `text`, which follows the separator; what is mended in it is mended with `effort`."""
     if len(text) > MAX_TRAILER:
         return Climb("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
     try:
-        found = _found_apart(text.strip(), previous or {})
+        with limited(effort or Effort()):
+            found = _found_apart(text.strip(), previous or {})
         returned = found.data.get("runtime")
         injected = dict(runtime if runtime is not None else returned if isinstance(returned, dict) else {})
         read = normalise(found.data, injected, previous or {})
+    except Exhausted:
+        return Climb("rejected", violations=("unreadable: it is damaged, and mending it takes too long",))
     except Ambiguous as error:
         return Climb("ambiguous", violations=(f"ambiguous: {error}",))
     except Unreadable as error:
@@ -116,6 +125,7 @@ def _found(text: str, previous: Mapping[str, Any]) -> Found:
         pass
     if len(text) > MAX_DAMAGED:
         raise Unreadable("it is damaged, and too long to be mended")
+    spend(1 + len(text) // 32)
     texts: list[Bare] = []
     for level in levels(text):
         texts += level
@@ -148,6 +158,8 @@ def _surely(bare: Bare) -> Found | None:
 
 
 def _repunctuated(text: str, names: tuple[str, ...]) -> Found | None:
+    if '"' not in text:
+        return None
     text, mended = punctuated(text)
     return _unedited(text, (*names, *mended))
 
@@ -168,6 +180,7 @@ def _relaxed(text: str, names: tuple[str, ...]) -> Found | None:
 def _noted(bare: Bare) -> Found | None:
     """The state in a notation of another kind."""
     text = without_fence(bare.text)
+    spend((len(text) // 32 + text.count("\n")) // 2)
     for name, looks_like, read in NOTATIONS:
         if looks_like(text):
             try:
@@ -183,10 +196,12 @@ def _noted(bare: Bare) -> Found | None:
 
 def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
     """The object that `text` begins with, unless there is more of it behind its end."""
+    spend(len(text) // 32)
     try:
         data, end = strict_prefix(text, control=True)
     except ValueError:
         return None
+    spend((len(text) - end) // 4)
     if KNOWN_KEY.search(text, end) and not _is_repeated(data, text[end:]):
         return None
     return Found(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))

@@ -6,14 +6,13 @@ from typing import Any
 
 from ctxwrap.protocol.ladder import Climb, climb
 from ctxwrap.protocol.origin import COPIED, Shown, foreign_fault, nonce_of
+from ctxwrap.protocol.repair.effort import Effort
 from ctxwrap.protocol.splitting import Part, Splitter
 from ctxwrap.types import Reading
 
 _MOST_READ = 8
 _MOST_TEXT = 512 * 1024
 """How many snapshots are looked at for one that reads, from the last one back, and how much text in all."""
-_DEAR = 4
-"""What does not read counts so many times: every way to mend it was tried."""
 _TOO_MUCH = Climb("rejected", violations=("there is too much to read",))
 _COPIED = Climb("rejected", violations=(COPIED,))
 TEXT_FOLLOWS = "text follows the snapshot"
@@ -49,7 +48,10 @@ class ReplyStream:
         self._context = runtime, previous
         self._request = request_texts if isinstance(request_texts, Shown) else Shown(request_texts)
         self._splitter = Splitter(nonce_of(runtime), self._is_readable)
+        self._effort = Effort()
         self._left = _MOST_TEXT
+        self._climbed: tuple[str, Climb] | None = None
+        """The text that was read last, and how."""
         self._shown: list[str] = []
         self._reading: Reading | None = None
         self.size = 0
@@ -84,9 +86,13 @@ class ReplyStream:
     def _is_readable(self, tail: str) -> bool:
         if self._left < len(tail):
             return False
-        is_readable = climb(tail, *self._context).status in _USABLE
-        self._left -= len(tail) * (1 if is_readable else _DEAR)
-        return is_readable
+        self._left -= len(tail)
+        return self._climb(tail).status in _USABLE
+
+    def _climb(self, tail: str) -> Climb:
+        if self._climbed is None or self._climbed[0] != tail:
+            self._climbed = tail, climb(tail, *self._context, self._effort)
+        return self._climbed[1]
 
     def _read(self) -> Reading:
         visible, parts = "".join(self._shown), self._splitter.parts
@@ -102,19 +108,19 @@ class ReplyStream:
         """The reading of the snapshot that counts: the last one that reads, or, if none does, the last."""
         left, last = _MOST_TEXT, None
         for part in reversed(parts[-_MOST_READ:]):
-            read = self._climb(part) if left >= len(part.tail) or last is None else _TOO_MUCH
-            left -= len(part.tail) * _DEAR
+            read = self._read_part(part) if left >= len(part.tail) or last is None else _TOO_MUCH
+            left -= len(part.tail)
             last = last or read
             if read.status in _USABLE or read is _COPIED:
                 return read
         assert last is not None
         return last
 
-    def _climb(self, part: Part) -> Climb:
+    def _read_part(self, part: Part) -> Climb:
         tail = _without_prefixes(part)
         if self._request.holds(tail):
             return _COPIED
-        read = climb(tail, *self._context)
+        read = self._climb(tail)
         if read.status not in _USABLE:
             return read
         fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)

@@ -16,7 +16,7 @@ from ctxwrap.protocol.separator import (
 )
 from ctxwrap.protocol.voice import SPACE, Voice
 
-_MOST_LOOKS, _FREE_LOOKS, _LOOK = 4, 64 * 1024, 1024
+_MOST_LOOKS, _FREE_LOOKS, _LOOK = 2, 32 * 1024, 256
 """How often, on the average, each character is looked at for the extent of damaged snapshots; then all is text."""
 
 
@@ -254,6 +254,7 @@ class Splitter:
 
     def _plausible_end_of(self, place: Place, landmarks: Landmarks) -> tuple[int, bool]:
         end, is_closed = landmarks.end_of(place)
+        self._looked += max(landmarks.looked_to - end, 0)
         if is_closed and self._text[end : end + 1] == '"' == self._text[place.object_at - 1]:
             end += 1
         return end, is_closed

@@ -98,11 +98,17 @@ class PostgresServer:
             "max_connections": "200",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        with open(self._base / "log", "ab") as log:
-            self._child = subprocess.Popen(
-                self._command("postgres", "-D", str(self._data), *options), stdout=log, stderr=log, **self._surroundings
-            )
-        self._wait()
+        until = time.monotonic() + TIMEOUT
+        while True:
+            with open(self._base / "log", "ab") as log:
+                self._child = subprocess.Popen(
+                    self._command("postgres", "-D", str(self._data), *options),
+                    stdout=log,
+                    stderr=log,
+                    **self._surroundings,
+                )
+            if self._answers(until):
+                return
 
     def crash(self, how: signal.Signals = signal.SIGQUIT) -> None:
         """End at once, without a word to anybody."""
@@ -168,17 +174,19 @@ class PostgresServer:
     def _command(self, name: str, *options: str) -> Sequence[str]:
         return [str(self.reachable / name), *options]
 
-    def _wait(self) -> None:
+    def _answers(self, until: float) -> bool:
+        """Wait until it does; false if it gave up, as it does while processes of a killed one still end."""
         import psycopg
 
-        until = time.monotonic() + TIMEOUT
-        while True:
-            assert self._child is not None
-            assert self._child.poll() is None, (self._base / "log").read_text()
+        assert self._child is not None
+        while self._child.poll() is None:
             with contextlib.suppress(psycopg.OperationalError), psycopg.connect(self.url(), connect_timeout=5):
-                return
+                return True
             assert time.monotonic() < until, (self._base / "log").read_text()
             time.sleep(0.02)  # there is nothing to wait on but the server's socket
+        assert time.monotonic() < until, (self._base / "log").read_text()
+        time.sleep(0.02)
+        return False
 
 
 def _open_to_all(place: Path) -> bool:

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import ends_element, ends_value, is_cut_key, key_at
 from ctxwrap.protocol.repair.marks import (
     BRACES,
@@ -49,12 +50,6 @@ _TAG = re.compile(rf"[^,;，；\]］\n{re.escape(QUOTES)}]+")
 _NO_TAG = re.compile(r'[\n\]"]|,\s*$')
 _PAIR_INSIDE = re.compile(r'(?<!\\)"\s*[,;，]\s*"?\w+"?\s*[:：]')
 _OBJECT_INSIDE = re.compile(r"\{[^{}]*\}")
-_PATIENCE = 4000
-"""How often the end of a string may be looked for, beside what a long text needs."""
-_STEPS, _DENSITY = 500, 4
-"""How many marks and pairs may be read, beside one for so many characters."""
-_ATTEMPTS = 60
-"""How often an item may turn out not to be intact."""
 _ALL_FIELDS = frozenset(ITEM_KEYS)
 _AFTER_WORDS = frozenset((*ITEM_KEYS, *ROOT_KEYS))
 _CUT = object()
@@ -83,12 +78,11 @@ class Draft:
 def read_by_keys(text: str) -> Draft:
     """The snapshot in `text`, which begins with it."""
     reader = _Reader(text)
-    for _ in range(_STEPS + len(text) // _DENSITY):
+    while not reader.done:
+        spend(4)
         reader.step()
-        if reader.done:
-            reader.finish()
-            return reader.draft
-    raise Unreadable("it is too damaged")
+    reader.finish()
+    return reader.draft
 
 
 class _Reader:
@@ -98,8 +92,6 @@ class _Reader:
         self.done = False
         self._at = 0
         self._depth = 0
-        self._patience = _PATIENCE + len(text) // 8
-        self._attempts = _ATTEMPTS
         self._section = ""
         self._item: dict[str, Any] | None = None
         self._item_open = False
@@ -164,12 +156,10 @@ class _Reader:
 
     def _take_intact(self) -> bool:
         """Take the item that begins here at once, if nothing is wrong with it."""
-        if not self._attempts:
-            return False
+        spend(4 + self._at // 1000)  # an error's line is counted from the text's beginning
         try:
             item, end = value_at(self.text, self._at)
         except ValueError:
-            self._attempts -= 1  # an error's line is counted from the text's beginning
             return False
         if not isinstance(item, dict) or not item.keys() >= _ALL_FIELDS:
             return False
@@ -280,7 +270,7 @@ class _Reader:
         return self._nested() if self._is_at(OPENERS) else self._bare()
 
     def _may_end_value(self, text: str, at: int) -> bool:
-        self._lose_patience()
+        spend(4)
         return ends_value(text, at) and not self._is_told(skip(text, at))
 
     def _is_told(self, at: int) -> bool:
@@ -296,13 +286,8 @@ class _Reader:
         return is_at(self.text, at, COMMAS)
 
     def _may_end_element(self, text: str, at: int) -> bool:
-        self._lose_patience()
+        spend(4)
         return ends_element(text, at)
-
-    def _lose_patience(self) -> None:
-        self._patience -= 1
-        if self._patience < 0:
-            raise Unreadable("it is too damaged")
 
     def _string(self) -> Any:
         read = read_string(self.text, self._at, self._may_end_value)
@@ -362,14 +347,15 @@ class _Reader:
     def _unquoted(self) -> Any:
         """A text whose opening quote is missing, or both."""
         line_end = self.text.find("\n", self._at) % (len(self.text) + 1)
-        for close in _QUOTE.finditer(self.text, self._at):
+        last = _QUOTE.search(self.text, line_end)
+        until = last.end() if last else len(self.text)
+        spend((until - self._at) // 100)
+        for close in _QUOTE.finditer(self.text, self._at, until):
             if self._may_end_value(self.text, close.end()):
                 raw = self.text[self._at : close.start()]
                 self.draft.swallowed |= '"' in raw or raw.startswith((":", ",", *OPENERS, *CLOSERS))
                 self._check(self._at, close.end(), "missing-quote")
                 return decoded(raw)[0]
-            if close.start() > line_end:
-                break
         phrase = _PHRASE.match(self.text, self._at)
         if phrase is None or not ends_value(self.text, phrase.end()):
             raise Unreadable("a value cannot be read")
@@ -385,6 +371,7 @@ class _Reader:
         self._at += 1
         words: list[str] = []
         while True:
+            spend(2)
             self._at = skip(self.text, self._at)
             if self._at >= len(self.text):
                 return _CUT

@@ -5,10 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ctxwrap.protocol.repair.effort import left, spend
 from ctxwrap.protocol.repair.strict import Ambiguous, strict_prefix
 
-_MAX_READ = 4_000_000
-"""How many characters may be read in search of the edit for one place."""
 _MAX_PLACES = 8
 _MARKS = '{}[],:"'
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
@@ -49,8 +48,9 @@ def mended(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any] | Non
     """
     if _BAD_ESCAPE.search(text) or len(_KEY.findall(text)) < _FEW_KEYS:
         return None
+    reserve = left() // 2  # for reading by keys
     for _ in range(_MAX_PLACES):
-        wholes, parts = _Region(text, _reach(text)).candidates(is_part, is_whole)
+        wholes, parts = _Region(text, _reach(text)).candidates(is_part, is_whole, reserve)
         if len(wholes) > 1:
             raise Ambiguous(f"{len(wholes)} readings are equally good")
         if wholes:
@@ -86,6 +86,7 @@ class _Region:
     def __init__(self, text: str, failed_at: int) -> None:
         self.text = text
         self.failed_at = failed_at
+        spend(failed_at // 8)
         tokens = [match.span() for match in _TOKEN.finditer(text, 0, failed_at + 1)]
         first = max(0, len(tokens) - _REACH)
         while first and text[tokens[first - 1][0]] not in ",{[":
@@ -109,17 +110,19 @@ class _Region:
                 self.closed = openers.pop()
         return openers
 
-    def candidates(self, is_part: Accept, is_whole: Accept) -> tuple[list[_Candidate], list[_Candidate]]:
+    def candidates(self, is_part: Accept, is_whole: Accept, reserve: int) -> tuple[list[_Candidate], list[_Candidate]]:
         """The best edits for the whole text, and those for the part around the failure."""
         wholes, parts = [], []
         start, frame = self._part_start()
         safe = _SAFE.search(self.text, self.failed_at + 1)
         end = safe.start() if safe else -1
-        left = _MAX_READ
-        for edit in dict.fromkeys(self._edits()):
+        tried: set[Edit] = set()
+        for edit in self._edits():
+            if edit in tried:
+                continue
+            tried.add(edit)
             reach = self._reach(edit)
-            left -= reach - self.start
-            if left < 0:
+            if left() < reserve:
                 return [], []  # what was not tried might be as good
             if reach > len(self.text):
                 wholes += _read(edit, edit.applied(self.text), is_whole)
@@ -216,18 +219,23 @@ def _closed(text: str) -> str:
 
 def _reach(text: str) -> int:
     """Where strict reading of `text` fails; behind its end if it does not."""
+    spend(8 + len(text) // 1000)
     try:
         _, end = _scan(text, 0)
     except json.JSONDecodeError as error:
+        is_open = error.msg.startswith("Unterminated")  # then it was read to its end
+        spend((len(text) if is_open else error.pos) // 24)
         return error.pos
     except StopIteration as stop:
         return int(stop.value)
     except RecursionError:
         return 0
+    spend(end // 24)
     return end if ":" in text[end:] else len(text) + 1
 
 
 def _read(edit: Edit, text: str, accept: Accept) -> list[_Candidate]:
+    spend(20 + len(text) // 32)
     try:
         value, _ = strict_prefix(text, control=True)
     except ValueError:

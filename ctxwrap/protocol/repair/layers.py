@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from html.entities import html5
 from typing import NamedTuple
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import KNOWN_NAME
 
 _MOST_LAYERS = 4
@@ -33,6 +34,7 @@ def levels(text: str) -> Iterator[list[Bare]]:
         yield level
         below: list[Bare] = []
         for over in level:
+            spend(len(over.text) // 8 + over.text.count("\n"))
             for name, take_off in _LAYERS.items():
                 for under in take_off(over.text):
                     if under not in seen and len(seen) < _MOST_TEXTS:

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.relaxed import typed
 from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.words import ID_LISTS, ITEM_KEYS, MAX_DEPTH, TIERS, canonical_key, canonical_tier
@@ -47,6 +48,7 @@ def _elements(text: str) -> _Element:
     path = [_Element("")]
     at = 0
     for tag in _TAG.finditer(text):
+        spend(4)
         path[-1].text += html.unescape(text[at : tag.start()]) + (tag["data"] or "")
         at = tag.end()
         if tag["name"] is None:

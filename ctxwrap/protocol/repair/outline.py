@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import KNOWN_KEY, KNOWN_NAME
 from ctxwrap.protocol.repair.relaxed import relaxed_value, typed
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable
@@ -37,7 +38,7 @@ _INLINE_KEYS = (*ITEM_KEYS, *CAPABILITY_KEYS)
 _INLINE = re.compile(rf"[\s,;|·]+{_EMPHASIS}({'|'.join(_INLINE_KEYS)}){_EMPHASIS}\s?[:=]{_EMPHASIS}\s?")
 _MORE = re.compile(r"=|: ")
 """What shows that a word is more than one."""
-_KNOWN_LINE = re.compile(rf"(?mi)^[\s>#*\-\[|`+.\d)]{{0,12}}(?:[\w-]{{1,30}}\.){{0,4}}\"?(?:{KNOWN_NAME})\b")
+_KNOWN_LINE = re.compile(rf"(?mi)^[ \t>#*\-\[|`+.\d)]{{0,12}}+(?:[\w-]{{1,30}}+\.){{0,4}}\"?(?:{KNOWN_NAME})\b")
 _LISTS = (*TIERS, "capabilities")
 _FEW_LINES = 6
 
@@ -52,6 +53,7 @@ def read_outline(text: str) -> dict[str, Any]:
     """The state in `text`; Unreadable if there is a line in it that says nothing known."""
     outline = _Outline()
     for line in text.split("\n"):
+        spend(6 + len(line) // 16)
         outline.read(line.strip())
     return outline.state()
 

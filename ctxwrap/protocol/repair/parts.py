@@ -3,16 +3,18 @@
 import re
 from typing import Any
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.strict import Unreadable, value_at
 from ctxwrap.protocol.shape import flat_items
 from ctxwrap.protocol.words import canonical_key
 
 _NEXT = re.compile(r"[\s,]*")
-_LOOKS = re.compile(r"\A\s*\{[^\n]*\}\s*,?\s*\n\s*\{")
+_LOOKS = re.compile(r"\s*+\{[^\n]*\}(\s*+,?+\s*+)\{")
 
 
 def looks_like_parts(text: str) -> bool:
-    return _LOOKS.match(text) is not None
+    found = _LOOKS.match(text)
+    return found is not None and "\n" in found[1]
 
 
 def read_parts(text: str) -> dict[str, Any]:
@@ -21,6 +23,7 @@ def read_parts(text: str) -> dict[str, Any]:
     items: list[Any] = []
     at = _NEXT.match(text).end()  # type: ignore[union-attr]
     while at < len(text):
+        spend(4)
         try:
             value, at = value_at(text, at)
         except ValueError:

@@ -3,6 +3,7 @@
 import re
 
 from ctxwrap.protocol.numerals import han_number, in_ascii
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.marks import COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
 
 _TOKEN = re.compile(
@@ -16,8 +17,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_LONGEST = 60
+"""How long a number may be."""
 _MARKS = {"｛": "{", "｝": "}", "［": "[", "］": "]"}
-_NUMBER = re.compile(r"(?P<sign>[+-]?)0*(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
+_NUMBER = re.compile(r"(?P<sign>[+-]?)0*+(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
 STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 
@@ -26,6 +29,7 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
     names: dict[str, None] = {}
 
     def mended(match: re.Match[str]) -> str:
+        spend(1)
         kind, token = match.lastgroup, match[0]
         if kind == "string" or (token == "," and match["last"] is None):
             return token
@@ -45,11 +49,15 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
 
 def plain_word(word: str, names: dict[str, None]) -> str:
     """A number or a literal as JSON has it; any other word as it is."""
-    if word in ("null", "true", "false") or STRICT_NUMBER.fullmatch(word):
+    if word in ("null", "true", "false") or len(word) > _LONGEST or STRICT_NUMBER.fullmatch(word):
         return word
     if word.lower() in LITERALS:
         names["literals"] = None
         return {None: "null", True: "true", False: "false"}[LITERALS[word.lower()]]
+    if not word.isascii():
+        spend(2)
+        if not any(char == "两" or char.isnumeric() for char in word):
+            return word
     number = _NUMBER.fullmatch(han_number(word) or in_ascii(word))
     if number is None or not (number["whole"] or number["rest"].startswith(".")):
         return word

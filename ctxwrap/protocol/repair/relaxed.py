@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.marks import ELLIPSES
 from ctxwrap.protocol.repair.marks import skip as skip_blank
 from ctxwrap.protocol.repair.punctuation import STRICT_NUMBER, plain_word
@@ -41,7 +42,7 @@ class Relaxed(NamedTuple):
 
 def starts(text: str) -> list[int]:
     """Where a state may begin: at the first bracket of each kind, with the name of a class before it."""
-    found = (re.search(pattern, text) for pattern in (r"[\w.]{0,60}+\(", r"\[", r"[{｛]"))
+    found = (re.search(pattern, text) for pattern in (r"(?<![\w.])[\w.]{0,60}+\(|\(", r"\[", r"[{｛]"))
     return sorted(match.start() for match in found if match)
 
 
@@ -62,6 +63,7 @@ def skip(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+    spend(4)
     if depth == 0:
         raise Unreadable(f"it is nested deeper than {MAX_DEPTH}")
     char = text[at : at + 1]

@@ -4,6 +4,7 @@ import re
 from functools import cache
 from typing import Any, ClassVar
 
+from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.words import MAX_DEPTH
 
@@ -21,6 +22,7 @@ def read_yaml(text: str) -> dict[str, Any]:
     depth = 0
     try:
         for event in yaml.parse(text, Loader=_loader()):
+            spend(4)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             marked = getattr(event, "anchor", None) or getattr(event, "tag", None)
             if marked or isinstance(event, yaml.AliasEvent) or depth > MAX_DEPTH:
