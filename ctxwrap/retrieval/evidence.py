@@ -40,13 +40,26 @@ _LENGTHS = np.log(1 + np.arange(256)) / 4
 _BEFORE = np.array([0.0] + [_FADE**step for step in range(1, REACH + 1)])
 _BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 
+_TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
 _ASKED = (
-    ("time", Sign.TIME, re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b", re.I)),
-    ("figure", Sign.FIGURE, re.compile(r"\bhow (?:many|much|often|old|long)\b", re.I)),
-    ("title", Sign.QUOTE, re.compile(r"\b(?:book|novel|movie|film|song|series|show|game|band|album|title)s?\b", re.I)),
-    ("place", Sign.NAME, re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b", re.I)),
+    (
+        ("time", Sign.TIME, ("when", "what ", "which ", "how long")),
+        re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
+    ),
+    (
+        ("figure", Sign.FIGURE, ("how ",)),
+        re.compile(r"\bhow (?:many|much|often|old|long)\b"),
+    ),
+    (
+        ("title", Sign.QUOTE, _TITLED),
+        re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b"),
+    ),
+    (
+        ("place", Sign.NAME, ("where", "who", "city", "cities", "countr", "place", "state")),
+        re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
+    ),
 )
-"""What sort of thing a question asks for, and the sign of it in a text."""
+"""What sort of thing a question asks for, the sign of it in a text, and what is in every such question."""
 
 
 _KINDS = (
@@ -142,7 +155,8 @@ class Evidence:
         best[words, slots] = np.array([form.rarity for form, _, _ in forms])[which]
         for word, row in {(word, row) for _, word, row in forms if row >= 0}:
             best[word][own[row]] = 0.0
-        return np.add.reduce(best)[looking.slots]
+        column: Column = np.add.reduce(best)[looking.slots]
+        return column
 
     def _found_topics(self, own: Flags) -> Column | None:
         """The same for their topics."""
@@ -169,7 +183,7 @@ class Evidence:
         """What each document is like, with what its neighbours and the question make of it."""
         looking, columns = self.looking, self.columns
         signs = looking.gathered("signs")
-        for name, sign in (*_KINDS, *((name, sign) for name, sign, asked in _ASKED if asked.search(self._text))):
+        for name, sign in (*_KINDS, *_asked_for(self._text)):
             columns[name] = (signs & sign) != 0
         if len(self._asked) == 1:
             (voice,) = self._asked
@@ -195,6 +209,15 @@ class Evidence:
         meaning = vectors.likeness(self._text[:_ASKED_WITH], numbers, parts)
         self.columns["meaning"] = meaning
         self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOURS
+
+
+def _asked_for(text: str) -> list[tuple[str, Sign]]:
+    small = text.lower()
+    return [
+        (name, sign)
+        for (name, sign, words), asked in _ASKED
+        if any(map(small.__contains__, words)) and asked.search(small)
+    ]
 
 
 def _spread(rows: Column) -> Column:

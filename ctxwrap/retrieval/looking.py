@@ -134,8 +134,9 @@ class Looking:
                 count += len(of_topics[-1][1])
         lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._norms)
         rows, places, _ = self.lookup.gathered(read)
-        counted = np.array(weights)[rows] * worth[lengths[places]] if read else ()
-        scores = np.bincount(places, counted, minlength=self._count)
+        scores: Column = np.bincount(
+            places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self._count
+        )
         for rare, places in of_topics:
             scores[places] += rare * worth[lengths[places]]
         return _best_places(scores)
@@ -147,7 +148,7 @@ class Looking:
 _LENGTHS = np.arange(256)
 
 
-def _best_places(scores: NDArray[np.float64]) -> Ints:
+def _best_places(scores: Column) -> Ints:
     """Where the highest scores are; of equals the last."""
     places = _high_places(scores)
     found = scores[places]
@@ -158,7 +159,7 @@ def _best_places(scores: NDArray[np.float64]) -> Ints:
     return np.concatenate((above, places[found == least][len(above) - _HITS :]))
 
 
-def _high_places(scores: NDArray[np.float64]) -> Ints:
+def _high_places(scores: Column) -> Ints:
     """Where enough of the highest scores are, and not many more: most documents have but one common word."""
     border = float(scores.max())
     for _ in range(_TRIES):

@@ -163,10 +163,11 @@ class Lookup:
     def _joined(
         self, full: Sequence[tuple[int, Ints, Ints]], last: Sequence[tuple[int, "array[int]", "array[int]"]]
     ) -> tuple[Ints, Ints, Ints]:
-        places = np.frombuffer(b"".join([places for _, places, _ in last]), np.uint16)
-        counts = np.frombuffer(b"".join([counts for _, _, counts in last]), np.uint8)
-        found = (*full, *last)
-        rows = np.repeat(np.array([row for row, _, _ in found], np.intp), [len(places) for _, places, _ in found])
+        places: Ints = np.frombuffer(b"".join([places for _, places, _ in last]), np.uint16)
+        counts: Ints = np.frombuffer(b"".join([counts for _, _, counts in last]), np.uint8)
+        which = [row for row, _, _ in full] + [row for row, _, _ in last]
+        sizes = [len(each) for _, each, _ in full] + [len(each) for _, each, _ in last]
+        rows = np.repeat(np.array(which, np.intp), sizes)
         if last and self.index.bases[-1]:
             places = places + np.int32(self.index.bases[-1])
         if full:
