@@ -98,7 +98,7 @@ class _Line:
     heading: str
     text: str
     tokens: int
-    terms: frozenset[str]
+    passage: str
 
 
 @dataclass(slots=True)
@@ -133,11 +133,12 @@ class _Filling:
         line = self._line(hit)
         if line is None:
             return True
-        heading, terms = line.heading, line.terms
+        heading = line.heading
         more = line.tokens + (self.count(heading) if heading and heading not in self.headings else 0)
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
+        terms = _said_in(line.passage)
         if self._is_said(terms):
             self._miss(hit, "nearly the same is there")
             return True
@@ -155,7 +156,7 @@ class _Filling:
             text, line = self.text_of(hit.number, hit.part), None
             if text is not None and text.strip():
                 told = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
-                line = _Line(hit, _heading(self.index, hit.place), told, self.count(told), _said_in(text))
+                line = _Line(hit, _heading(self.index, hit.place), told, self.count(told), text)
             self.known[hit.place] = line
         return self.known[hit.place]
 
@@ -216,6 +217,7 @@ def _alike(terms: frozenset[str], other: frozenset[str]) -> bool:
     return fewer >= _SAME * more and len(terms & other) >= _SAME * len(terms | other)
 
 
+@lru_cache(maxsize=512)
 def _said_in(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
 

@@ -4,8 +4,7 @@ How old something is never counts against it. The weights were fitted to what pe
 messages are long their neighbours tell little, so the weights move towards those of `LONG`.
 """
 
-from collections.abc import Container
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
 
@@ -78,6 +77,14 @@ class Hit(NamedTuple):
     score: float
 
 
+class Left(Protocol):
+    """Numbers of messages that are passed over, if any."""
+
+    def __bool__(self) -> bool: ...
+
+    def __contains__(self, number: int) -> bool: ...
+
+
 class Ranking:
     """The documents that matter most for a query, best first; of equals the newer comes first."""
 
@@ -114,7 +121,7 @@ class Ranking:
         columns = (self._places, self._numbers, self._parts, self._scores)
         return list(map(Hit, *(column[ranked].tolist() for column in columns)))
 
-    def leave_out(self, below: int, left: Container[int]) -> None:
+    def leave_out(self, below: int, left: Left) -> None:
         """Keep only messages of lower numbers than `below` that are not `left`."""
         numbers = self._numbers[self._ranked]
         kept = numbers < below

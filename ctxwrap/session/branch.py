@@ -42,7 +42,7 @@ class Ranges:
     def __bool__(self) -> bool:
         return bool(self._starts)
 
-    def __contains__(self, number: object) -> bool:
+    def __contains__(self, number: int) -> bool:
         at = bisect_right(self._starts, number) - 1
         return at >= 0 and number <= self._ends[at]
 
