@@ -98,6 +98,15 @@ class Retriever:
         self._texts.expect(hits)
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
 
+    def save(self, least: int = 1) -> None:
+        """Write down what was indexed since the last time, inside the session's lock, if it is that many messages.
+
+        A question does so only when very much is new: a segment is written whole, so that few messages hardly pay.
+        """
+        if self._index is not None:
+            self._index[1].save(least)
+        self._meanings.save(least)
+
     def _told(self, index: Index, hit: Hit, reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
         heading, speaker = _heading(index, hit.place), index.speaker(hit.place)
