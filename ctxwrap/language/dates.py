@@ -104,6 +104,10 @@ def _as_day(year: int, month: int, day: int) -> str:
 
 
 def dates_in(text: str) -> Dates:
+    """Years are told only beside a month: alone they say too little."""
+    small = text.lower()
+    if not any(map(small.__contains__, (*_MONTHS, "月"))) and not _ISO.search(text):
+        return Dates(frozenset(), frozenset(), frozenset())
     months: set[int] = set()
     days: set[tuple[int, int]] = set()
     years: set[int] = set()
@@ -113,14 +117,16 @@ def dates_in(text: str) -> Dates:
     for month, day in _CJK_MONTH.findall(text):
         _note(months, days, int(month), day)
     words = _WORD.findall(text)
-    for at, word in enumerate(words):
-        month_named = _month(word)
-        if month_named:
+    for at in [at for at, word in enumerate(words) if word.lower() in _MONTHS]:
+        if month_named := _month(words[at]):
             months.add(month_named)
             days |= {(month_named, int(near)) for near in _around(words, at) if 0 < int(near) < 32}
-        elif len(word) == 4 and word.isascii() and word.isdigit() and 1900 <= int(word) <= 2100:
-            years.add(int(word))
+    years |= {int(word) for word in words if len(word) == 4 and word.isdigit() and word.isascii() and _is_year(word)}
     return Dates(frozenset(months), frozenset(days), frozenset(years))
+
+
+def _is_year(word: str) -> bool:
+    return 1900 <= int(word) <= 2100
 
 
 def _note(months: set[int], days: set[tuple[int, int]], month: int, day: str) -> None:

@@ -69,7 +69,10 @@ _ENDINGS = (
     ("ed", 3),
     ("ly", 3),
 )
-"""Endings, each with how many letters must be left before it; the first that fits goes."""
+"""Endings, the longer ones first, each with how many letters must be left before it; the first that fits goes."""
+
+_LEAST_BEFORE = dict(_ENDINGS)
+_ENDING_SIZES = tuple(dict.fromkeys(len(ending) for ending, _ in _ENDINGS))
 
 
 def terms_of(text: str) -> list[str]:
@@ -141,9 +144,10 @@ def _singular(word: str) -> str:
 
 def _root(word: str) -> str:
     for _ in range(2):
-        for ending, least in _ENDINGS:
-            if word.endswith(ending) and len(word) - len(ending) >= least:
-                word = word[: -len(ending)]
+        for size in _ENDING_SIZES:
+            least = _LEAST_BEFORE.get(word[-size:])
+            if least is not None and len(word) - size >= least:
+                word = word[:-size]
                 break
         else:
             break

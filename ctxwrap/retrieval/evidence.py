@@ -1,7 +1,6 @@
 """Evidence: what speaks for each document that is looked at, kind by kind, each between 0 and about 1."""
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,9 +9,10 @@ from numpy.typing import NDArray
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import STANDING, Index
-from ctxwrap.retrieval.looking import REACH, Column, Looking, Term, rarity, weighed
+from ctxwrap.retrieval.looking import REACH, Column, Looking
+from ctxwrap.retrieval.lookup import Term, lookup_in
 from ctxwrap.retrieval.signs import Sign
-from ctxwrap.retrieval.topics import TOPICS_OF
+from ctxwrap.retrieval.topics import TOPICS_OF, bits
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Vectors
@@ -21,12 +21,6 @@ Flags = NDArray[np.bool_]
 
 _AROUND, _FADE = 0.85, 0.7
 """What is left of a neighbour's word, and of a neighbour's score, with every step."""
-
-_FORMS = 6
-"""So many other forms of a word are looked for."""
-
-_ALIKE = 5
-"""Words with so many first letters in common are taken for forms of one word."""
 
 _WANTED, _READ = 40, 400
 """So many words are looked for, the rarest of so many."""
@@ -46,13 +40,26 @@ _LENGTHS = np.log(1 + np.arange(256)) / 4
 _BEFORE = np.array([0.0] + [_FADE**step for step in range(1, REACH + 1)])
 _BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 
+_TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
 _ASKED = (
-    ("time", Sign.TIME, re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b", re.I)),
-    ("figure", Sign.FIGURE, re.compile(r"\bhow (?:many|much|often|old|long)\b", re.I)),
-    ("title", Sign.QUOTE, re.compile(r"\b(?:book|novel|movie|film|song|series|show|game|band|album|title)s?\b", re.I)),
-    ("place", Sign.NAME, re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b", re.I)),
+    (
+        ("time", Sign.TIME, ("when", "what ", "which ", "how long")),
+        re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
+    ),
+    (
+        ("figure", Sign.FIGURE, ("how ",)),
+        re.compile(r"\bhow (?:many|much|often|old|long)\b"),
+    ),
+    (
+        ("title", Sign.QUOTE, _TITLED),
+        re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b"),
+    ),
+    (
+        ("place", Sign.NAME, ("where", "who", "city", "cities", "countr", "place", "state")),
+        re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
+    ),
 )
-"""What sort of thing a question asks for, and the sign of it in a text."""
+"""What sort of thing a question asks for, the sign of it in a text, and what is in every such question."""
 
 
 _KINDS = (
@@ -68,26 +75,32 @@ class Evidence:
     """Columns of evidence beside `looking.places`."""
 
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
-        self._index, self._text = index, text
+        self._index, self._text, self._lookup = index, text, lookup_in(index)
         wanted = list(dict.fromkeys(terms_of(text)))
-        names = {voice: frozenset(terms_of(name)) for voice, (_, name) in enumerate(index.names) if name}
-        self._asked = {voice for voice, name in names.items() if name and name.issubset(wanted)}
-        spoken = frozenset().union(*names.values())
+        names = self._lookup.names()
+        self._asked = {voice for voice, name in enumerate(names) if name and name.issubset(wanted)}
+        spoken = frozenset().union(*names)
         terms: list[Term] = []
-        self._forms: list[tuple[int, list[Term]]] = []
-        """Other forms of a word, each list with the row of the word itself, -1 if no document has it."""
+        self._words = 0
+        self._forms: list[tuple[Term, int, int]] = []
+        """Other forms of words, each with the word's number and the row of the word itself, -1 if nobody said it."""
         self._topics: list[tuple[int, list[tuple[float, int]]]] = []
-        """The same for the topics of a word, with how rare they are."""
-        for word in _fewest(index, [term for term in wanted if term not in spoken]):
-            own, forms = _with_forms(index, word)
+        """For each word that has topics its row, and the topics with how rare they are."""
+        for word in self._rarest([term for term in wanted if term not in spoken]):
+            own, forms = self._lookup.find(word)
             row = len(terms) if own else -1
-            terms += own
-            self._forms.append((row, forms))
-            self._topics.append((row, [(rarity(index, index.of_topic(each)), each) for each in _topics(word)]))
-        others = {form.term: form for _, forms in self._forms for form in forms}
-        topics = {topic for _, found in self._topics for topic in found}
-        also = _standing(index) if index.answers_at_length else ()
-        self.looking = Looking(index, terms, list(others.values()), list(topics), also)
+            if own:
+                terms.append(own)
+            if forms:
+                self._forms += [(form, self._words, row) for form in forms]
+                self._words += 1
+            if topics := bits(TOPICS_OF.get(word, 0)):
+                rare = [self._lookup.rarity(index.topical[topic]) for topic in topics]
+                self._topics.append((row, list(zip(rare, topics, strict=True))))
+        others = {form.term: form for form, _, _ in self._forms}
+        topics_found = {topic for _, found in self._topics for topic in found}
+        also = index.newest(STANDING, _STANDING) if index.answers_at_length else ()
+        self.looking = Looking(self._lookup, terms, list(others.values()), list(topics_found), also)
         self.columns: dict[str, Column | Flags] = {}
         if len(self.looking.places):
             self._gather_words()
@@ -96,19 +109,24 @@ class Evidence:
             if vectors is not None:
                 self._gather_meaning(vectors)
 
+    def _rarest(self, terms: list[str]) -> list[str]:
+        """The terms, or the rarest of them if a long text is asked with."""
+        return terms if len(terms) <= _WANTED else self._lookup.rarest(terms[:_READ], _WANTED)
+
     def _gather_words(self) -> None:
         """The words asked for, in the document itself and around it."""
         looking, columns = self.looking, self.columns
-        rarities = np.array([term.rarity for term in looking.terms])[:, None]
+        rarities = np.array([term.rarity for term in looking.terms], np.float32)[:, None]
         rows = looking.hits()
-        own = np.add.reduce(rarities * rows)[looking.slots]
+        having = rows > 0
+        columns["cover"] = np.add.reduce(rarities * having)[looking.slots] / (float(rarities.sum()) or 1.0)
+        rows *= rarities
+        own = np.add.reduce(rows)[looking.slots]
         columns["words"] = words = _scaled(own)
-        columns["cover"] = (np.add.reduce(rarities * (rows > 0)) / (rarities.sum() or 1.0))[looking.slots]
-        columns["around"] = _scaled(np.add.reduce(rarities * _spread(rows))[looking.slots])
+        columns["around"] = _scaled(np.add.reduce(_spread(rows))[looking.slots])
         columns["before"] = self._neighbours(words, _BEFORE)
         columns["group"] = self._best_of_group(words)
-        having = rows[:, looking.slots] > 0
-        self._gather_others("forms", self._found_forms(having), own.max() or 1.0)
+        self._gather_others("forms", self._found_forms(having), float(own.max()) or 1.0)
         self._gather_others("topic", self._found_topics(having), _RARE)
 
     def _neighbours(self, scores: Column, fading: Column) -> Column:
@@ -125,46 +143,51 @@ class Evidence:
         best = np.maximum.reduceat(scores, starts)
         return np.repeat(best, np.diff(np.append(starts, len(groups))))
 
-    def _found_forms(self, own: Flags) -> Iterator[Column]:
-        """For each word how rare its other forms are that a document has in its place."""
-        for row, forms in self._forms:
-            if forms:
-                best = self.looking.rows(1)[0]
-                for form in sorted(forms, key=lambda form: form.rarity):
-                    best[self.looking.slots_with(form)[0]] = form.rarity
-                yield _without(best[self.looking.slots], own, row)
+    def _found_forms(self, own: Flags) -> Column | None:
+        """How rare the other forms of all words are that a document has in their place, of each word the rarest."""
+        if not self._forms:
+            return None
+        looking = self.looking
+        forms = sorted(self._forms, key=lambda each: each[0].rarity)
+        which, slots, _ = looking.slots_with([form for form, _, _ in forms])
+        best = looking.rows(self._words)
+        words = np.array([word for _, word, _ in forms])[which]
+        best[words, slots] = np.array([form.rarity for form, _, _ in forms])[which]
+        for word, row in {(word, row) for _, word, row in forms if row >= 0}:
+            best[word][own[row]] = 0.0
+        column: Column = np.add.reduce(best)[looking.slots]
+        return column
 
-    def _found_topics(self, own: Flags) -> Iterator[Column]:
-        """For each word how rare those of its topics are that a document has in its place."""
-        if not any(topics for _, topics in self._topics):
-            return
-        found = self.looking.gathered(self._index.topics)
+    def _found_topics(self, own: Flags) -> Column | None:
+        """The same for their topics."""
+        if not self._topics:
+            return None
+        found, column = self.looking.gathered("topics"), np.zeros(len(self.looking.places))
         for row, topics in self._topics:
-            if topics:
-                best = np.zeros(len(found))
-                for rare, topic in sorted(topics):
-                    best[(found & np.uint64(1 << topic)) != 0] = rare
-                yield _without(best, own, row)
+            best = np.zeros(len(found))
+            for rare, topic in sorted(topics):
+                best[(found & np.uint64(1 << topic)) != 0] = rare
+            if row >= 0:
+                best[own[row, self.looking.slots]] = 0.0
+            column += best
+        return column
 
-    def _gather_others(self, kind: str, found: Iterator[Column], scale: float) -> None:
+    def _gather_others(self, kind: str, column: Column | None, scale: float) -> None:
         """Other words than those asked for: other forms of them, or of the same topic."""
-        column = np.zeros(len(self.looking.places))
-        for each in found:
-            column += each
-        if column.any():
+        if column is not None and column.any():
             column /= scale
             self.columns[kind] = column
             self.columns[f"{kind} around"] = self._neighbours(column, _BOTH_SIDES)
 
     def _gather_signs(self) -> None:
         """What each document is like, with what its neighbours and the question make of it."""
-        index, looking, columns = self._index, self.looking, self.columns
-        signs = looking.gathered(index.signs)
-        for name, sign in (*_KINDS, *((name, sign) for name, sign, asked in _ASKED if asked.search(self._text))):
+        looking, columns = self.looking, self.columns
+        signs = looking.gathered("signs")
+        for name, sign in (*_KINDS, *_asked_for(self._text)):
             columns[name] = (signs & sign) != 0
         if len(self._asked) == 1:
             (voice,) = self._asked
-            columns["speaker"] = looking.gathered(index.voices) == voice
+            columns["speaker"] = looking.gathered("voices") == voice
         answers, opens = np.zeros(len(signs), bool), np.zeros(len(signs), bool)
         answers[1:] = columns["asks"][:-1]
         answers[looking.firsts] = False
@@ -176,16 +199,25 @@ class Evidence:
     def _gather_dates(self) -> None:
         dates = dates_in(self._text)
         if dates.months:
-            days, back = np.unique(self.looking.gathered(self._index.times) // _DAY, return_inverse=True)
+            days, back = np.unique(self.looking.gathered("times") // _DAY, return_inverse=True)
             near = np.array([dates.nearness(day * _DAY) for day in days.tolist()])
             self.columns["month"], self.columns["day"] = near[back, 0], near[back, 1]
 
     def _gather_meaning(self, vectors: "Vectors") -> None:
         """What is meant, whatever the words."""
-        numbers, parts = (self.looking.gathered(column) for column in (self._index.numbers, self._index.parts))
+        numbers, parts = (self.looking.gathered(name) for name in ("numbers", "parts"))
         meaning = vectors.likeness(self._text[:_ASKED_WITH], numbers, parts)
         self.columns["meaning"] = meaning
         self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOURS
+
+
+def _asked_for(text: str) -> list[tuple[str, Sign]]:
+    small = text.lower()
+    return [
+        (name, sign)
+        for (name, sign, words), asked in _ASKED
+        if any(map(small.__contains__, words)) and asked.search(small)
+    ]
 
 
 def _spread(rows: Column) -> Column:
@@ -196,44 +228,6 @@ def _spread(rows: Column) -> Column:
         np.maximum(best[:, step:], faded[:, :-step], out=best[:, step:])
         np.maximum(best[:, :-step], faded[:, step:], out=best[:, :-step])
     return best
-
-
-def _without(column: Column, own: Flags, row: int) -> Column:
-    """What a column has where the word itself is not."""
-    return column if row < 0 else np.where(own[row], 0.0, column)
-
-
-def _fewest(index: Index, terms: list[str]) -> list[str]:
-    """The terms, or the rarest of them if a long text is asked with."""
-    if len(terms) <= _WANTED:
-        return terms
-    rarest = sorted(weighed(index, terms[:_READ]), key=lambda term: -term.rarity)[:_WANTED]
-    return [term.term for term in rarest]
-
-
-def _with_forms(index: Index, word: str) -> tuple[list[Term], list[Term]]:
-    """The word itself if documents have it, and other words with the same beginning."""
-    if len(word) < _ALIKE:
-        return weighed(index, [word]), []
-    found = index.starting_with(word[:_ALIKE])
-    alike = sorted(each for each in found if each != word and abs(len(each) - len(word)) < _ALIKE)[:_FORMS]
-    own, *forms = ([Term(index, each, found[each])] if each in found else [] for each in (word, *alike))
-    return own, [form for each in forms for form in each]
-
-
-def _topics(word: str) -> list[int]:
-    topics = TOPICS_OF.get(word, 0)
-    return [topic for topic in range(topics.bit_length()) if topics >> topic & 1]
-
-
-def _standing(index: Index) -> list[int]:
-    """The newest instructions and preferences, which matter whatever is asked."""
-    places: list[int] = []
-    for base, (found, _) in reversed(index.postings(STANDING)):
-        places += [base + place for place in reversed(found)]
-        if len(places) >= _STANDING:
-            break
-    return places[:_STANDING]
 
 
 def _scaled(column: Column) -> Column:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.passages import PARTS, passages
-from ctxwrap.retrieval.segments import MANY, SIZE, Damaged, Document, Postings, Segment
+from ctxwrap.retrieval.segments import MANY, SIZE, TOPICS, Damaged, Document, Postings, Segment
 from ctxwrap.retrieval.signs import Sign, signs_of
-from ctxwrap.retrieval.topics import topics_of
+from ctxwrap.retrieval.topics import bits, topics_of
 
 __all__ = ["Damaged", "Index"]
 
@@ -28,7 +28,8 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """All but the last are full."""
         self._clear()
 
     def _clear(self) -> None:
@@ -44,6 +45,10 @@ class Index:
         self.group_starts = array("I")
         self.words = 0
         """The length of all documents together."""
+        self.topical = [0] * TOPICS
+        """How many documents are of each topic."""
+        self.beside: object = None
+        """What whoever asks keeps at hand; documents may be added to it, and when one is removed it is gone."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -51,12 +56,12 @@ class Index:
     @property
     def highest(self) -> int:
         """The highest number that was ever added, -1 for none: what the log has beyond it is still to be added."""
-        return self._segments[-1].highest if self._segments else -1
+        return self.segments[-1].highest if self.segments else -1
 
     @property
     def ends(self) -> list[int]:
         """The highest number in each segment, or before it."""
-        return [segment.highest for segment in self._segments]
+        return [segment.highest for segment in self.segments]
 
     def add(
         self, number: int, text: str, *, role: str = "user", speaker: str = "", group: str = "", time: int = 0
@@ -65,7 +70,7 @@ class Index:
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
         pieces = passages(text)[:PARTS]
-        if not self._segments or len(self._segments[-1]) + len(pieces) > SIZE:
+        if not self.segments or len(self.segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
         for part, passage in enumerate(pieces):
             terms, signs = terms_of(passage), signs_of(passage)
@@ -73,7 +78,7 @@ class Index:
             self._put(document, terms)
 
     def _put(self, document: Document, terms: Sequence[str]) -> None:
-        segment = self._segments[-1]
+        segment = self.segments[-1]
         standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
         segment.add(document, [*terms, *standing])
         self.numbers.append(document.number)
@@ -83,15 +88,18 @@ class Index:
         self.signs.append(document.signs)
         self.topics.append(document.topics)
         self.voices.append(self._voice(*segment.names[segment.voices[-1]]))
+        self._note_topics(document.topics)
         self._enter_group(document.group, len(self) - 1)
         self.words += segment.lengths[-1]
         self._note_length(self.voices[-1], segment.lengths[-1])
 
     def remove(self, number: int) -> bool:
         """Take a message out as if it had never been there; whether it was."""
-        for at, segment in enumerate(self._segments):
+        for at, segment in enumerate(self.segments):
             if number in segment.numbers:
-                self._segments[at] = segment.without(number)
+                self.segments[at] = segment.without(number)
+                if at + 1 < len(self.segments):
+                    self.segments[at].seal()
                 self._gather()
                 return True
         return False
@@ -99,22 +107,20 @@ class Index:
     def postings(self, term: str) -> list[tuple[int, Postings]]:
         """Where a term is: each segment's beginning, and its places from there."""
         found = []
-        for base, segment in zip(self.bases, self._segments, strict=True):
+        for base, segment in zip(self.bases, self.segments, strict=True):
             if (known := segment.postings(term)) is not None:
                 found.append((base, known))
         return found
 
-    def starting_with(self, prefix: str) -> dict[str, list[tuple[int, Postings]]]:
-        """The terms that start so, and where each is."""
-        found: dict[str, list[tuple[int, Postings]]] = {}
-        for base, segment in zip(self.bases, self._segments, strict=True):
-            for term, postings in segment.starting_with(prefix):
-                found.setdefault(term, []).append((base, postings))
-        return found
-
-    def of_topic(self, topic: int) -> int:
-        """How many documents are of a topic."""
-        return sum(segment.topical[topic] for segment in self._segments)
+    def newest(self, term: str, count: int) -> list[int]:
+        """The last places of a term, the last one first."""
+        found: list[int] = []
+        for base, segment in zip(reversed(self.bases), reversed(self.segments), strict=True):
+            known = segment.postings(term)
+            found += [base + place for place in reversed(known[0][-count:])] if known else ()
+            if len(found) >= count:
+                break
+        return found[:count]
 
     def role(self, place: int) -> str:
         return self.names[self.voices[place]][0]
@@ -146,7 +152,7 @@ class Index:
     def unsaved(self) -> dict[int, bytes]:
         """What changed since it was last saved or loaded, by the number of the segment; counts as saved now."""
         changed = {}
-        for at, segment in enumerate(self._segments):
+        for at, segment in enumerate(self.segments):
             if segment.changed:
                 changed[at] = segment.as_bytes()
                 segment.changed = False
@@ -156,9 +162,9 @@ class Index:
     def from_segments(cls, segments: Sequence[bytes]) -> "Index":
         """The index that was saved as these, in the order of their numbers; `Damaged` if they are not whole."""
         index = cls()
-        index._segments = [Segment.from_bytes(data) for data in segments]
+        index.segments = [Segment.from_bytes(data) for data in segments]
         before = -1
-        for ordinal, segment in enumerate(index._segments):
+        for ordinal, segment in enumerate(index.segments):
             if (segment.ordinal, segment.before) != (ordinal, before):
                 raise Damaged("the segments of an index do not follow each other")
             before = segment.highest
@@ -166,15 +172,15 @@ class Index:
         return index
 
     def _start_segment(self) -> None:
-        if self._segments:
-            self._segments[-1].seal()
+        if self.segments:
+            self.segments[-1].seal()
         self.bases.append(len(self))
-        self._segments.append(Segment(len(self._segments), self.highest))
+        self.segments.append(Segment(len(self.segments), self.highest))
 
     def _gather(self) -> None:
         """Make what spans the segments anew."""
         self._clear()
-        for segment in self._segments:
+        for segment in self.segments:
             self.bases.append(len(self))
             place = len(self)
             for name in ("numbers", "parts", "times", "lengths", "signs", "topics"):
@@ -183,6 +189,7 @@ class Index:
             self.voices.frombytes(segment.voices.tobytes().translate(bytes(voices + [0] * (256 - len(voices)))))
             for voice, (words, count) in zip(voices, segment.spoken, strict=True):
                 self._note_length(voice, words, count)
+            self.topical = [one + other for one, other in zip(self.topical, segment.topical, strict=True)]
             for group, count in segment.runs:
                 self._enter_group(group, place)
                 place += count
@@ -200,6 +207,10 @@ class Index:
     def _note_length(self, voice: int, words: int, count: int = 1) -> None:
         self._spoken[voice][0] += words
         self._spoken[voice][1] += count
+
+    def _note_topics(self, topics: int) -> None:
+        for topic in bits(topics):
+            self.topical[topic] += 1
 
     def _enter_group(self, group: str, place: int) -> None:
         if not self.groups or self.groups[-1] != group:

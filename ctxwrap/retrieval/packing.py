@@ -62,10 +62,23 @@ class Pack:
 
 def pack(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count) -> Pack:
     """The best hits that fit, under a heading for each day or group; never more than `budget` tokens."""
+    filling = _filled(index, ranking, text_of, budget, count)
+    text, tokens = filling.trim(budget)
+    return Pack(text, tokens, *filling.result())
+
+
+def choose(
+    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count
+) -> tuple[tuple[Packed, ...], tuple[Packed, ...]]:
+    """What a pack would hold and what it would miss, best first, line by line: for whoever renders it otherwise."""
+    return _filled(index, ranking, text_of, budget, count).result()
+
+
+def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count) -> "_Filling":
     filling = _Filling(index, ranking, text_of, count)
     for hits, share in _slices(index, ranking):
         filling.fill(hits, budget, round(budget * share))
-    return filling.result(budget)
+    return filling
 
 
 def _slices(index: Index, ranking: Ranking) -> list[tuple[Sequence[Hit], float]]:
@@ -85,6 +98,7 @@ class _Line:
     heading: str
     text: str
     tokens: int
+    passage: str
 
 
 @dataclass(slots=True)
@@ -93,6 +107,8 @@ class _Filling:
     ranking: Ranking
     text_of: TextOf
     count: Count
+    known: dict[int, _Line | None] = field(default_factory=dict)
+    """The lines of hits that were read, None for one without a text."""
     lines: list[_Line] = field(default_factory=list)
     missed: dict[int, tuple[Hit, str]] = field(default_factory=dict)
     used: int = 0
@@ -114,28 +130,35 @@ class _Filling:
 
     def _take(self, hit: Hit, limit: int) -> bool:
         """Take a hit if it fits; whether there was nothing to say about room."""
-        text = self.text_of(hit.number, hit.part)
-        if text is None or not text.strip():
+        line = self._line(hit)
+        if line is None:
             return True
-        heading = _heading(self.index, hit.place)
-        line = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
-        tokens = self.count(line)
-        more = tokens + (self.count(heading) if heading and heading not in self.headings else 0)
+        heading = line.heading
+        more = line.tokens + (self.count(heading) if heading and heading not in self.headings else 0)
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
-        terms = _said_in(text)
+        terms = _said_in(line.passage)
         if self._is_said(terms):
             self._miss(hit, "nearly the same is there")
             return True
         self.missed.pop(hit.place, None)
         self.headings[heading] = self.headings.get(heading, 0) + 1
-        self.lines.append(_Line(hit, heading, line, tokens))
+        self.lines.append(line)
         self.taken.add(hit.place)
         self.used += more
         for end in _ends(terms):
             self.said.setdefault(end, []).append(terms)
         return True
+
+    def _line(self, hit: Hit) -> _Line | None:
+        if hit.place not in self.known:
+            text, line = self.text_of(hit.number, hit.part), None
+            if text is not None and text.strip():
+                told = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
+                line = _Line(hit, _heading(self.index, hit.place), told, self.count(told), text)
+            self.known[hit.place] = line
+        return self.known[hit.place]
 
     def _is_said(self, terms: frozenset[str]) -> bool:
         """Whether a text with nearly the same words is taken; such texts begin or end alike in the alphabet."""
@@ -148,7 +171,8 @@ class _Filling:
         if hit.place not in self.taken:
             self.missed.setdefault(hit.place, (hit, why))
 
-    def result(self, budget: int) -> Pack:
+    def trim(self, budget: int) -> tuple[str, int]:
+        """What was taken as one text, without the worst of it should that be longer than its lines; and its tokens."""
         text = _rendered(self.lines)
         tokens = self.count(text) if text else 0
         while self.lines and tokens > budget:
@@ -157,11 +181,12 @@ class _Filling:
             self.missed[worst.hit.place] = (worst.hit, "it did not fit")
             text = _rendered(self.lines)
             tokens = self.count(text) if text else 0
+        return text, tokens
+
+    def result(self) -> tuple[tuple[Packed, ...], tuple[Packed, ...]]:
         missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MISSED]
         chosen = sorted(self.lines, key=lambda line: (-line.hit.score, -line.hit.place))
-        return Pack(
-            text,
-            tokens,
+        return (
             tuple(_packed(line.hit, line.tokens, self.ranking.reasons(line.hit)) for line in chosen),
             tuple(_packed(hit, 0, (why,)) for hit, why in missed),
         )
@@ -192,6 +217,7 @@ def _alike(terms: frozenset[str], other: frozenset[str]) -> bool:
     return fewer >= _SAME * more and len(terms & other) >= _SAME * len(terms | other)
 
 
+@lru_cache(maxsize=512)
 def _said_in(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
 

@@ -4,11 +4,12 @@ How old something is never counts against it. The weights were fitted to what pe
 messages are long their neighbours tell little, so the weights move towards those of `LONG`.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ctxwrap.retrieval.index import Index
 
 if TYPE_CHECKING:
+    from ctxwrap.retrieval.lookup import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -76,6 +77,14 @@ class Hit(NamedTuple):
     score: float
 
 
+class Left(Protocol):
+    """Numbers of messages that are passed over, if any."""
+
+    def __bool__(self) -> bool: ...
+
+    def __contains__(self, number: int) -> bool: ...
+
+
 class Ranking:
     """The documents that matter most for a query, best first; of equals the newer comes first."""
 
@@ -86,33 +95,55 @@ class Ranking:
         from ctxwrap.retrieval.evidence import Evidence
 
         evidence, weights = Evidence(index, text, vectors), weights_for(index)
-        self._names = list(evidence.columns)
-        self._counted = np.empty((len(self._names), len(evidence.looking.places)))
+        self._names = sorted(evidence.columns)
+        self._places = evidence.looking.places
+        self._numbers, self._parts = (evidence.looking.gathered(name) for name in ("numbers", "parts"))
+        self._counted = np.empty((len(self._names), len(self._places)))
         """What each kind of evidence adds to each score."""
         for row, name in zip(self._counted, self._names, strict=True):
             np.multiply(evidence.columns[name], weights[name], out=row)
-        scores = np.add.reduce(self._counted)
-        ranked = np.argsort(scores, kind="stable")[::-1][:limit]
-        places: list[int] = evidence.looking.places[ranked].tolist()
-        numbers, parts = [index.numbers[place] for place in places], [index.parts[place] for place in places]
-        self.hits = list(map(Hit, places, numbers, parts, scores[ranked].tolist()))
-        self._at = dict(zip(places, ranked.tolist(), strict=True))
+        self._scores = np.add.reduce(self._counted)
+        self._ranked = np.argsort(self._scores, kind="stable")[::-1][:limit]
+        self._hits: list[Hit] | None = None
 
-    def relevant(self, share: float) -> list[Hit]:
-        """The hits for which it speaks what is said in them or around them: so much of what speaks for the best.
+    @property
+    def hits(self) -> list[Hit]:
+        if self._hits is None:
+            self._hits = self._hits_at(self._ranked)
+        return self._hits
+
+    @hits.setter
+    def hits(self, hits: list[Hit]) -> None:
+        self._ranked = self._places.searchsorted([hit.place for hit in hits])
+        self._hits = hits
+
+    def _hits_at(self, ranked: "Ints") -> list[Hit]:
+        columns = (self._places, self._numbers, self._parts, self._scores)
+        return list(map(Hit, *(column[ranked].tolist() for column in columns)))
+
+    def leave_out(self, below: int, left: Left) -> None:
+        """Keep only messages of lower numbers than `below` that are not `left`."""
+        numbers = self._numbers[self._ranked]
+        kept = numbers < below
+        if left:
+            kept &= [number not in left for number in numbers.tolist()]
+        self._ranked, self._hits = self._ranked[kept], None
+
+    def relevant(self, share: float, limit: int | None = None) -> list[Hit]:
+        """The first hits for which it speaks what is said in them or around them: so much of what speaks for the best.
 
         Who speaks, and how, tells hits apart; by itself it makes none.
         """
-        told = self._counted[[at for at, name in enumerate(self._names) if name in _TELLING]].sum(axis=0)
-        counts = [float(told[self._at[hit.place]]) for hit in self.hits]
-        least = share * max(counts, default=0.0)
-        return [hit for hit, count in zip(self.hits, counts, strict=True) if count > 0 and count >= least]
+        rows = [at for at, name in enumerate(self._names) if name in _TELLING]
+        told = self._counted[rows].sum(axis=0)[self._ranked]
+        least = share * told.max(initial=0.0)
+        return self._hits_at(self._ranked[(told > 0) & (told >= least)][:limit])
 
     def reasons(self, hit: Hit) -> tuple[str, ...]:
         """The kinds of evidence that count most for a hit, the first one most of all."""
-        counted = zip(self._counted[:, self._at[hit.place]].tolist(), self._names, strict=True)
-        best = sorted((-value, name) for value, name in counted if value > 0)[:3]
-        return tuple(name for _, name in best)
+        counted = self._counted[:, self._places.searchsorted(hit.place)]
+        best = (-counted).argsort(kind="stable")[:3].tolist()
+        return tuple(self._names[at] for at in best if counted[at] > 0)
 
 
 def weights_for(index: Index) -> dict[str, float]:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ctxwrap.retrieval.topics import bits
+
 SIZE = 4096
 """So many documents fill a segment."""
 
@@ -112,13 +114,13 @@ class Segment:
     def postings(self, term: str) -> Postings | None:
         if self._open is not None:
             return self._open.get(term)
-        listed = self._unpacked()
+        listed = self.terms()
         at = bisect_left(listed, term)
         return self._postings_at(at) if at < len(listed) and listed[at] == term else None
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Postings]]:
         """The terms that start so, in their order."""
-        listed = self._unpacked()
+        listed = self.terms()
         at = bisect_left(listed, prefix)
         while at < len(listed) and (term := listed[at]).startswith(prefix):
             yield term, self._postings_at(at) if self._open is None else self._open[term]
@@ -128,7 +130,8 @@ class Segment:
         start, end = self._starts[at], self._starts[at + 1]
         return self._places[start:end], self._counts[start:end]
 
-    def _unpacked(self) -> list[str]:
+    def terms(self) -> list[str]:
+        """All terms, in their order."""
         if self._listed:
             self._sorted, self._listed = _decoded(self._listed).split(_BETWEEN), b""
         return self._sorted
@@ -220,7 +223,7 @@ class Segment:
     def _opened(self) -> dict[str, Postings]:
         """The terms in the form that can grow."""
         if self._open is None:
-            self._open = {term: self._postings_at(at) for at, term in enumerate(self._unpacked())}
+            self._open = {term: self._postings_at(at) for at, term in enumerate(self.terms())}
         return self._open
 
     def _sealed_copy(self) -> "Segment":
@@ -252,9 +255,8 @@ class Segment:
         self.spoken[voice][1] += 1
 
     def _note_topics(self, topics: int) -> None:
-        while topics:
-            self.topical[(topics & -topics).bit_length() - 1] += 1
-            topics &= topics - 1
+        for topic in bits(topics):
+            self.topical[topic] += 1
 
     def _add_to_run(self, group: str, count: int) -> None:
         if self.runs and self.runs[-1][0] == group:

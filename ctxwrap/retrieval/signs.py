@@ -1,7 +1,9 @@
 """Signs: what a text is like, whatever it is about."""
 
 import re
+from collections.abc import Iterable
 from enum import IntFlag
+from operator import itemgetter
 
 from ctxwrap.language.vocabulary import FIGURE, FIRST_PERSON, STANDING, STANDING_PHRASES, TIME
 
@@ -31,9 +33,9 @@ class Sign(IntFlag):
 
 
 _WORD = re.compile(r"\w+")
-_NAME = re.compile(r"[\w,;] [A-Z][a-z]")
-_QUOTE = re.compile(r"[\"“”«»„]")
-_ASKS = re.compile(r"[?？¿]")
+_NAME = re.compile(r"(?<=[\w,;] )[A-Z][a-z]")
+_QUOTES = ('"', "“", "”", "«", "»", "„")
+_ASKING = ("?", "？", "¿")
 _ENDS_ASKING = re.compile(r"[?？][\s\"'”’)]*$")
 
 _FIRST_PERSON, _TIME = frozenset(FIRST_PERSON.split()), frozenset(TIME.split())
@@ -45,14 +47,19 @@ def signs_of(text: str) -> int:
     text = text[:_READ] if len(text) > _READ else text
     small = text.lower()
     words = set(_WORD.findall(small))
+    asks = _has(text, _ASKING)
     tests = (
-        (Sign.QUESTION, _ENDS_ASKING.search(text[-60:]) is not None),
+        (Sign.QUESTION, asks and _ENDS_ASKING.search(text[-60:]) is not None),
         (Sign.FIRST_PERSON, not words.isdisjoint(_FIRST_PERSON) or "我" in text),
-        (Sign.TIME, not words.isdisjoint(_TIME) or any(map(text.__contains__, _UNSPACED_TIME))),
-        (Sign.FIGURE, not words.isdisjoint(_FIGURE) or any(word[0].isdigit() for word in words)),
+        (Sign.TIME, not words.isdisjoint(_TIME) or _has(text, _UNSPACED_TIME)),
+        (Sign.FIGURE, not words.isdisjoint(_FIGURE) or any(map(str.isdigit, map(itemgetter(0), words)))),
         (Sign.NAME, _NAME.search(text) is not None),
-        (Sign.STANDING, not words.isdisjoint(_STANDING) or any(map(small.__contains__, STANDING_PHRASES))),
-        (Sign.ASKS, _ASKS.search(text) is not None),
-        (Sign.QUOTE, _QUOTE.search(text) is not None),
+        (Sign.STANDING, not words.isdisjoint(_STANDING) or _has(small, STANDING_PHRASES)),
+        (Sign.ASKS, asks),
+        (Sign.QUOTE, _has(text, _QUOTES)),
     )
     return sum(int(sign) for sign, holds in tests if holds)
+
+
+def _has(text: str, pieces: Iterable[str]) -> bool:
+    return any(map(text.__contains__, pieces))

@@ -24,3 +24,12 @@ def topics_of(terms: Iterable[str]) -> int:
     for term in terms:
         topics |= TOPICS_OF.get(term, 0)
     return topics
+
+
+def bits(topics: int) -> list[int]:
+    """The numbers of these topics."""
+    found = []
+    while topics:
+        found.append((topics & -topics).bit_length() - 1)
+        topics &= topics - 1
+    return found

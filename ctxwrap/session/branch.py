@@ -39,6 +39,9 @@ class Ranges:
     def __init__(self, starts: Iterable[int] = (), ends: Iterable[int] = ()) -> None:
         self._starts, self._ends = list(starts), list(ends)
 
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._starts, number) - 1
         return at >= 0 and number <= self._ends[at]

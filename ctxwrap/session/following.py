@@ -24,8 +24,8 @@ _AT_ONCE = 512
 _AT_A_TIME = 32
 """So many of them are read at once."""
 
-_UNSAVED = 128
-"""After so many new messages what is made of them is saved."""
+_UNSAVED = 256
+"""After so many new messages what is made of them is saved at once, should nobody have done so before."""
 
 Add = Callable[[int, Record, str], None]
 """Adds a message by its number, and what of its text is indexed."""
@@ -49,7 +49,11 @@ class Following:
             first, self.next = self.next, min(end, self.next + _AT_A_TIME)
             for number, record in sorted(self._log.pick("messages", range(first, self.next)).items()):
                 left -= self._take(number, record)
-        if self._unsaved >= _UNSAVED:
+        self.save(_UNSAVED)
+
+    def save(self, least: int = 1) -> None:
+        """Write down what is new, if it is that many messages."""
+        if self._unsaved >= least:
             self._unsaved = 0
             indexed.save(self._log, self._kind, self._whole)
 

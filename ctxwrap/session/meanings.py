@@ -58,6 +58,11 @@ class Meanings:
             self.give_up(error)
             return None
 
+    def save(self, least: int = 1) -> None:
+        """Write down what is new, if it is that many messages."""
+        if self._vectors is not None:
+            self._vectors[1].save(least)
+
     def give_up(self, error: Exception) -> None:
         logger.warning("earlier messages are found by their words only: %r", error)
         self._embedding, self._vectors = no_model, None

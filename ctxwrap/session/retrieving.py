@@ -10,11 +10,11 @@ What messages mean follows the log in the same way, if there is a model for it; 
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from ctxwrap.retrieval.index import Index
-from ctxwrap.retrieval.packing import Packed, pack
+from ctxwrap.retrieval.packing import Packed, choose
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Hit, Ranking
 from ctxwrap.session import indexed
@@ -43,6 +43,9 @@ _TRIED = 32
 _AT_A_TIME = 24
 """The texts of so many hits are read at once."""
 
+_SECONDS = 86_400
+"""Of a day."""
+
 _KEPT = 500_000
 """Texts of so many characters are kept at hand."""
 
@@ -64,11 +67,11 @@ class Retriever:
         if not len(index):
             return Found()
         ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
-        ranking.hits = [hit for hit in ranking.hits if hit.number < below and hit.number not in left]
-        ranking.hits = ranking.relevant(_RELEVANT)[:_TRIED]
+        ranking.leave_out(below, left)
+        ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
         texts = self._texts
         texts.expect(ranking.hits)
-        packed = pack(index, ranking, texts.passage, budget, count)
+        chosen, missed = choose(index, ranking, texts.passage, budget, count)
         places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
 
         def passage(each: Packed) -> Passage:
@@ -77,7 +80,7 @@ class Retriever:
             told = _heading(index, place), index.speaker(place)
             return Passage(each.number, each.part, text, *told, each.score, each.reasons)
 
-        return Found(tuple(map(passage, packed.chosen)), tuple(map(passage, packed.missed)))
+        return Found(tuple(map(passage, chosen)), tuple(map(passage, missed)))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The messages that say the most, all before `below` being known; each once, with the best of its passages."""
@@ -87,13 +90,22 @@ class Retriever:
         if not len(index):
             return []
         ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
+        ranking.leave_out(below, left)
         best: dict[int, Hit] = {}
         for hit in ranking.relevant(0.0):
-            if hit.number < below and hit.number not in left:
-                best.setdefault(hit.number, hit)
+            best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
         self._texts.expect(hits)
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
+
+    def save(self, least: int = 1) -> None:
+        """Write down what was indexed since the last time, inside the session's lock, if it is that many messages.
+
+        A question does so only when very much is new: a segment is written whole, so that few messages hardly pay.
+        """
+        if self._index is not None:
+            self._index[1].save(least)
+        self._meanings.save(least)
 
     def _told(self, index: Index, hit: Hit, reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
@@ -168,7 +180,12 @@ def _time_of(record: Record) -> int:
 
 
 def _day(time: int) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d}" if time else ""
+    return _day_of(time // _SECONDS) if time else ""
+
+
+@lru_cache(maxsize=4096)
+def _day_of(number: int) -> str:
+    return f"{datetime.fromtimestamp(number * _SECONDS, UTC):%Y-%m-%d}"
 
 
 def _heading(index: Index, place: int) -> str:

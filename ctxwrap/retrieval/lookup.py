@@ -1,0 +1,204 @@
+"""Lookup: where words are among all documents, in arrays that stay as they are while the index grows.
+
+It stands beside an index that is asked and grows with it. Of the segments that are full it knows which of them have
+words that begin in a certain way, and keeps what was looked up there; the last segment is read anew every time.
+"""
+
+from array import array
+from collections.abc import Sequence
+from math import log
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxwrap.language.words import terms_of
+from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.segments import Postings
+
+Ints = NDArray[Any]
+
+ALIKE = 5
+"""Words with so many first letters in common are taken for forms of one word."""
+
+_FORMS = 6
+"""So many other forms of a word are looked for."""
+
+_KEPT = 2_000_000
+"""So many places of terms are kept at hand, about five bytes for each."""
+
+_FAMILIES = 50_000
+"""And so many beginnings of words."""
+
+
+class Full:
+    """Where a term is among the full segments."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, Postings]] = []
+        self.having = 0
+        self._arrays: tuple[Ints, Ints] | None = None
+
+    def arrays(self) -> tuple[Ints, Ints]:
+        """Where it is, ascending, and how often there."""
+        if self._arrays is None:
+            sizes = [len(places) for _, (places, _) in self.found]
+            bases = np.repeat(np.array([base for base, _ in self.found], np.int32), sizes)
+            places = bases + np.frombuffer(b"".join([places for _, (places, _) in self.found]), np.uint16)
+            counts = np.frombuffer(b"".join([counts for _, (_, counts) in self.found]), np.uint8)
+            self._arrays, self.found = (places, counts), []
+        return self._arrays
+
+
+class Term(NamedTuple):
+    """A term that documents have."""
+
+    term: str
+    having: int
+    """How many documents have it."""
+    rarity: float
+    full: Full | None
+    last: Postings | None
+    """Where it is in the last segment."""
+
+
+class Lookup:
+    """Use it as long as nothing else is done with the index; `lookup_in` gives it."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self._columns: dict[str, tuple[Ints, int]] = {}
+        self._names: list[frozenset[str]] = []
+        self._full = 0
+        self._segments_with: dict[str, int] = {}
+        """For each beginning of a word the full segments that have one, a bit for each."""
+        self._families: dict[str, dict[str, Full]] = {}
+        self._kept = 0
+
+    def catch_up(self) -> None:
+        """Take note of segments that are full by now."""
+        for ordinal in range(self._full, len(self.index.segments) - 1):
+            known, bit = self._segments_with, 1 << ordinal
+            for start in {term[:ALIKE] for term in self.index.segments[ordinal].terms()}:
+                known[start] = known.get(start, 0) | bit
+            self._full = ordinal + 1
+            self._families, self._kept = {}, 0
+        if self._kept > _KEPT or len(self._families) > _FAMILIES:
+            self._families, self._kept = {}, 0
+
+    def column(self, name: str) -> Ints:
+        """A column of the index as it is now."""
+        source: array[int] = getattr(self.index, name)
+        known, size = self._columns.get(name, (np.empty(0, source.typecode), 0))
+        if size < len(source):
+            if len(known) < len(source):
+                known, short = np.empty(len(source) * 5 // 4 + 64, source.typecode), known
+                known[:size] = short[:size]
+            known[size : len(source)] = np.frombuffer(source[size:], source.typecode)
+            self._columns[name] = known, len(source)
+        return known[: len(source)]
+
+    def names(self) -> list[frozenset[str]]:
+        """The words in the name of each who speaks."""
+        self._names += [frozenset(terms_of(name)) for _, name in self.index.names[len(self._names) :]]
+        return self._names
+
+    def rarity(self, having: int) -> float:
+        return log(1 + (len(self.index) - having + 0.5) / (having + 0.5))
+
+    def find(self, word: str) -> tuple[Term | None, list[Term]]:
+        """The word itself if documents have it, and other words with the same beginning."""
+        last = self.index.segments[-1] if self.index.segments else None
+        if len(word) < ALIKE:
+            return self._term(word, self._family(word), {word: last.postings(word) if last else None}), []
+        full = self._family(word[:ALIKE])
+        newest: dict[str, Postings | None] = dict(last.starting_with(word[:ALIKE])) if last else {}
+        alike = sorted({each for each in (*full, *newest) if each != word and abs(len(each) - len(word)) < ALIKE})
+        forms = (self._term(each, full, newest) for each in alike[:_FORMS])
+        return self._term(word, full, newest), [form for form in forms if form]
+
+    def rarest(self, words: Sequence[str], count: int) -> list[str]:
+        """Those of the words that the fewest documents have."""
+        having = []
+        for word in words:
+            full = self._family(word[:ALIKE]).get(word)
+            last = self.index.segments[-1].postings(word) if self.index.segments else None
+            if found := (full.having if full else 0) + (len(last[0]) if last else 0):
+                having.append((found, word))
+        return [word for _, word in sorted(having, key=lambda each: each[0])[:count]]
+
+    def _term(self, word: str, full: dict[str, Full], newest: dict[str, Postings | None]) -> Term | None:
+        before, last = full.get(word), newest.get(word)
+        having = (before.having if before else 0) + (len(last[0]) if last else 0)
+        return Term(word, having, self.rarity(having), before, last) if having else None
+
+    def _family(self, start: str) -> dict[str, Full]:
+        """The terms of full segments that start so; of less than `ALIKE` letters, only the one that is these."""
+        known = self._families.get(start)
+        if known is not None:
+            return known
+        found: dict[str, Full] = {}
+        bits = self._segments_with.get(start, 0)
+        while bits:
+            ordinal = (bits & -bits).bit_length() - 1
+            bits &= bits - 1
+            base, segment = self.index.bases[ordinal], self.index.segments[ordinal]
+            for term, postings in segment.starting_with(start):
+                if len(start) == ALIKE or term == start:
+                    full = found.setdefault(term, Full())
+                    full.found.append((base, postings))
+                    full.having += len(postings[0])
+                    self._kept += len(postings[0])
+                else:
+                    break
+        self._families[start] = found
+        return found
+
+    def gathered(self, terms: Sequence[Term]) -> tuple[Ints, Ints, Ints]:
+        """All places of the terms: which of them it is, where, and how often; a place has its terms in their order."""
+        full = [(row, *term.full.arrays()) for row, term in enumerate(terms) if term.full]
+        last = [(row, *term.last) for row, term in enumerate(terms) if term.last]
+        return self._joined(full, last)
+
+    def _joined(
+        self, full: Sequence[tuple[int, Ints, Ints]], last: Sequence[tuple[int, "array[int]", "array[int]"]]
+    ) -> tuple[Ints, Ints, Ints]:
+        places: Ints = np.frombuffer(b"".join([places for _, places, _ in last]), np.uint16)
+        counts: Ints = np.frombuffer(b"".join([counts for _, _, counts in last]), np.uint8)
+        which = [row for row, _, _ in full] + [row for row, _, _ in last]
+        sizes = [len(each) for _, each, _ in full] + [len(each) for _, each, _ in last]
+        rows = np.repeat(np.array(which, np.intp), sizes)
+        if last and self.index.bases[-1]:
+            places = places + np.int32(self.index.bases[-1])
+        if full:
+            places = np.concatenate([*(each for _, each, _ in full), places])
+            counts = np.concatenate([*(each for _, _, each in full), counts])
+        return rows, places, counts
+
+    def gathered_within(self, terms: Sequence[Term], edges: Ints, most: int) -> tuple[Ints, Ints, Ints]:
+        """The same, of terms that more than `most` documents have only between each two of these ascending edges."""
+        full = []
+        for row, term in enumerate(terms):
+            if term.full:
+                places, counts = term.full.arrays()
+                if len(places) > most:
+                    cuts = places.searchsorted(edges)
+                    here = between(cuts[::2], cuts[1::2])
+                    places, counts = places[here], counts[here]
+                full.append((row, places, counts))
+        return self._joined(full, [(row, *term.last) for row, term in enumerate(terms) if term.last])
+
+
+def between(starts: Ints, ends: Ints) -> Ints:
+    """All numbers from each start up to its end."""
+    sizes = ends - starts
+    upto = np.cumsum(sizes)
+    return np.repeat(starts - upto + sizes, sizes) + np.arange(int(upto[-1]) if len(upto) else 0)
+
+
+def lookup_in(index: Index) -> Lookup:
+    """The one beside an index."""
+    if not isinstance(index.beside, Lookup):
+        index.beside = Lookup(index)
+    index.beside.catch_up()
+    return index.beside
