@@ -19,7 +19,6 @@ from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
 from ctxwrap.session.rewriting import rewrite_events, rewrite_messages
-from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
 
@@ -151,11 +150,8 @@ def _rewrite_events(
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
     forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
     asked = [*([forgetting] if ids else []), *events]
-    applied = [
-        context_event("context.redaction.applied", Ids(known.key.session), request=each["type"]) for each in asked
-    ]
     told = known.records("events")
-    new = [*asked, *applied, *document_without(known, gone, told, without)]
+    new = [*known.with_stages(*asked), *document_without(known, gone, told, without)]
     gone = with_contents(gone, told, partial(loaded, files=known.log.files))
     rewrite_events(known, gone.event, new_turn_id(), new, now, gone.texts)
 

@@ -1,6 +1,6 @@
 """What a turn writes down: its messages and events as records, before the log numbers and dates them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from ctxwrap.workingset.updates import Decision
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The records of one turn; the events of its stages are among them if settings want evidence."""
+    """The records of one turn; the events of its stages are among them if settings want that."""
 
     id: str
     key: SessionKey
@@ -83,22 +83,12 @@ class Writing:
         if opening.rules:
             start["rules"] = opening.rules
         outputs = made.outputs if made else ()
-        return [start, *self._memory(), *self.files(outputs), *self._start_told(made, outputs, screen)]
-
-    def _start_told(self, made: Pack | None, outputs: Iterable[Decision], screen: Screen) -> list[Record]:
-        ids = self.ids(1)
-        return self._evidence(
-            events.moved(ids, len(self.opening.moves)),
-            events.changed(ids, self.opening.recalled),
-            events.granted(ids, _granted(outputs)),
-            events.redacted(ids, screen.evidence()),
-            events.packed(ids, made.items, made.budget) if made else (),
-        )
+        return self._with_stages([start, *self._memory(), *self.files(outputs)], 1)
 
     def repack(self, made: Pack, body: Body, kept: Mapping[str, Record]) -> list[Record]:
         """What was sent in the end, since what was to be sent was too long."""
         event = {"type": "repack", "run": self.id, **_pack_fields(made, body, kept), "ctx": _blobs(kept)}
-        return [event, *self._evidence(events.packed(self.ids(2), made.items, made.budget))]
+        return self._with_stages([event], 2)
 
     def _memory(self) -> list[Record]:
         """What happened to memory since the last turn, and what came back for this one."""
@@ -118,8 +108,7 @@ class Writing:
         event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": attempt}
         event |= {"tool_call_id": tool_call} if tool_call else {}
         event["texts"] = {source: blob["id"] for source, blob in kept.items()}
-        told = events.handed_out(self.ids(attempt), target, tool_call)
-        return [{**event, "ctx": _blobs(kept)}, *self._evidence(told)]
+        return self._with_stages([{**event, "ctx": _blobs(kept)}], attempt)
 
     def delta(self, text: str) -> Record:
         """What the answer went on to say, for the case that nobody lives to write its end."""
@@ -165,9 +154,14 @@ class Writing:
             for at, message in enumerate(reply.messages[1:], 1)
         ]
 
-    def done(self, reply: Reply, reason: str, screen: Screen) -> Record:
+    def ended(self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: Screen) -> list[Record]:
+        """The records of a turn's end, and that it is at its end."""
+        done = self._done(reply, reason, screen)
+        return [*records, *self._stages([*records, done], attempt), done]
+
+    def _done(self, reply: Reply, reason: str, screen: Screen) -> Record:
         status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
-        done = {
+        done: Record = {
             "type": "done",
             "run": self.id,
             "status": status,
@@ -176,28 +170,21 @@ class Writing:
             "model": reply.model,
             "usage": dict(reply.usage),
         }
+        calls = [call["id"] for message in reply.messages for call in message.tool_calls if call.get("id")]
+        if calls:
+            done["tool_call_ids"] = calls
+        if (reply.finish or reply.messages) and not events.was_taken(done):
+            done["taken"] = True
         return {**done, "ctx": {}, **screen.evidence()}
 
-    def end_told(
-        self,
-        attempt: int,
-        reply: Reply,
-        operations: Iterable[Operation],
-        decisions: Iterable[Decision],
-        screen: Screen,
-    ) -> list[Record]:
-        """A provider that called it an error before it said a word took nothing."""
-        took_it = bool(reply.response_id or reply.finish or reply.messages) and self.mode in ("enabled", "readonly")
-        ids = self.ids(attempt)
-        return self._evidence(
-            events.injected(ids, reply) if took_it else (),
-            events.changed(ids, operations),
-            events.granted(ids, _granted(decisions)),
-            events.redacted(ids, screen.evidence()),
-        )
+    def _with_stages(self, records: list[Record], attempt: int) -> list[Record]:
+        return [*records, *self._stages(records, attempt)]
 
-    def _evidence(self, *told: Iterable[Record]) -> list[Record]:
-        return [event for each in told for event in each] if self.settings.evidence else []
+    def _stages(self, records: list[Record], attempt: int) -> list[Record]:
+        """The events of the stages, if they are to be written as they happen."""
+        if self.settings.evidence != "log":
+            return []
+        return events.stages_of(records, self.ids(attempt), sends=self.mode in events.SENDING)
 
     def screened(self, events: list[Record]) -> list[Record]:
         """Events as they may be written: whatever an error, a path or a reason quotes."""
@@ -229,7 +216,3 @@ def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> R
 def _blobs(kept: Mapping[str, Record]) -> Record:
     """What an event's control data says of the contents that it refers to."""
     return {"blobs": list(kept.values())} if kept else {}
-
-
-def _granted(decisions: Iterable[Decision]) -> Iterator[str]:
-    return (each.action for each in decisions if each.granted)
