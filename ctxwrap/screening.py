@@ -3,6 +3,7 @@
 A message that was changed says in `ctx.digest` how the caller knows it, so that it is known when it is sent again.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from ctxwrap.records import as_record
 from ctxwrap.redacting import Redaction
 from ctxwrap.redacting.values import Redactor
 from ctxwrap.session.alignment import digest
+from ctxwrap.stages.receipt import item_in
 from ctxwrap.stages.surface import Found, Passage
-from ctxwrap.types import Body, Kept, Message, Missing, Opening, Reading, Record, Request, Text
+from ctxwrap.types import Body, Kept, Message, Missing, Opening, PackItem, Reading, Record, Request, Text
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.watching import Offered
 
@@ -85,6 +87,10 @@ class Screen:
         if self._redaction.log == "keep":
             record["said"] = {name: value for name, value in as_record(message).items() if name != "ctx"}
         return record
+
+    def items(self, items: Sequence[PackItem]) -> Sequence[PackItem]:
+        """What became of all that could be sent."""
+        return [item_in(self.value(item.as_json())) for item in items] if self._redactor else items
 
     def opening(self, opening: Opening) -> Opening:
         """What a turn starts from; the log may hold what was said before there was a policy."""

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ctxwrap.memory.epoch import unchanged
 from ctxwrap.packing import Pack
 from ctxwrap.records import as_record
 from ctxwrap.screening import Screen
+from ctxwrap.session import blobs
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import events, injection
+from ctxwrap.stages import events, injection, receipt
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Body, Message, Opening, Operation, Reading, Record, Reply, Request, SessionKey
 from ctxwrap.visibility import Target
@@ -76,7 +78,7 @@ class Writing:
             "stream": self.request.stream,
             "runtime": opening.runtime.as_json(),
             "began": opening.began,
-            **_pack_fields(made, body, kept),
+            **self._pack_fields(made, body, kept),
             **screen.evidence(),
             "ctx": {"writer": opening.writer, **_blobs(kept)},
         }
@@ -87,7 +89,7 @@ class Writing:
 
     def repack(self, made: Pack, body: Body, kept: Mapping[str, Record]) -> list[Record]:
         """What was sent in the end, since what was to be sent was too long."""
-        event = {"type": "repack", "run": self.id, **_pack_fields(made, body, kept), "ctx": _blobs(kept)}
+        event = {"type": "repack", "run": self.id, **self._pack_fields(made, body, kept), "ctx": _blobs(kept)}
         return self._with_stages([event], 2)
 
     def _memory(self) -> list[Record]:
@@ -107,7 +109,7 @@ class Writing:
         """That somebody was given what is for them; `kept` is where the texts lie, by their sources."""
         event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": attempt}
         event |= {"tool_call_id": tool_call} if tool_call else {}
-        event["texts"] = {source: blob["id"] for source, blob in kept.items()}
+        event["texts"] = _texts(kept)
         return self._with_stages([{**event, "ctx": _blobs(kept)}], attempt)
 
     def delta(self, text: str) -> Record:
@@ -188,31 +190,47 @@ class Writing:
 
     def screened(self, events: list[Record]) -> list[Record]:
         """Events as they may be written: whatever an error, a path or a reason quotes."""
-        screened: list[Record] = Screen(self.settings.redaction).value(events)
-        return screened
+        screen = Screen(self.settings.redaction)
+        return [self._screened(event, screen) for event in events] if self.settings.redaction else events
 
+    def _screened(self, event: Record, screen: Screen) -> Record:
+        """The rows of a pack were made of items that may be written."""
+        screened: Record = screen.value(event)
+        return {**screened, "pack": event["pack"]} if "pack" in event else screened
 
-def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
-    """What an event tells about a pack."""
-    if made is None:
-        return {"pack": []}
-    fields: Record = {
-        "pack": [item.as_json() for item in made.items],
-        "budget": made.budget,
-        "prefix": injection.as_json(made.prefix),
-        "sent": {**made.sent, "texts": {name: blob["id"] for name, blob in kept.items()}},
-        "stable": made.stable,
-        "sha256": injection.body_hash(body),
-    }
-    if made.epoch is not None:
-        fields["epoch"] = made.epoch
-    if made.report:
-        fields["assembly_report"] = made.report
-    if made.output_paths:
-        fields["outputs"] = list(made.output_paths)
-    return fields
+    def _pack_fields(self, made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
+        """What an event tells about a pack."""
+        if made is None:
+            return {"pack": []}
+        fields: Record = {
+            "pack": receipt.rows(Screen(self.settings.redaction).items(made.items)),
+            "budget": receipt.budget_as_json(made.budget),
+            "prefix": injection.as_json(made.prefix),
+            "sent": {**made.sent, "state": self._state(made), "texts": _texts(kept)},
+            "stable": made.stable,
+            "sha256": injection.body_hash(body),
+        }
+        if made.epoch is not None:
+            fields["epoch"] = made.epoch
+        if made.report:
+            fields["assembly_report"] = made.report
+        if made.output_paths:
+            fields["outputs"] = list(made.output_paths)
+        return fields
+
+    def _state(self, made: Pack) -> Record:
+        """The state that was sent; `unchanged` is true where it follows from the epoch and the rest."""
+        state, epoch = made.sent["state"], made.epoch or self.opening.epoch or {}
+        listed = state.get("unchanged")
+        follows = listed and listed == unchanged(epoch, state["memory"], state.get("dropped", ()))
+        return {**state, "unchanged": True} if follows else state
 
 
 def _blobs(kept: Mapping[str, Record]) -> Record:
     """What an event's control data says of the contents that it refers to."""
-    return {"blobs": list(kept.values())} if kept else {}
+    return {"blobs": [blobs.short(blob) for blob in kept.values()]} if kept else {}
+
+
+def _texts(kept: Mapping[str, Record]) -> Record:
+    """Which of these contents each text is."""
+    return {name: at for at, name in enumerate(kept)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ctxwrap.records import message_in, message_range
 from ctxwrap.session.alignment import digest
-from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.blobs import blobs_in, reference_in, texts_in, with_named_texts
 from ctxwrap.session.missing import changed_by
 from ctxwrap.stages.missing import CLASSES, DETECTED, MODEL, REQUESTED
 from ctxwrap.types import Message, Record
@@ -145,9 +145,12 @@ class Redaction:
         state = sent.get("state")
         memory = state.get("memory") if isinstance(state, dict) else None
         told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
-        texts = {name: id if name == _OURS else "" for name, id in (sent.get("texts") or {}).items()}
+        sent = {**sent, "state": {**(state or {}), "memory": told}}
+        if texts_in(event).keys() <= {_OURS}:
+            return {**event, "sent": sent}
+        texts = {name: id if name == _OURS else "" for name, id in texts_in(event).items()}
         blobs = [blob for blob in control.get("blobs") or () if _id_in(blob) == texts.get(_OURS)]
-        sent = {**sent, "texts": texts, "state": {**(state or {}), "memory": told}}
+        sent = {**sent, "texts": texts}
         control = {name: value for name, value in control.items() if name != "blobs"}
         return {**event, "sent": sent, "ctx": {**control, "blobs": blobs} if blobs else control}
 
@@ -170,7 +173,7 @@ class Redaction:
         control = event.get("ctx")
         if isinstance(control, dict) and isinstance(control.get("blobs"), list):
             left = [blob for blob in control["blobs"] if _id_in(blob) not in self.blobs]
-            event = {**event, "ctx": {**control, "blobs": left}}
+            event = {**with_named_texts(event), "ctx": {**control, "blobs": left}}
         if isinstance(event.get("artifacts"), list):
             kept = [each for each in event["artifacts"] if _id_in(_blob_in(each)) not in self.blobs]
             event = {**event, "artifacts": kept}
@@ -328,7 +331,8 @@ def _blob_in(artifact: Any) -> Any:
     return artifact.get("blob") if isinstance(artifact, dict) else None
 
 
-def _id_in(blob: Any) -> Any:
+def _id_in(value: Any) -> Any:
+    blob = reference_in(value)
     return blob.get("id") if isinstance(blob, dict) else None
 
 

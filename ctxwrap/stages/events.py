@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.stages.injection import tokens_taken
+from ctxwrap.stages.receipt import budget_in, items_in
 from ctxwrap.types import Record
 
 EventClass = Literal[
@@ -109,8 +110,8 @@ def _of(records: Iterable[Record], *kinds: str) -> list[Record]:
 
 def _packed(ids: Ids, event: Record) -> list[Record]:
     """What the stages that make a request did; that of another request of the same turn updates its surface."""
-    id, items, budget = f"{ids.turn}.{ids.attempt}", event["pack"], event["budget"]
-    chosen = sum(bool(item["included"]) for item in items)
+    id, items, budget = f"{ids.turn}.{ids.attempt}", items_in(event), budget_in(event)
+    chosen = sum(item.included is True for item in items)
     counts = {"selected": chosen, "omitted": len(items) - chosen}
     surface: EventClass = "context.surface.created" if ids.attempt == 1 else "context.surface.updated"
     spent = {name: budget[name] for name in ("limit", "fixed", "used") if name in budget}

@@ -3,6 +3,7 @@
 0: every line of a stream closes with one checksum, over it and all before it.
 1: every line closes with two, the one of the line before and its own; `meta.json` has no number yet.
 2: a message may take the place of another (`supersedes`), and of several ends of a turn the last one counts.
+3: the receipt of a pack is rows and numbers, and a reference to a text is its digest and size.
 """
 
 import json
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 from ctxwrap.stores.lines import check_in, sealed, unsealed
 from ctxwrap.types import Record
 
-FORMAT = 2
-"""What this version writes. It reads this one and 1, and `upgrade` makes these of 0."""
+FORMAT = 3
+"""What this version writes. It reads this one, 2 and 1, and `upgrade` makes these of 0."""
 
 _OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
 _OLD_LENGTH = len(b',"c":"00000000"}}')
