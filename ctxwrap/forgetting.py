@@ -13,11 +13,11 @@ from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import key_of, telling_words
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import message_in, message_range, timestamp
+from ctxwrap.records import message_in, message_range, timestamp, turn_in
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, turn_in, with_contents
+from ctxwrap.session.redaction import Redaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.rewriting import rewrite_events, rewrite_messages
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ctxwrap.inspection.reading import control_in, no_session, readable, text_in, turn_in
+from ctxwrap.inspection.reading import control_in, no_session, readable, text_in
 from ctxwrap.inspection.usage import usage_in
-from ctxwrap.records import count_in, message_in, tokens_in
+from ctxwrap.records import count_in, message_in, tokens_in, turn_in
 from ctxwrap.session.branch import ROOT
 from ctxwrap.session.unfinished import is_presumed
 from ctxwrap.stages.receipt import budget_in

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from ctxwrap.inspection.reading import Numbered, control_in, round_in, text_in, turn_in
+from ctxwrap.inspection.reading import Numbered, control_in, round_in, text_in
+from ctxwrap.records import turn_in
 from ctxwrap.stages.events import SENDING, STAGES, Ids, session_stages_of, stages_of
 from ctxwrap.types import Record
 
@@ -31,7 +32,7 @@ class Stages:
             yield from batch
             return
         at = next((at for at, record in enumerate(records) if _follows(record)), len(batch))
-        control = {name: text_in(control_in(records[0]), name) for name in ("turn", "time")}
+        control = {"turn": turn_in(records[0]), "time": text_in(control_in(records[0]), "time")}
         yield from batch[:at]
         yield from (Numbered(batch[max(0, at - 1)].number, {**event, "ctx": control}) for event in told)
         yield from batch[at:]

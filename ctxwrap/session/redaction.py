@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ctxwrap.records import message_in, message_range
+from ctxwrap.records import message_in, message_range, turn_in
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in, reference_in, texts_in, with_named_texts
 from ctxwrap.session.missing import changed_by
@@ -260,10 +260,6 @@ def with_contents(gone: Redaction, events: Iterable[Record], load: Callable[[Rec
         with suppress(LookupError):
             found |= {blob["id"]} if gone.says(load(blob)) else set()
     return replace(gone, blobs=frozenset(found))
-
-
-def turn_in(record: Record) -> str:
-    return str((record.get("ctx") or {}).get("turn"))
 
 
 def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -291,7 +291,7 @@ class Session:
                     "v": 1,
                     "seq": seq,
                     "id": f"{turn}-{part}{kind}{at if part else seq}",
-                    "turn": turn,
+                    **({"turn": turn} if "-" in turn else {}),
                     "time": time,
                     **record["ctx"],
                 },

@@ -3,7 +3,8 @@
 0: every line of a stream closes with one checksum, over it and all before it.
 1: every line closes with two, the one of the line before and its own; `meta.json` has no number yet.
 2: a message may take the place of another (`supersedes`), and of several ends of a turn the last one counts.
-3: the receipt of a pack is rows and numbers, and a reference to a text is its digest and size.
+3: the receipt of a pack is rows and numbers, a reference to a text is its digest and size, and the id of a
+   record tells its turn.
 """
 
 import json

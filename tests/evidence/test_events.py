@@ -15,6 +15,7 @@ from ctxwrap.inspection.reading import numbered
 from ctxwrap.inspection.stages import Stages
 from ctxwrap.practice import Answer, Failure, Provider, within
 from ctxwrap.practice.answer import ToolCall
+from ctxwrap.records import turn_in
 from ctxwrap.stages.events import STAGES, EventClass
 from ctxwrap.stores.memory import MemoryStore
 from tests.evidence.logs import KEY, Chat, working_set
@@ -152,8 +153,7 @@ def without_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def apart_from_place(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without what only the log gives to a record."""
-    kept = ("turn", "time")
-    return [{**event, "ctx": {name: event["ctx"][name] for name in kept}} for event in events]
+    return [{**event, "ctx": (turn_in(event), event["ctx"]["time"])} for event in events]
 
 
 def test_what_is_written_is_what_follows_from_the_records(
