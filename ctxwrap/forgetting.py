@@ -13,22 +13,12 @@ from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import codes, key_of, marks, telling_words
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import message_in, message_range, timestamp
+from ctxwrap.records import message_in, message_range, timestamp, turn_in
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.finding import Place, existing, key_for
-from ctxwrap.session.redaction import (
-    CHILD_EVENTS,
-    LONG,
-    Redaction,
-    items_in,
-    redaction,
-    tombstone,
-    turn_in,
-    with_contents,
-)
+from ctxwrap.session.redaction import CHILD_EVENTS, LONG, Redaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.rewriting import finish_rewriting, rewrite_events, rewrite_messages
-from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Message, Operation, Record
 
@@ -225,11 +215,8 @@ def _rewrite_events(
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
     forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
     asked = [*([forgetting] if ids or not events else []), *events]
-    applied = [
-        context_event("context.redaction.applied", Ids(known.key.session), request=each["type"]) for each in asked
-    ]
     told = known.records("events")
-    new = [*asked, *applied, *document_without(known, gone, told, without)]
+    new = [*known.with_stages(*asked), *document_without(known, gone, told, without)]
     gone = with_contents(gone, told, partial(loaded, files=known.log.files))
     rewrite_events(known, gone.event, new_turn_id(), new, now, gone.texts)
 

@@ -100,6 +100,13 @@ def number_in(record: Record) -> int | None:
     return number if isinstance(number, int) else None
 
 
+def turn_in(record: Record) -> str:
+    """The turn that wrote a record, or nothing: its id begins with it, unless it is told apart."""
+    control: Any = record.get("ctx")
+    told = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
+    return next((text.partition("-")[0] if at else text for at, text in enumerate(told) if isinstance(text, str)), "")
+
+
 def next_number(record: Record, before: int) -> int:
     """The number of a record behind one of number `before`: its own if that is above, else the next."""
     number = number_in(record) or 0

@@ -3,6 +3,7 @@
 A message that was changed says in `ctx.digest` how the caller knows it, so that it is known when it is sent again.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,8 @@ from ctxwrap.records import as_record
 from ctxwrap.redacting import Redaction
 from ctxwrap.redacting.values import Redactor
 from ctxwrap.session.alignment import digest
-from ctxwrap.types import Body, Message, Opening, Reading, Record, Request
+from ctxwrap.stages.receipt import item_in
+from ctxwrap.types import Body, Message, Opening, PackItem, Reading, Record, Request
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.watching import Offered
 
@@ -80,6 +82,10 @@ class Screen:
         if self._redaction.log == "keep":
             record["said"] = {name: value for name, value in as_record(message).items() if name != "ctx"}
         return record
+
+    def items(self, items: Sequence[PackItem]) -> Sequence[PackItem]:
+        """What became of all that could be sent."""
+        return [item_in(self.value(item.as_json())) for item in items] if self._redactor else items
 
     def opening(self, opening: Opening) -> Opening:
         """What a turn starts from, all of it; the log may hold what was said before there was a policy."""

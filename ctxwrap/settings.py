@@ -30,6 +30,13 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise unknown_name(name, value, choices)
 
 
+def _evidence_in(value: object) -> object:
+    """Where the events of stages are, by its name."""
+    place = ("project", "log")[value] if isinstance(value, bool) else value
+    _check_choice("evidence", place, ("project", "log"))
+    return place
+
+
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
@@ -287,8 +294,11 @@ class Settings:
     visibility: Rules = field(default_factory=dict)
     """Who beside the model, or instead of it, may see what: targets, by the kind of an item or by its source."""
 
-    evidence: bool = True
-    """Whether each stage of a call leaves an event in the log: what was chosen, spent, sent and changed, by numbers."""
+    evidence: Literal["project", "log"] | bool = "project"
+    """Where the events of the stages of a call are: made of its records when somebody asks, or in the log as well.
+
+    They tell by numbers what was chosen, spent, sent and changed. True is a spelling of "log", False of "project".
+    """
 
     quotas: Quotas | None = None
     """`Quotas(...)`: how many sessions a tenant may have, and how much a session may hold; None is no limit.
@@ -302,10 +312,10 @@ class Settings:
     def __post_init__(self) -> None:
         for name in _CHOICES:
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
+        object.__setattr__(self, "evidence", _evidence_in(self.evidence))
         for name in (
             "record",
             "strict",
-            "evidence",
             "foreign_core",
             "retrieval",
             "embeddings",

@@ -23,7 +23,6 @@ from ctxwrap.redacting.values import change_of
 from ctxwrap.scope import apart
 from ctxwrap.session import Session
 from ctxwrap.settings import SummaryWriter
-from ctxwrap.stages.events import EventClass, Ids, context_event
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Kept, Message, SessionKey
 
@@ -201,8 +200,7 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
             if matter is None:
                 return
             asking = {"type": "summarise", "source": matter.source, "model": writer.model, "ctx": {}}
-            started = context_event("context.compaction.started", Ids(session.key.session), messages=matter.source)
-            session.append(turn, [], [asking, *session.evidence(started)], clock(), is_edge=False)
+            session.append(turn, [], session.with_stages(asking), clock(), is_edge=False)
         redacted = change_of(session.redaction)
         rules, texts = matter.question(writer.max_tokens)
         text = redacted(cleaned(writer.ask(rules, redacted(texts))))
@@ -211,10 +209,7 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
         told = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
         with undisturbed(), session.locked():
             if matter.is_current(session):
-                classes: tuple[EventClass, ...] = ("context.compaction.completed", "context.summary.created")
-                completed = [context_event(each, Ids(session.key.session), messages=matter.source) for each in classes]
-                written = [{**told, "model": writer.model, "ctx": {}}, *session.evidence(*completed)]
-                session.append(turn, [], written, clock())
+                session.append(turn, [], session.with_stages({**told, "model": writer.model, "ctx": {}}), clock())
     except Exception as error:
         logger.warning(
             "ctxwrap: session %r has no new summary: %s: %s", session.key.session, type(error).__name__, error

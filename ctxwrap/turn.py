@@ -315,10 +315,8 @@ class Turn:
             *writing.files(self.file_decisions),
             *self._questions(reply, answer_at),
             *writing.choices(reply),
-            *writing.end_told(self._attempt, reply, self._operations, self.file_decisions, screen),
-            writing.done(reply, reason, screen),
         ]
-        return messages, writing.screened(events)
+        return messages, writing.screened(writing.ended(events, self._attempt, reply, reason, screen))
 
     def _reading_told(self, reading: Reading | None) -> Reading | None:
         """The reading with what else the snapshot breaks."""

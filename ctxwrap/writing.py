@@ -1,16 +1,18 @@
 """What a turn writes down: its messages and events as records, before the log numbers and dates them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ctxwrap.memory.epoch import unchanged
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import is_foreign
 from ctxwrap.packing import Pack
 from ctxwrap.records import as_record, kept_of
 from ctxwrap.screening import Screen
+from ctxwrap.session import blobs
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages import events, injection
+from ctxwrap.stages import events, injection, receipt
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Body, Message, Opening, Operation, Reading, Record, Reply, Request, SessionKey
 from ctxwrap.visibility import Target
@@ -19,7 +21,7 @@ from ctxwrap.workingset.updates import Decision
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The records of one turn; the events of its stages are among them if settings want evidence."""
+    """The records of one turn; the events of its stages are among them if settings want that."""
 
     id: str
     key: SessionKey
@@ -82,29 +84,19 @@ class Writing:
             "runtime": opening.runtime.as_json(),
             "began": opening.began,
             "origin": _written_from(origin),
-            **_pack_fields(made, body, kept),
+            **self._pack_fields(made, body, kept),
             **screen.evidence(),
             "ctx": {"writer": opening.writer, **_blobs(kept)},
         }
         if opening.rules:
             start["rules"] = opening.rules
         outputs = made.outputs if made else ()
-        return [start, *self._memory(), *self.files(outputs), *self._start_told(made, outputs, screen)]
-
-    def _start_told(self, made: Pack | None, outputs: Iterable[Decision], screen: Screen) -> list[Record]:
-        ids = self.ids(1)
-        return self._evidence(
-            events.moved(ids, len(self.opening.moves)),
-            events.changed(ids, self.opening.recalled),
-            events.granted(ids, _granted(outputs)),
-            events.redacted(ids, screen.evidence()),
-            events.packed(ids, made.items, made.budget) if made else (),
-        )
+        return self._with_stages([start, *self._memory(), *self.files(outputs)], 1)
 
     def repack(self, made: Pack, body: Body, kept: Mapping[str, Record]) -> list[Record]:
         """What was sent in the end, since what was to be sent was too long."""
-        event = {"type": "repack", "run": self.id, **_pack_fields(made, body, kept), "ctx": _blobs(kept)}
-        return [event, *self._evidence(events.packed(self.ids(2), made.items, made.budget))]
+        event = {"type": "repack", "run": self.id, **self._pack_fields(made, body, kept), "ctx": _blobs(kept)}
+        return self._with_stages([event], 2)
 
     def _memory(self) -> list[Record]:
         """What happened to memory since the last turn, and what came back for this one."""
@@ -123,9 +115,8 @@ class Writing:
         """That somebody was given what is for them; `kept` is where the texts lie, by their sources."""
         event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": attempt}
         event |= {"tool_call_id": tool_call} if tool_call else {}
-        event["texts"] = {source: blob["id"] for source, blob in kept.items()}
-        told = events.handed_out(self.ids(attempt), target, tool_call)
-        return [{**event, "ctx": _blobs(kept)}, *self._evidence(told)]
+        event["texts"] = _texts(kept)
+        return self._with_stages([{**event, "ctx": _blobs(kept)}], attempt)
 
     def delta(self, text: str, origin: Origin) -> Record:
         """What the answer went on to say, for the case that nobody lives to write its end."""
@@ -173,9 +164,14 @@ class Writing:
             for at, message in enumerate(reply.messages[1:], 1)
         ]
 
-    def done(self, reply: Reply, reason: str, screen: Screen) -> Record:
+    def ended(self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: Screen) -> list[Record]:
+        """The records of a turn's end, and that it is at its end."""
+        done = self._done(reply, reason, screen)
+        return [*records, *self._stages([*records, done], attempt), done]
+
+    def _done(self, reply: Reply, reason: str, screen: Screen) -> Record:
         status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
-        done = {
+        done: Record = {
             "type": "done",
             "run": self.id,
             "status": status,
@@ -184,52 +180,55 @@ class Writing:
             "model": reply.model,
             "usage": dict(reply.usage),
         }
+        calls = [call["id"] for message in reply.messages for call in message.tool_calls if call.get("id")]
+        if calls:
+            done["tool_call_ids"] = calls
+        if (reply.finish or reply.messages) and not events.was_taken(done):
+            done["taken"] = True
         return {**done, "ctx": {}, **screen.evidence()}
 
-    def end_told(
-        self,
-        attempt: int,
-        reply: Reply,
-        operations: Iterable[Operation],
-        decisions: Iterable[Decision],
-        screen: Screen,
-    ) -> list[Record]:
-        """A provider that called it an error before it said a word took nothing."""
-        took_it = bool(reply.response_id or reply.finish or reply.messages) and self.mode in ("enabled", "readonly")
-        ids = self.ids(attempt)
-        return self._evidence(
-            events.injected(ids, reply) if took_it else (),
-            events.changed(ids, operations),
-            events.granted(ids, _granted(decisions)),
-            events.redacted(ids, screen.evidence()),
-        )
+    def _with_stages(self, records: list[Record], attempt: int) -> list[Record]:
+        return [*records, *self._stages(records, attempt)]
 
-    def _evidence(self, *told: Iterable[Record]) -> list[Record]:
-        return [event for each in told for event in each] if self.settings.evidence else []
+    def _stages(self, records: list[Record], attempt: int) -> list[Record]:
+        """The events of the stages, if they are to be written as they happen."""
+        if self.settings.evidence != "log":
+            return []
+        return events.stages_of(records, self.ids(attempt), sends=self.mode in events.SENDING)
 
     def screened(self, events: list[Record]) -> list[Record]:
-        return Screen(self.settings.redaction).events(events)
+        """Events as they may be written; the rows of a pack were made of items that may be."""
+        if self.settings.redaction is None:
+            return events
+        changed = zip(events, Screen(self.settings.redaction).events(events), strict=True)
+        return [{**new, "pack": old["pack"]} if "pack" in old else new for old, new in changed]
 
+    def _pack_fields(self, made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
+        """What an event tells about a pack."""
+        if made is None:
+            return {"pack": []}
+        fields: Record = {
+            "pack": receipt.rows(Screen(self.settings.redaction).items(made.items)),
+            "budget": receipt.budget_as_json(made.budget),
+            "prefix": injection.as_json(made.prefix),
+            "sent": {**made.sent, "state": self._state(made), "texts": _texts(kept)},
+            "stable": made.stable,
+            "sha256": injection.body_hash(body),
+        }
+        if made.epoch is not None:
+            fields["epoch"] = made.epoch
+        if made.report:
+            fields["assembly_report"] = made.report
+        if made.output_paths:
+            fields["outputs"] = list(made.output_paths)
+        return fields
 
-def _pack_fields(made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
-    """What an event tells about a pack."""
-    if made is None:
-        return {"pack": []}
-    fields: Record = {
-        "pack": [item.as_json() for item in made.items],
-        "budget": made.budget,
-        "prefix": injection.as_json(made.prefix),
-        "sent": {**made.sent, "texts": {name: blob["id"] for name, blob in kept.items()}},
-        "stable": made.stable,
-        "sha256": injection.body_hash(body),
-    }
-    if made.epoch is not None:
-        fields["epoch"] = made.epoch
-    if made.report:
-        fields["assembly_report"] = made.report
-    if made.output_paths:
-        fields["outputs"] = list(made.output_paths)
-    return fields
+    def _state(self, made: Pack) -> Record:
+        """The state that was sent; `unchanged` is true where it follows from the epoch and the rest."""
+        state, epoch = made.sent["state"], made.epoch or self.opening.epoch or {}
+        listed = state.get("unchanged")
+        follows = listed and listed == unchanged(epoch, state["memory"], state.get("dropped", ()))
+        return {**state, "unchanged": True} if follows else state
 
 
 def _written_from(origin: Origin) -> Origin:
@@ -239,8 +238,9 @@ def _written_from(origin: Origin) -> Origin:
 
 def _blobs(kept: Mapping[str, Record]) -> Record:
     """What an event's control data says of the contents that it refers to."""
-    return {"blobs": list(kept.values())} if kept else {}
+    return {"blobs": [blobs.short(blob) for blob in kept.values()]} if kept else {}
 
 
-def _granted(decisions: Iterable[Decision]) -> Iterator[str]:
-    return (each.action for each in decisions if each.granted)
+def _texts(kept: Mapping[str, Record]) -> Record:
+    """Which of these contents each text is."""
+    return {name: at for at, name in enumerate(kept)}

@@ -248,7 +248,7 @@ def test_a_purged_message_is_in_no_file(chat: Chat, home: Path, by: str) -> None
     assert ctxwrap.purge("s", message=wanted, store=home) == ("w-2", "w-3")
     assert files_with(home, SECRET, FACT, "swordfish-42") == []
     left = messages(home, "s")[2]
-    kept = {name: whole[2]["ctx"][name] for name in ("v", "seq", "id", "turn", "time", "round")}
+    kept = {name: whole[2]["ctx"][name] for name in ("v", "seq", "id", "time", "round")}
     assert {name: left["ctx"][name] for name in kept} == kept
     assert (left["role"], left["content"]) == ("user", "")
     assert left.keys() == {"role", "content", "ctx"}

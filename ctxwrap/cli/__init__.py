@@ -111,7 +111,7 @@ def cost(as_json: bool, **which: Any) -> None:
 @click.option("-n", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many.")
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on with what is appended, until Ctrl-C.")
 @click.option("--events", is_flag=True, help="Events instead of messages.")
-@click.option("--stages", is_flag=True, help="Events, also those that the stages of a call leave.")
+@click.option("--stages", is_flag=True, help="Events, also those of the stages of a call.")
 @click.option("--json", "as_json", is_flag=True, help="Print each as a line of JSON.")
 def tail(as_json: bool, **which: Any) -> None:
     """Print the newest messages of SESSION."""

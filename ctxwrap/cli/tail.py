@@ -1,7 +1,7 @@
 """The newest messages or events of a session, and on request those that follow."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
@@ -10,6 +10,7 @@ from ctxwrap.cli.text import json_text
 from ctxwrap.cli.turns import event_parts, message_parts
 from ctxwrap.inspection import Following, Numbered
 from ctxwrap.inspection.reading import check_known
+from ctxwrap.inspection.stages import Stages
 from ctxwrap.session.finding import key_for
 from ctxwrap.stages.events import STAGES
 from ctxwrap.stores import open_store
@@ -44,17 +45,15 @@ def show_tail(
         check_known(place, key)
     printed = _lines if as_data else _events if events else _messages
 
-    def printing(records: Iterable[Numbered]) -> None:
-        printed(each for each in records if stages or not _is_of_a_stage(each))
-
-    newest = [each for each in newest if stages or not _is_of_a_stage(each)]
-    printing(newest[max(0, len(newest) - count) :])
+    told = Stages(key.session).among if stages else _without_stages
+    newest = list(told(newest) if events else newest)
+    printed(newest[max(0, len(newest) - count) :])
     if follows:
-        follow(following, printing, lambda: time.sleep(_PAUSE))
+        follow(following, lambda new: printed(told(new) if events else new), lambda: time.sleep(_PAUSE))
 
 
-def _is_of_a_stage(each: Numbered) -> bool:
-    return each.record.get("type") in STAGES
+def _without_stages(records: Iterable[Numbered]) -> Iterator[Numbered]:
+    return (each for each in records if each.record.get("type") not in STAGES)
 
 
 def follow(following: Following, printing: Printing, pause: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from ctxwrap.inspection import TurnDetails
 from ctxwrap.inspection.reading import calls_in, control_in, said_in, text_in
 from ctxwrap.records import count_in
 from ctxwrap.stages.events import EVENT_CLASSES
+from ctxwrap.stages.receipt import items_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
@@ -122,12 +123,12 @@ def _first(events: Iterable[Record], kind: str) -> Record:
 
 
 def _start(event: Record) -> "Parts":
+    try:
+        items = items_in(event)
+    except (AttributeError, LookupError, TypeError, ValueError):  # a log may come from anybody
+        items = ()
     rows = [
-        (
-            "yes" if item.get("included") is True else "no",
-            *(item.get(name) for name in ("tokens", "kind", "source", "reason")),
-        )
-        for item in _objects(event.get("pack"))
+        ("yes" if each.included is True else "no", each.tokens, each.kind, each.source, each.reason) for each in items
     ]
     if rows:
         yield ""

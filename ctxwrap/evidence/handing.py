@@ -10,6 +10,7 @@ from ctxwrap.evidence.reading import Attempt, Turn, time_of
 from ctxwrap.evidence.vocabulary import TARGETS, InjectionPoint, Target
 from ctxwrap.inspection.reading import text_in
 from ctxwrap.records import count_in
+from ctxwrap.session.blobs import texts_in
 from ctxwrap.types import Record
 
 _POINTS: dict[Target, InjectionPoint] = {
@@ -36,8 +37,8 @@ def handed_out(
     told = [event for event in turn.named("resources") if f"{turn.id}.{count_in(event, 'attempt')}" == attempt.id]
     for at, event in enumerate(told, 1):
         target = next((each for each in TARGETS if each == event.get("target")), None)
-        texts = event.get("texts")
-        if target in _POINTS and isinstance(texts, dict):
+        texts = texts_in(event)
+        if target in _POINTS:
             given = [(each, text(str(texts[each.thing.item.source]))) for each in placed if _is_in(each, texts, target)]
             yield _Handing(attempt, f"{attempt.id}-{target}-{at}", target, event, sees, keep).records(given)
 

@@ -10,7 +10,8 @@ from ctxwrap.evidence.objects import Missing as MissingRecord
 from ctxwrap.evidence.placing import Sees
 from ctxwrap.evidence.projecting import Projection
 from ctxwrap.evidence.reading import Told, Turn, time_of
-from ctxwrap.inspection.reading import control_in, text_in, turn_in
+from ctxwrap.inspection.reading import control_in, text_in
+from ctxwrap.records import turn_in
 from ctxwrap.session.missing import changed_by
 from ctxwrap.stages.missing import CLASSES, MODEL, is_open
 from ctxwrap.types import Missing, Record

@@ -30,6 +30,7 @@ from ctxwrap.evidence.sending import Sending
 from ctxwrap.evidence.things import things_of
 from ctxwrap.inspection.reading import text_in
 from ctxwrap.records import count_in
+from ctxwrap.stages.receipt import budget_in
 
 _UNRANKED = ("system", "memory", "request", "recent_messages")
 """What is sent in any case, or by its age alone."""
@@ -145,9 +146,9 @@ class _Projecting:
         )
 
     def _budget(self) -> Budget:
-        known = self.attempt.event.get("budget")
+        known = budget_in(self.attempt.event)
         fixed, used = count_in(known, "fixed"), count_in(known, "used")
-        told = {name: known[name] for name in ("set_by", "spent", "counter", "exact") if name in known} if known else {}
+        told: dict[str, Any] = {name: known[name] for name in ("set_by", "spent", "counter", "exact") if name in known}
         return Budget(
             **VERSION,
             budget_id=f"budget-{self.attempt.id}",
@@ -163,7 +164,7 @@ class _Projecting:
         )
 
     def _window(self) -> Window:
-        known = self.attempt.event.get("budget")
+        known = budget_in(self.attempt.event)
         return Window(
             **VERSION,
             window_id=f"window-{self.attempt.id}",

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ctxwrap.inspection.reading import check_known, control_in, readable, text_in, whole_stream
+from ctxwrap.inspection.stages import Stages
 from ctxwrap.inspection.turns import runs_in
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.records import message_in, tokens_in
@@ -119,7 +120,7 @@ def told(store: Store, key: SessionKey) -> Told:
     records = dict(messages.records)
     happened = tuple(
         sendable(readable({**record, "ctx": {**control_in(record), "seq": number}}, log.files))
-        for number, record in events.records
+        for number, record in Stages(key.session).among(events.records)
     )
     return Told(
         key=SessionKey(*map(sendable, key)),

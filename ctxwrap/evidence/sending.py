@@ -12,6 +12,7 @@ from ctxwrap.evidence.things import key_of
 from ctxwrap.evidence.vocabulary import InjectionPoint, Target
 from ctxwrap.inspection.reading import text_in
 from ctxwrap.session.packs.view import Block as Shown
+from ctxwrap.stages.events import SENDING
 from ctxwrap.stages.injection import tokens_taken
 from ctxwrap.types import Record
 
@@ -67,7 +68,7 @@ class Sending:
 
     def injections(self, assembly: Assembly) -> Iterator[Injection]:
         """One for each place in the request, if a provider took it: the log says so, not the selection."""
-        if self.attempt.event.get("mode") not in ("enabled", "readonly") or self.attempt != self.turn.attempts[-1]:
+        if self.attempt.event.get("mode") not in SENDING or self.attempt != self.turn.attempts[-1]:
             return
         if not self._was_taken():
             return

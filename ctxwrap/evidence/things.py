@@ -11,6 +11,7 @@ from ctxwrap.evidence.vocabulary import ContextKind
 from ctxwrap.memory.items import TIERS
 from ctxwrap.protocol.text import escaped
 from ctxwrap.records import numbers_in
+from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.packs.view import Block, PackView
 from ctxwrap.stages.framing import blocks_in, boundary_of
 from ctxwrap.types import PackItem
@@ -171,7 +172,7 @@ class _Things:
     @cached_property
     def _gone(self) -> set[str]:
         """The blocks whose texts are no longer kept."""
-        return {name for name, id in self._sent["texts"].items() if self.told.text(str(id)) is None}
+        return {name for name, id in texts_in(self.attempt.event).items() if self.told.text(str(id)) is None}
 
     def _is_purged(self, item: PackItem) -> bool:
         """Whether it is a finding in a message that was purged."""

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ctxwrap.inspection.reading import control_in, no_session, readable, text_in, turn_in
+from ctxwrap.inspection.reading import control_in, no_session, readable, text_in
 from ctxwrap.inspection.usage import usage_in
-from ctxwrap.records import count_in, message_in, tokens_in
+from ctxwrap.records import count_in, message_in, tokens_in, turn_in
 from ctxwrap.session.branch import ROOT
 from ctxwrap.session.unfinished import is_presumed
+from ctxwrap.stages.receipt import budget_in
 from ctxwrap.storage import Files, Store
 from ctxwrap.tokens import Counter, counter_for, message_tokens
 from ctxwrap.tokens.messages import PER_REPLY
@@ -260,7 +261,7 @@ class _Tally:
         if turn is None:
             return
         if kind in ("start", "repack") and turn.is_sent:
-            budget = event.get("budget")
+            budget = budget_in(event)
             turn.counted = (count_in(budget, "fixed") or 0) + (count_in(budget, "used") or 0)
         elif kind == "snapshot":
             turn.snapshot = _counter(turn).count(text_in(event, "trailer"))

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ctxwrap.errors import NotFound
-from ctxwrap.inspection.reading import turn_in
 from ctxwrap.inspection.turns import turn_details
+from ctxwrap.records import turn_in
 from ctxwrap.session import Session
 from ctxwrap.session.missing import taken
 from ctxwrap.session.packs.recorded import recorded

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.records import count_in, message_in
+from ctxwrap.records import count_in, message_in, turn_in
 from ctxwrap.session.blobs import put_back
 from ctxwrap.session.redaction import PURGED
 from ctxwrap.storage import Files, Log, Store
@@ -58,11 +58,6 @@ def control_in(record: Record) -> Record:
     return control if isinstance(control, dict) else {}
 
 
-def turn_in(record: Record) -> str:
-    """The turn that wrote a record, or nothing."""
-    return text_in(control_in(record), "turn")
-
-
 def text_in(record: Record, name: str) -> str:
     value = record.get(name)
     return value if isinstance(value, str) else ""
@@ -87,6 +82,8 @@ def calls_in(record: Record) -> list[Record]:
 def readable(record: Record, files: Files) -> Record:
     """A record with its content, wherever that lies; `ctx.fault` says so if it is lost."""
     control = {name: value for name, value in control_in(record).items() if name not in _SEALS}
+    if "turn" not in control and (turn := turn_in(record)):
+        control["turn"] = turn
     plain = {**record, "ctx": control} if control else record
     try:
         return put_back(plain, files)

@@ -15,10 +15,10 @@ from ctxwrap.inspection.reading import (
     round_in,
     said_in,
     text_in,
-    turn_in,
     whole_stream,
 )
 from ctxwrap.inspection.usage import usage_in
+from ctxwrap.records import turn_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.storage import Store
 from ctxwrap.types import Record, SessionKey

@@ -4,7 +4,7 @@ A provider reads again what it has read before only up to the first byte that di
 where it seldom changes, and what changes in the rounds after it rides on the newest message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
@@ -82,6 +82,12 @@ def since(epoch: Tiers, memory: Tiers) -> Since:
         if id not in same:
             changes[tier].append(item)
     return Since(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
+
+
+def unchanged(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
+    """The ids of what an epoch tells and is so still: what neither changed nor was dropped since."""
+    gone = {*dropped, *(item["id"] for items in changes.values() for item in items)}
+    return sorted(item["id"] for items in epoch.values() for item in items if item["id"] not in gone)
 
 
 def is_over(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:

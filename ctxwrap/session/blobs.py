@@ -5,13 +5,14 @@
 """
 
 import json
+import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal
 
 from ctxwrap.records import message_in
-from ctxwrap.session.abi import blob_name, is_legal_name
+from ctxwrap.session.abi import blob_name, is_legal_name, named_by
 from ctxwrap.session.alignment import digest
 from ctxwrap.storage import Files
 from ctxwrap.types import Content, Message, Record
@@ -94,8 +95,41 @@ def blobs_in(record: Record) -> Iterator[Record]:
     """The large contents that a record refers to."""
     control = record.get("ctx")
     for blob in (control.get("blob"), *_list(control.get("blobs"))) if isinstance(control, dict) else ():
-        if isinstance(blob, dict) and isinstance(blob.get("id"), str):
-            yield blob
+        whole = reference_in(blob)
+        if isinstance(whole, dict) and isinstance(whole.get("id"), str):
+            yield whole
+
+
+def short(blob: Record) -> Any:
+    """The reference to a file as events have it: all of it follows from the digest and the size."""
+    brief = f"{str(blob.get('digest')).removeprefix('sha256:')}:{blob.get('bytes')}"
+    return brief if reference_in(brief) == blob else blob
+
+
+def reference_in(value: Any) -> Any:
+    """The reference that `short` wrote; anything else as it is."""
+    found = _SHORT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    return {"id": named_by(found[1]), "digest": f"sha256:{found[1]}", "bytes": int(found[2]), "form": "bytes"}
+
+
+_SHORT = re.compile("([0-9a-f]{64}):([0-9]{1,15})")
+
+
+def texts_in(event: Record) -> dict[str, str]:
+    """The names of the contents that an event's texts are, each by the text's own name."""
+    texts, ids = (event.get("sent") or event).get("texts"), [blob["id"] for blob in blobs_in(event)]
+    if not isinstance(texts, dict):
+        return {}
+    return {name: ids[at] if isinstance(at, int) and 0 <= at < len(ids) else str(at) for name, at in texts.items()}
+
+
+def with_named_texts(event: Record) -> Record:
+    """The event with its texts by the names of their contents, so that one of these can go."""
+    if isinstance(event.get("sent"), dict) and "texts" in event["sent"]:
+        return {**event, "sent": {**event["sent"], "texts": texts_in(event)}}
+    return {**event, "texts": texts_in(event)} if isinstance(event.get("texts"), dict) else event
 
 
 def _list(value: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from ctxwrap.memory.epoch import Tiers, epoch_in
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.memory.trust import foreign_in, least_trusted, origin_in, origin_of, origin_of_all
-from ctxwrap.records import message_in, next_number, timestamp, tokens_in
+from ctxwrap.records import message_in, next_number, timestamp, tokens_in, turn_in
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch
 from ctxwrap.session.compliance import Compliance
@@ -118,7 +118,7 @@ class Past:
 
     def _take_message(self, record: Record, whole: Callable[[Record], Record]) -> None:
         message, control = message_in(whole(record)), dict(record.get("ctx") or {})
-        number, turn = int(control.get("round") or 0), str(control.get("turn"))
+        number, turn = int(control.get("round") or 0), turn_in(record)
         said = str(control.get("digest") or "")
         if not said.isalnum():
             said = digest(message)

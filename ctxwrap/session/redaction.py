@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ctxwrap.records import message_in, message_range
+from ctxwrap.records import message_in, message_range, turn_in
 from ctxwrap.session.alignment import digest
-from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.blobs import blobs_in, reference_in, texts_in, with_named_texts
 from ctxwrap.session.missing import changed_by
 from ctxwrap.stages.missing import CLASSES, DETECTED, MODEL, REQUESTED
 from ctxwrap.types import Message, Record
@@ -183,9 +183,12 @@ class Redaction:
         state = sent.get("state")
         memory = state.get("memory") if isinstance(state, dict) else None
         told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
-        texts = {name: id if name == _OURS else "" for name, id in (sent.get("texts") or {}).items()}
+        sent = {**sent, "state": {**(state or {}), "memory": told}}
+        if texts_in(event).keys() <= {_OURS}:
+            return {**event, "sent": sent}
+        texts = {name: id if name == _OURS else "" for name, id in texts_in(event).items()}
         blobs = [blob for blob in control.get("blobs") or () if _id_in(blob) == texts.get(_OURS)]
-        sent = {**sent, "texts": texts, "state": {**(state or {}), "memory": told}}
+        sent = {**sent, "texts": texts}
         control = {name: value for name, value in control.items() if name != "blobs"}
         return {**event, "sent": sent, "ctx": {**control, "blobs": blobs} if blobs else control}
 
@@ -208,7 +211,7 @@ class Redaction:
         control = event.get("ctx")
         if isinstance(control, dict) and isinstance(control.get("blobs"), list):
             left = [blob for blob in control["blobs"] if _id_in(blob) not in self.blobs]
-            event = {**event, "ctx": {**control, "blobs": left}}
+            event = {**with_named_texts(event), "ctx": {**control, "blobs": left}}
         return event
 
     def says(self, data: bytes) -> bool:
@@ -301,10 +304,6 @@ def with_contents(gone: Redaction, events: Iterable[Record], load: Callable[[Rec
     return replace(gone, blobs=frozenset(found))
 
 
-def turn_in(record: Record) -> str:
-    return str((record.get("ctx") or {}).get("turn"))
-
-
 def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every version of every memory item that events hold, with the turn that wrote it."""
     for event in events:
@@ -370,7 +369,8 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _id_in(blob: Any) -> Any:
+def _id_in(value: Any) -> Any:
+    blob = reference_in(value)
     return blob.get("id") if isinstance(blob, dict) else None
 
 

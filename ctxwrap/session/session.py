@@ -25,6 +25,7 @@ from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.retrieving import Retriever
 from ctxwrap.session.unfinished import LATE, OWN, PRESUMED, Begun, answer_id
 from ctxwrap.settings import Settings
+from ctxwrap.stages.events import session_stages_of
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import STREAMS, Change, Checkpoint, Log, Outdated
 from ctxwrap.threads import undisturbed
@@ -98,9 +99,10 @@ class Session:
     def redaction(self) -> Redaction | None:
         return self._settings.redaction
 
-    def evidence(self, *events: Record) -> tuple[Record, ...]:
-        """Events that tell of what happened, as far as settings want them."""
-        return events if self._settings.evidence else ()
+    def with_stages(self, *records: Record) -> list[Record]:
+        """Records outside of turns, with the events that follow from them if those are to be written, too."""
+        told = session_stages_of(records, self.key.session) if self._settings.evidence == "log" else ()
+        return [*records, *told]
 
     def do(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
         """Do it inside `locked`, in as few steps as the store can: should it be outdated, it is done a second time.
@@ -314,7 +316,7 @@ class Session:
                     "v": 1,
                     "seq": seq,
                     "id": f"{turn}-{part}{kind}{at if part else seq}",
-                    "turn": turn,
+                    **({"turn": turn} if "-" in turn else {}),
                     "time": time,
                     **record["ctx"],
                 },

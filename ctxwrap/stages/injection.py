@@ -61,12 +61,17 @@ def body_hash(body: Body) -> str:
 
 
 def as_json(prefix: Prefix) -> Record:
-    return {"head": list(prefix.head), "messages": ranges(prefix.messages)}
+    head = ["" if digest == _EMPTY else digest for digest in prefix.head]
+    return {"head": head, "messages": ranges(prefix.messages)}
 
 
 def from_json(value: Record) -> Prefix:
-    return Prefix(tuple(map(str, value["head"])), tuple(numbers_in(str(value["messages"]))))
+    return Prefix(tuple(str(each) or _EMPTY for each in value["head"]), tuple(numbers_in(str(value["messages"]))))
 
 
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+_EMPTY = _digest("")
+"""Of a part that is not there, which an event leaves out."""

@@ -4,7 +4,8 @@
 1: every line closes with two, the one of the line before and its own; `meta.json` has no number yet.
 2: a message may take the place of another (`supersedes`), and of several ends of a turn the last one counts.
 3: an answer, a snapshot and the start of a turn name their `origin`, and what a model asked of its working set, and was
-   granted, counts for its session alone.
+   granted, counts for its session alone. The receipt of a pack is rows and numbers, a reference to a text is its digest
+   and size, and the id of a record tells its turn.
 """
 
 import json

@@ -18,6 +18,7 @@ import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Failure, Provider, Seen, script, within
+from ctxwrap.stages.receipt import budget_in, items_in
 from ctxwrap.types import Record, SessionKey, TurnRecord
 from tests.clients.running import at_its_desk, got, on, run_and_close
 from tests.support import PassingLog, Told, apart_from_stages, assert_clean, events, said
@@ -277,8 +278,8 @@ async def test_the_log_tells_what_was_sent_in_the_end(desk: Desk) -> None:
     assert repack["run"] == start["run"] == turn.id
     assert repack["sha256"] == turn.report.sha256 != start["sha256"]
     assert repack["budget"]["set_by"] == "the provider"
-    assert repack["budget"]["used"] < start["budget"]["used"]
-    assert repack["pack"] == json.loads(json.dumps([item.as_json() for item in turn.pack]))
+    assert budget_in(repack)["used"] < budget_in(start)["used"]
+    assert items_in(repack) == turn.pack
     assert done["status"] == "ok"
     assert ctxwrap.verify("s", store=desk.home).findings == ()
 

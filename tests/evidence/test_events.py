@@ -1,5 +1,6 @@
-"""The events that the stages of a call leave in the log."""
+"""The events of the stages of a call: made of its records, or in the log as well."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,9 +10,13 @@ import ctxwrap
 from ctxwrap.evidence import envelope_of
 from ctxwrap.evidence.integrity import checked
 from ctxwrap.evidence.keeping import note_export
+from ctxwrap.forgetting import forget, purge
+from ctxwrap.inspection.reading import numbered
+from ctxwrap.inspection.stages import Stages
 from ctxwrap.practice import Answer, Failure, Provider, within
 from ctxwrap.practice.answer import ToolCall
-from ctxwrap.stages.events import EventClass
+from ctxwrap.records import turn_in
+from ctxwrap.stages.events import STAGES, EventClass
 from ctxwrap.stores.memory import MemoryStore
 from tests.evidence.logs import KEY, Chat, working_set
 from tests.support import Told, item, trailer
@@ -23,7 +28,13 @@ def store() -> MemoryStore:
 
 
 def logged(store: Any) -> list[dict[str, Any]]:
-    return [event for event in store.open(KEY).read("events")[0] if event["type"].startswith("context.")]
+    """All that the log says of context, with what follows from its records."""
+    events = numbered(store.open(KEY).read("events")[0])
+    return [event for _, event in Stages("s").among(events) if event["type"].startswith("context.")]
+
+
+def written(store: Any) -> list[dict[str, Any]]:
+    return [event for event in store.open(KEY).read("events")[0] if event["type"] in STAGES]
 
 
 def classes(store: Any) -> list[str]:
@@ -83,10 +94,78 @@ def test_a_request_that_no_provider_took_is_not_injected(provider: Provider, sto
     assert checked(envelope_of("s", turn=1, store=store)).injections == ()
 
 
-def test_no_stage_leaves_an_event_when_switched_off(provider: Provider, store: MemoryStore) -> None:
-    Chat(provider, store, evidence=False).say("Hello.")
-    assert classes(store) == []
-    assert checked(envelope_of("s", turn=1, store=store)).injections  # what was packed and sent is told all the same
+@pytest.mark.parametrize("evidence", ["project", False])
+def test_no_stage_leaves_an_event_in_the_log_unless_asked_to(
+    provider: Provider, store: MemoryStore, evidence: Any
+) -> None:
+    Chat(provider, store, evidence=evidence).say("Hello.")
+    assert written(store) == []
+    assert "context.injection.applied" in classes(store)
+    assert checked(envelope_of("s", turn=1, store=store)).injections
+
+
+@pytest.mark.parametrize("evidence", ["log", True])
+def test_every_stage_leaves_an_event_in_the_log_if_asked_to(
+    provider: Provider, store: MemoryStore, evidence: Any
+) -> None:
+    Chat(provider, store, evidence=evidence).say("Hello.")
+    assert written(store) == logged(store) != []
+
+
+def test_another_word_for_evidence_is_refused() -> None:
+    with pytest.raises(ctxwrap.errors.SettingsError, match="evidence"):
+        ctxwrap.Settings(evidence="never")  # type: ignore[arg-type]
+
+
+def many_kinds_of_turns(provider: Provider, store: MemoryStore, directory: Path, evidence: str) -> None:
+    """What happens to context, once each; what is lacking, and that evidence leaves, is told by events alone."""
+    asks = ctxwrap.Summariser(lambda *_: "Ada bakes.", every=2)
+    manifest = working_set(directory, {"a.md": "what the house knows"})
+    redaction = ctxwrap.Redaction(patterns=("emails",))
+    settings = {"summariser": asks, "working_set": manifest, "redaction": redaction, "budget_messages": 0}
+    visibility = {"working_set": ("tool", "model")}
+    chat = Chat(provider, store, evidence=evidence, visibility=visibility, **settings)
+    chat.say("I am ada@example.com.", answer=lambda ask: Answer("So." + trailer(ask, [item("w-1"), item("w-2")])))
+    ctxwrap.summarising.wait_for_summaries(60)
+    other = [item("w-1", "other words")]
+    chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, other, dropped=["w-2"])))
+    tools = [{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]
+    call = ToolCall("call-7", "lookup", "{}")
+    reply = chat.say("Look it up.", answer=lambda ask: Answer("Wait.", tool_calls=(call,)), tools=tools)
+    assert ctxwrap.resources_for("tool", reply, tool_call_id="call-7")
+    for mode in ("shadow", "readonly", "disabled"):
+        chat.say("So?", context_mode=mode, answer=lambda ask: Answer("ada@example.com"))
+    with pytest.raises(Exception, match="refused"):
+        chat.say("Hello?", answer=lambda ask: Failure(401, "refused"))
+    chat.say("My name is Ada.", answer=lambda ask: Answer("Hello Ada."))
+    for _ in chat.say("A story.", stream=True):
+        break
+    chat.say("word " * 1400)
+    chat.say("And now?", answer=within(1500, Told()))
+    ctxwrap.summarising.wait_for_summaries(60)
+    forget("s", item="w-1", store=store)
+    purge("s", message=1, store=store)
+
+
+def without_stages(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if event["type"] not in STAGES]
+
+
+def apart_from_place(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what only the log gives to a record."""
+    return [{**event, "ctx": (turn_in(event), event["ctx"]["time"])} for event in events]
+
+
+def test_what_is_written_is_what_follows_from_the_records(
+    provider: Provider, store: MemoryStore, tmp_path: Path
+) -> None:
+    many_kinds_of_turns(provider, store, tmp_path / "files", "log")
+    events = store.open(KEY).read("events")[0]
+    projected = [event for _, event in Stages("s").among(numbered(without_stages(events)))]
+    asked_for = [event for event in projected if "request" in event.get("data", {})]
+    assert [event["data"]["request"] for event in asked_for] == ["forget", "forget", "purge"]
+    assert apart_from_place(each for each in projected if each not in asked_for) == apart_from_place(events)
+    assert {event["type"] for event in projected} >= STAGES - {"context.exported"}
 
 
 def test_a_session_can_have_every_class(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import UnknownFormat
+from ctxwrap.evidence import envelope_of
+from ctxwrap.evidence.integrity import checked
+from ctxwrap.inspection import pack_of
 from ctxwrap.practice import Provider
 from ctxwrap.session.finding import existing
 from ctxwrap.stores.files import FileStore
@@ -59,6 +62,18 @@ def test_a_session_of_an_earlier_format_goes_on(format: int, home: Path, provide
     assert said(home) == ["My name is Ada.", "Hello, Ada.", "And yours?", "Hello, world."]
     assert damage(home) == []
     assert json.loads((directory / "meta.json").read_text())["format"] == FORMAT
+
+
+def test_the_packs_and_events_of_format_2_are_told_as_they_were(home: Path) -> None:
+    session_of(2, home)
+    written = [line for line in (WRITTEN / "2/events.jsonl").read_text().splitlines() if '"context.' in line]
+    view = pack_of(FileStore(home), KEY, 1)
+    assert [(item.kind, item.tokens) for item in view.items] == [("system", 630), ("memory", 233), ("request", 18)]
+    assert (view.budget["fixed"], view.budget["spent"]["memory"]) == (881, 0)
+    assert view.notes == ()
+    assert [block.name for block in view.blocks] == ["protocol", "message", "state", "reminder"]
+    evidence = checked(envelope_of("s", turn=1, store=home))
+    assert [each.event_type for each in evidence.events[:-1]] == [json.loads(line)["type"] for line in written]
 
 
 def test_a_session_without_a_number_is_read_as_it_is_and_gets_one_with_the_first_write(

@@ -9,6 +9,7 @@ from ctxwrap.session.abi.names import (
     blob_name,
     is_legal_name,
     legal_name,
+    named_by,
     source_issue,
 )
 from ctxwrap.session.abi.reading import Issue, Kind
@@ -46,6 +47,7 @@ __all__ = [
     "issues_in_record",
     "legal_name",
     "message_issues",
+    "named_by",
     "pack_issues",
     "record_issues",
     "source_issue",

@@ -46,7 +46,12 @@ def legal_name(text: str) -> str:
 def blob_name(data: bytes) -> tuple[str, str]:
     """The name of a blob that holds `data`, which has room for a part of the digest only, and the whole digest."""
     digits = hashlib.sha256(data).hexdigest()
-    return f"sha256-{digits[:_BLOB_DIGITS]}", f"sha256:{digits}"
+    return named_by(digits), f"sha256:{digits}"
+
+
+def named_by(digits: str) -> str:
+    """The name of a blob with this digest."""
+    return f"sha256-{digits[:_BLOB_DIGITS]}"
 
 
 def is_blob_name(text: str) -> bool:

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ctxwrap.memory.epoch import Tiers
+from ctxwrap.memory.epoch import Tiers, unchanged
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import escaped, frame, framed, neutral
 from ctxwrap.records import numbers_in
 from ctxwrap.retrieval.passages import passages
+from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.packs.view import Block, PackView
 from ctxwrap.stages.assembly import Words, memory_text
+from ctxwrap.stages.receipt import budget_in, items_in
 from ctxwrap.stages.surface import Passage, told
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, PackItem, Record, Runtime, SessionKey
+from ctxwrap.types import Kept, Record, Runtime, SessionKey
 
 _GONE = "[no longer kept]"
 _UNKNOWN = "[a message that the log does not have]"
@@ -42,8 +44,8 @@ def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Looku
         at=str(event["ctx"]["time"]),
         model=str(event.get("model") or ""),
         mode=str(event.get("mode") or ""),
-        items=tuple(_item(each) for each in event["pack"]),
-        budget=dict(event.get("budget") or {}),
+        items=items_in(event),
+        budget=budget_in(event),
         blocks=tuple(telling.blocks()) if "sent" in event else (),
         sha256=str(event.get("sha256") or ""),
         report=dict(event.get("assembly_report") or {}),
@@ -51,14 +53,10 @@ def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Looku
     )
 
 
-def _item(value: Record) -> PackItem:
-    known = {name: value[name] for name in PackItem._fields if name in value}
-    return PackItem(**known | {name: tuple(known[name]) for name in ("visibility", "refs") if name in known})
-
-
 class _Telling:
     def __init__(self, event: Record, epoch: Tiers | None, lookups: Lookups, measure: Measure) -> None:
         self._sent: Record = event.get("sent") or {}
+        self._texts = texts_in(event)
         self._prefix: Record = event.get("prefix") or {}
         self._epoch, self._lookups, self._measure = epoch, lookups, measure
         self.runtime = Runtime(**event["runtime"])
@@ -79,21 +77,28 @@ class _Telling:
         yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
         if self._sent["found"]:
             yield self._block("found", "user", "messages.jsonl", framed("found", self._found()))
-        state = frame(with_runtime(self._sent["state"], self.runtime))
+        state = frame(with_runtime(self._state(), self.runtime))
         yield self._block("state", "user", "events.jsonl", state)
         if words.reminder:
             yield self._block("reminder", "user", "protocol", words.reminder)
 
+    def _state(self) -> Record:
+        """The state as it was sent; what is unchanged since the epoch follows from what is not."""
+        state: Record = self._sent["state"]
+        if state.get("unchanged") is not True:
+            return state
+        return {**state, "unchanged": unchanged(self._epoch or {}, state["memory"], state.get("dropped", ()))}
+
     def _words(self) -> Words:
         """What the model was told then, whatever it is told now."""
-        id = self._sent["texts"].get("protocol")
+        id = self._texts.get("protocol")
         text = None if id is None else self._lookups.text(str(id))
         if text is None:
             self.notes.append("the text of protocol is no longer kept")
         return Words(_GONE) if text is None else Words.from_text(text)
 
     def _text(self, name: str, role: str, source: str) -> Iterator[Block]:
-        id = self._sent["texts"].get(name)
+        id = self._texts.get(name)
         if id is None:
             return
         text = self._lookups.text(str(id))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ctxwrap.records import turn_in
 from ctxwrap.session.abi import Issue, issues_in_record
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import ROOT
@@ -145,8 +146,8 @@ class StreamCheck:
         known.ids.add(id)
 
     def _check_message(self, message: Record, control: Record, place: Place) -> None:
-        parent, turn, answers = control.get("parent"), control.get("turn"), message.get("tool_call_id")
-        if isinstance(turn, str):
+        parent, turn, answers = control.get("parent"), turn_in(message), message.get("tool_call_id")
+        if turn:
             self._turns.setdefault(turn, place)
         if isinstance(parent, str) and not self._has_message(parent):
             self._add("damage", place, f"it continues message {parent!r}, which is not before it", RESTORE)
@@ -167,7 +168,7 @@ class StreamCheck:
         if isinstance(count, int):
             self._promised = max(self._promised, count)
         if kind == "entry":
-            self._over.add(str(control.get("turn")))
+            self._over.add(turn_in(event))
         if not isinstance(run, str):
             return
         if kind == "start":
