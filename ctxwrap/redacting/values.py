@@ -96,10 +96,10 @@ class Redactor:
             return text
         try:
             value = json.loads(text, object_pairs_hook=_object)
+            changed = self.numbers_too(value)
+            return text if changed is value else json.dumps(changed, ensure_ascii=False)
         except (ValueError, RecursionError):
             return self.text(text)
-        changed = self.numbers_too(value)
-        return text if changed is value else json.dumps(changed, ensure_ascii=False)
 
     def _walk(self, value: Any, name: str = "", kind: Any = None, *, free: bool = False, signed: bool = False) -> Any:
         """`name` is the field that holds the value, and `kind` the type of what has the field.
@@ -154,7 +154,7 @@ class Redactor:
         if name in ("arguments", "partial_json"):
             return self.json_text(text)
         if name in _IDS:
-            return text if self._shape(text) == text else f"redacted_{sha256(text.encode()).hexdigest()[:16]}"
+            return text if self._shape(text) == text else _other_id(text)
         if name in _WORDS and _WORD.fullmatch(text):
             return self._shape(text)
         if name in _ENCODED and kind != "text" and _BASE64.fullmatch(text):
@@ -186,6 +186,11 @@ class Redactor:
         redacted = self.redaction.redacted(text, patterns_only=True)
         self.found.update(dict(redacted.found))
         return redacted.text
+
+
+def _other_id(id: str) -> str:
+    """One that every provider takes, and the same for the same id."""
+    return f"redacted_{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def _is(new: Any, old: Any) -> bool:

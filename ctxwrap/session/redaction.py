@@ -385,8 +385,10 @@ def _without_ids(value: Any, ids: frozenset[str]) -> Any:
 def _in_strings(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):
-        return {name: _in_strings(each, change) for name, each in value.items()}
+    if isinstance(value, dict):  # our own names are identifiers
+        return {
+            name if name.isidentifier() else change(name): _in_strings(each, change) for name, each in value.items()
+        }
     return [_in_strings(each, change) for each in value] if isinstance(value, list) else value
 
 

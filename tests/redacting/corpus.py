@@ -1,7 +1,7 @@
 """Texts with a secret and texts without one, to measure what redaction finds.
 
 Every secret is made here, from its prefix and a seeded generator: none is anybody's, and none stands in a file.
-The second half of each list is held out: no pattern was fitted to it.
+The lists that are held out were written with the others, before the patterns; no pattern was fitted to them.
 """
 
 import base64

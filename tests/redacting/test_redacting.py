@@ -109,10 +109,14 @@ LINES = (
 )
 
 
-@given(st.lists(st.sampled_from([line for line in LINES if "\n" not in line and "\\u" not in line]), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.sampled_from([line for line in LINES if "\n" not in line and "\\u" not in line]), min_size=1, max_size=5
+    )
+)
 @settings(max_examples=300, deadline=None)
 def test_lines_one_by_one_are_redacted_like_all_of_them(lines: list[str]) -> None:
-    """But for private keys and escapes, which may be spelled out in other lines: what of an answer in flight is written down is how its log begins."""
+    """But for private keys and escapes: what of an answer in flight is written down is how its log begins."""
     policy, screen, text = Redaction(), Screen(Redaction()), "\n".join(lines)
     so_far = [screen.lines(text[:end]) for end in range(1, len(text) + 1, 7)] + [screen.lines(f"{text}\n")]
     assert so_far[-1] == policy.redacted(f"{text}\n").text

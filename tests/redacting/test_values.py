@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.redacting import Redaction, values
 from ctxwrap.redacting.values import Redactor
 from ctxwrap.screening import Screen
+from ctxwrap.session.redaction import Redaction as Forgetting
 from ctxwrap.types import Message, Opening, Reading, Request, Runtime
 from tests.redacting.corpus import Maker
 from tests.redacting.planting import places_in, planted
@@ -75,3 +76,12 @@ def test_values_that_say_nothing_secret_are_the_very_values() -> None:
     assert Screen(Redaction()).message(message) is message
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 1}
     assert Redactor(Redaction()).body(body) is body
+
+
+def test_half_a_character_in_an_id_does_no_harm() -> None:
+    assert Redactor(Redaction()).value({"id": f"{SECRETS[1]} \ud800"})["id"].startswith("redacted_")
+
+
+def test_what_is_to_be_forgotten_goes_from_names_of_fields_too() -> None:
+    event = {"type": "done", "run": "1", "notes": {SECRETS[1]: {"to": SECRETS[1]}}, "ctx": {}}
+    assert SECRETS[1] not in str(Forgetting(texts=(SECRETS[1],)).event(event))
