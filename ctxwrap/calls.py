@@ -87,6 +87,9 @@ def sources(context: Context, target: Target, model: str, session: Session) -> S
     return Sources(context.files(target, model), session.retrieve if context.settings.retrieval else None)
 
 
+_NOT_OPENED = "not opened"
+
+
 class OpenCall:
     """A turn in its session. Every method blocks for the moment a short write takes."""
 
@@ -200,7 +203,7 @@ class OpenCall:
         A session that is busy, and one that the keys do not open or this version does not read, are always an error:
         the next call can be right, and without it every one would go on unheard.
         """
-        self.save("not opened")
+        self.save(_NOT_OPENED)
         self._leave()
         if self._context.settings.strict or isinstance(error, (SessionBusy, KeyMismatch, UnknownFormat)):
             raise error
@@ -301,6 +304,8 @@ class OpenCall:
         self._update_files(turn, interrupted, now)
 
         def end() -> Ending:
+            if interrupted == _NOT_OPENED and not session.past.turns.has(turn.id):
+                return [], [], now  # the medium does not have its opening
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
             return messages, events, now
 
