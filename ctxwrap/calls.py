@@ -90,6 +90,9 @@ def sources(context: Context, target: Target, model: str, session: Session) -> S
     return Sources(context.files(target, model, session), session.retrieve if context.settings.retrieval else None)
 
 
+_NOT_OPENED = "not opened"
+
+
 class OpenCall:
     """A turn in its session. Every method blocks for the moment a short write takes."""
 
@@ -209,7 +212,7 @@ class OpenCall:
         the next call can be right, and without it every one would go on unheard. So is a quota: a call without context
         would go beyond it.
         """
-        self.save("not opened")
+        self.save(_NOT_OPENED)
         self._leave()
         if self._context.settings.strict or isinstance(error, _ALWAYS_RAISED):
             raise error
@@ -310,6 +313,8 @@ class OpenCall:
         self._decide_files(session, turn, interrupted)
 
         def end() -> Ending:
+            if interrupted == _NOT_OPENED and not session.past.turns.has(turn.id):
+                return [], [], now  # the medium does not have its opening
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
             return messages, events, now
 

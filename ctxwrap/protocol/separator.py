@@ -58,7 +58,8 @@ _TAG = (
 _GOES_ON = pattern(SPACE, maybe(_TAG), SPACE, last=_ANY)
 """More than white space and a closing tag."""
 _SPOT = re.compile(
-    rf"(?m)(?P<line>^[ \t]{{0,8}}+(?![^\w\s{{]{{1,2}}\n)(?:(?P<tick>[`~])|[^\w\s]|[cC_]|\Z))|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)"
+    r"(?m)(?P<line>^[ \t]{0,8}+(?![^\w\s{]{1,2}\n)(?:(?P<tick>[`~])|[^\w\s]|[cC_]|\Z))"
+    rf"|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)"
 )
 """Where it is worth looking: lines of more than two marks that do not begin like prose, and the separator itself."""
 _FENCE_SPOT = re.compile(r"(?m)^[ \t]{0,8}+(?:[`~]|\Z)")

@@ -219,6 +219,8 @@ class Session:
         """
         if (part == "o" and self.past.turns.has(turn)) or (part == OWN and self.past.turns.is_over(turn)):
             return
+        if not messages and not events:
+            return
         if part == OWN:
             part = self.past.turns.part_of_end(turn)
             messages = self._unwritten(turn, part, messages)

@@ -1,4 +1,4 @@
-"""Servers that are killed, and workers that are stopped, under chats: no acknowledged answer is lost, doubled or hidden."""
+"""Servers that are killed and workers that are stopped under chats: no acknowledged answer is lost or doubled."""
 
 import os
 import random

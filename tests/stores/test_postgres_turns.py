@@ -238,3 +238,18 @@ def test_a_section_of_one_trip_does_not_wait_for_ever(database: str) -> None:
     add(log, "e")
     assert contents(other) == ["a", "b", "c", "e"]
     store.close()
+
+
+def test_a_turn_whose_opening_did_not_get_into_the_database_has_no_end_there(
+    client: openai.OpenAI, store: PostgresStore, proxy: Proxy, database: str
+) -> None:
+    wrapped = ctxwrap.wrap(client, store=store, session="s", context_document=False)
+    other = ctxwrap.wrap(client, store=PostgresStore(database), session="s", context_document=False)
+    say(wrapped, "one")
+    say(other, "two")
+    proxy.cut(COMMIT, delivers=False, meanwhile=lambda: say(other, "three"))
+    reply = say(wrapped, "lost, and told to be")
+    assert ctxwrap.turn_of(reply).report.not_saved == ("request", "reply")
+    say(wrapped, "four")
+    assert is_whole(store, "one", "two", "three", "four")
+    assert [finding for finding in ctxwrap.verify("s", store=store).findings if finding.severity != "note"] == []
