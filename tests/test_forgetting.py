@@ -482,6 +482,7 @@ def test_a_purge_that_dies_can_be_asked_for_again(chat: Chat, home: Path) -> Non
         for path in directory.glob("*.new"):
             path.unlink()
         for path, data in before.items():
+            path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
         died = dies_at(step, lambda: _purge_third(home))
         deaths += died
