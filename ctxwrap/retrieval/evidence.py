@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
-from ctxwrap.language.words import terms_of
+from ctxwrap.language.words import READ, terms_of
 from ctxwrap.retrieval.index import STANDING, Index
 from ctxwrap.retrieval.looking import REACH, Column, Looking
 from ctxwrap.retrieval.lookup import Term, lookup_in
@@ -75,6 +75,7 @@ class Evidence:
     """Columns of evidence beside `looking.places`."""
 
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
+        text = text[:READ]
         self._index, self._text, self._lookup = index, text, lookup_in(index)
         wanted = list(dict.fromkeys(terms_of(text)))
         names = self._lookup.names()

@@ -31,6 +31,10 @@ _FAMILIES = 50_000
 """And so many beginnings of words."""
 
 
+_NOTED_AT_ONCE = 1
+"""So many segments are read for one question to know what is in them, some milliseconds each."""
+
+
 class Full:
     """Where a term is among the full segments."""
 
@@ -69,22 +73,23 @@ class Lookup:
         self.index = index
         self._columns: dict[str, tuple[Ints, int]] = {}
         self._names: list[frozenset[str]] = []
-        self._full = 0
+        self._full = self._noted = 0
+        """So many segments are full, and of so many of them it is known which beginnings of words they have."""
         self._segments_with: dict[str, int] = {}
         """For each beginning of a word the full segments that have one, a bit for each."""
         self._families: dict[str, dict[str, Full]] = {}
         self._kept = 0
 
     def catch_up(self) -> None:
-        """Take note of segments that are full by now."""
-        for ordinal in range(self._full, len(self.index.segments) - 1):
+        """Take note of segments that are full by now, of a few at a time what is in them."""
+        full = max(0, len(self.index.segments) - 1)
+        if self._full < full or self._kept > _KEPT or len(self._families) > _FAMILIES:
+            self._full, self._families, self._kept = full, {}, 0
+        for ordinal in range(self._noted, min(full, self._noted + _NOTED_AT_ONCE)):
             known, bit = self._segments_with, 1 << ordinal
             for start in {term[:ALIKE] for term in self.index.segments[ordinal].terms()}:
                 known[start] = known.get(start, 0) | bit
-            self._full = ordinal + 1
-            self._families, self._kept = {}, 0
-        if self._kept > _KEPT or len(self._families) > _FAMILIES:
-            self._families, self._kept = {}, 0
+            self._noted = ordinal + 1
 
     def column(self, name: str) -> Ints:
         """A column of the index as it is now."""
@@ -138,7 +143,7 @@ class Lookup:
         if known is not None:
             return known
         found: dict[str, Full] = {}
-        bits = self._segments_with.get(start, 0)
+        bits = self._segments_with.get(start, 0) | (1 << self._full) - (1 << self._noted)
         while bits:
             ordinal = (bits & -bits).bit_length() - 1
             bits &= bits - 1

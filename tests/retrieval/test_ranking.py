@@ -2,8 +2,11 @@
 
 import time
 
+import pytest
+
 from ctxwrap.language.dates import dates_in
 from ctxwrap.retrieval.evidence import Evidence
+from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
@@ -87,6 +90,24 @@ def test_long_texts_lean_on_their_own_words() -> None:
     short, long = indexed([Said(0, "tea " * 5)]), indexed([Said(0, "tea " * 60)])
     assert weights_for(short) == WEIGHTS
     assert weights_for(long) == LONG
+
+
+@pytest.mark.parametrize("messages", [1000, 9000])
+def test_however_long_a_session_is_few_documents_are_looked_at_closely(messages: int) -> None:
+    index = Index()
+    for number in range(messages):
+        role = ("user", "assistant")[number % 2]
+        index.add(number, f"Always boil the tea for {number % 97} minutes, then wait.{' On and on.' * 9}", role=role)
+    evidence = Evidence(index, "How many minutes does the tea boil? 7 or 90?")
+    assert 90 <= len(evidence.looking.places) <= (90 + 60) * 9
+    assert {len(column) for column in evidence.columns.values()} == {len(evidence.looking.places)}
+    assert len(Ranking(index, "tea").hits) <= 300
+
+
+def test_of_a_very_long_question_only_the_beginning_is_read() -> None:
+    index = indexed([Said(at, "We went sailing.", group=str(at), time=MAY_8 + at * 31 * DAY) for at in range(4)])
+    asked = "sailing " * 3000
+    assert Ranking(index, f"{asked} in June 2023? {'word ' * 200_000}").hits == Ranking(index, asked).hits
 
 
 def test_a_long_question_is_answered_soon() -> None:

@@ -31,7 +31,7 @@ from ctxwrap.session import Session
 from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.indexed import segments_of
 from ctxwrap.session.meanings import Embedding
-from ctxwrap.session.retrieving import _RELEVANT, _TRIED, Found
+from ctxwrap.session.retrieving import _RELEVANT, _TRIED, Found, Retriever
 from ctxwrap.session.rewriting import rewrite_events
 from ctxwrap.storage import CACHE, Log, Store
 from ctxwrap.stores.files import FileLog, FileStore
@@ -185,6 +185,20 @@ def test_something_is_found_after_a_thousand_messages(store: Store) -> None:
     assert index_files(store.open(KEY))
     again = Talk(store)
     assert again.finds("Who kept the lighthouse?") == talk.finds("Who kept the lighthouse?")
+
+
+def test_the_index_is_saved_when_somebody_asks_for_it(store: Store) -> None:
+    session = filled(store, 40).sessions[0]
+    retriever = Retriever(session.log)
+    with session.locked():
+        first = retriever.find("lighthouse", 41, 100, count, Ranges())
+        assert index_files(session.log) == [], "few new messages are not worth a file while somebody waits"
+        retriever.save(41)
+        assert index_files(session.log) == []
+        retriever.save()
+        assert index_files(session.log) == [f"{CACHE}/0"]
+        assert [segment.highest for segment in segments_of(session.log)] == [40]
+        assert Retriever(session.log).find("lighthouse", 41, 100, count, Ranges()) == first
 
 
 def test_only_messages_before_a_number_are_found(store: Store) -> None:
