@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,8 +88,27 @@ def test_sessions_are_a_table(chat: Chat, provider: Provider, home: Path) -> Non
     assert row(lines, "s")[-1] == "kB"
     first, second = data(home, "sessions")["sessions"]
     assert (first["session"], second["session"], second["messages"]) == ("Ada's", "s", 2)
-    assert shown(home, "sessions", "--limit", "1")[1:] == [lines[1], "the newest 1 of 2"]
+    assert shown(home, "sessions", "--limit", "1")[1:] == [lines[1], "the newest 1 of 2; --limit says how many"]
     assert data(home, "sessions", "--limit", "1") == {"sessions": [first], "total": 2}
+
+
+def test_a_table_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Path) -> None:
+    chat.say("Hello!")
+    (first,) = home.glob("home/*/agent/*/session/s")
+    meta = json.loads((first / "meta.json").read_text())
+    for stream in ("messages", "events"):
+        (first / f"{stream}.jsonl").unlink()
+        (first / f"{stream}.jsonl").mkdir()  # whoever opens it fails
+    for number in range(100):
+        copy = shutil.copytree(first, first.with_name(f"s{number}"))
+        (copy / "meta.json").write_text(json.dumps({**meta, "session": copy.name}))
+        (copy / "updated_at").write_text(f"2999-01-01T00:00:00.{number:06}Z\n")
+    lines = shown(home, "sessions")
+    assert [line.split()[0] for line in lines[1:-1]] == [f"s{number}" for number in reversed(range(100))]
+    assert row(lines, "s99")[1:4] == ["done", "1", "2"]
+    assert lines[-1] == "the newest 100 of 101; --limit says how many"
+    assert len(shown(home, "sessions", "--limit", "200")) == 102
+    assert len(data(home, "sessions")["sessions"]) == 101
 
 
 def test_all_sessions_have_their_tenant_and_agent(provider: Provider, home: Path) -> None:

@@ -29,7 +29,7 @@ VERSIONS = (
 )
 
 TESTS = {
-    "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_azure.py"),
+    "openai": ("tests/clients/test_openai_surfaces.py", "tests/clients/test_opaque.py", "tests/clients/test_azure.py"),
     "anthropic": ("tests/clients/test_anthropic_surfaces.py",),
 }
 

@@ -72,7 +72,7 @@ def memory(as_json: bool, **what: Any) -> None:
 @TENANT
 @AGENT
 @click.option("--all", "everybody", is_flag=True, help="Those of every tenant and agent.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N only.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N only; 100 in a table.")
 @STORE
 @AS_JSON
 def sessions(as_json: bool, **which: Any) -> None:

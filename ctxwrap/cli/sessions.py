@@ -21,6 +21,10 @@ _COLUMNS = (
 _MISSING = Column("no snapshot", right=True, needs=60)
 """Shown if any of the sessions has replies without one."""
 
+_SHOWN = 100
+"""So many are shown in a table unless the caller says how many; of each more the size on disk is taken, to be read by
+nobody."""
+
 _ROOM = 24
 """What a tenant and an agent take beside a session."""
 
@@ -29,6 +33,8 @@ def list_sessions(
     *, tenant: str, agent: str, store: str | None, everybody: bool, limit: int | None, as_data: bool
 ) -> None:
     place = open_store(store)
+    if limit is None and not as_data:
+        limit = _SHOWN
     if everybody:
         listing, whose = all_sessions(place, limit), ""
     else:
@@ -51,7 +57,7 @@ def _show(listing: Listing, *, everybody: bool) -> None:
     columns = (*columns, _MISSING) if any(info.missing_snapshots for info in listing.sessions) else columns
     show(table(columns, [_row(info, everybody=everybody) for info in listing.sessions]))
     if listing.total > len(listing.sessions):
-        click.echo(f"the newest {len(listing.sessions)} of {listing.total}")
+        click.echo(f"the newest {len(listing.sessions)} of {listing.total}; --limit says how many")
 
 
 def _row(info: SessionInfo, *, everybody: bool) -> tuple[object, ...]:

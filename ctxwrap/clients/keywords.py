@@ -5,6 +5,7 @@ from functools import cache, cached_property, wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
+from ctxwrap.clients.opaque import hidden_arguments, hide
 from ctxwrap.context import Names
 from ctxwrap.errors import SettingsError
 from ctxwrap.settings import check_mode
@@ -94,13 +95,16 @@ def _resource(cls: type, name: str, path: str) -> Any:
 
 def _taking(method: Callable[..., Any]) -> Callable[..., Any]:
     """`method`, with our keywords turned into headers; a coroutine function stays one."""
+    hidden = hidden_arguments(method)
 
     @wraps(method)
     def taking(self: Any, *args: Any, **keywords: Any) -> Any:
+        hide(keywords, hidden)
         return method(self, *args, **_as_headers(keywords))
 
     @wraps(method)
     async def taking_async(self: Any, *args: Any, **keywords: Any) -> Any:
+        hide(keywords, hidden)
         return await method(self, *args, **_as_headers(keywords))
 
     return taking_async if iscoroutinefunction(method) else taking

@@ -15,6 +15,7 @@ from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.http import APART, facade, flying
 from ctxwrap.clients.idempotency import with_other_key
 from ctxwrap.clients.keywords import give_keywords, split_headers, with_keywords
+from ctxwrap.clients.opaque import revealed
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.streams import without_cycle
@@ -177,7 +178,7 @@ class _Asked:
     """What a call of `post` asks of us: which wire it speaks, for whom, in which mode."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
-        self.body = body
+        self.body = body = revealed(body)
         self.options = dict(options or {})
         headers, named = split_headers(self.options.get("headers"))
         if any(named):

@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
+
 READ = 4_000
 """So many characters of a message are read."""
 
@@ -12,16 +14,16 @@ _LONG_MESSAGE, _LONG_PARAGRAPH = 2_500, 700
 MASK = "\ufffc"
 """It stands for what was quoted."""
 
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)")
-_QUOTED_LINE = re.compile(r"^\s{0,8}(?:>|\|| {4}|\t)")
-_MARK = re.compile(r"^\s{0,12}(?:[-*+•–]\s|\(?\d{1,2}[.)]\s|#{1,6}\s)")
-_CODE = re.compile(r"`[^`\n]*+`?")
-_QUOTES = re.compile(
+_FENCE = lazy_pattern(r"^ {0,3}(?:```|~~~)")
+_QUOTED_LINE = lazy_pattern(r"^\s{0,8}(?:>|\|| {4}|\t)")
+_MARK = lazy_pattern(r"^\s{0,12}(?:[-*+•–]\s|\(?\d{1,2}[.)]\s|#{1,6}\s)")
+_CODE = lazy_pattern(r"`[^`\n]*+`?")
+_QUOTES = lazy_pattern(
     r"(?<!\d)\"[^\"\n]*+\"?|“[^”\n]*+”?|„[^“”\n]*+[“”]?|«[^»\n]*+»?|「[^」\n]*+」?|『[^』\n]*+』?"
     r"|(?<!\w)'(?:[^'\n]|'(?=\w)){1,300}+'(?!\w)"
 )
-_LABEL = re.compile(r"^\s{0,4}\*{0,2}(?P<label>[^\W\d_][\w.]{0,19}(?: [\w.]{1,19}){0,2})\*{0,2}\s?[:：]")
-_OWN_LABEL = re.compile(
+_LABEL = lazy_pattern(r"^\s{0,4}\*{0,2}(?P<label>[^\W\d_][\w.]{0,19}(?: [\w.]{1,19}){0,2})\*{0,2}\s?[:：]")
+_OWN_LABEL = lazy_pattern(
     r"(?i:note|fyi|btw|ps|p\.s\.?|context|background|update|reminder|about me|info|important|task"
     r"|todo|decision"
     r"|name|location|remember|preferences?|correction|(?:please |always |never |my |our |the |for "
@@ -30,7 +32,7 @@ _OWN_LABEL = re.compile(
     r"|.*(?:预算|截止日期|截止时间|记住|提醒|备注|背景|补充|决定|更新|注意|要求|记一下|说明|ddl).*"
     r"|[我请].*)"
 )
-_REWORK = re.compile(
+_REWORK = lazy_pattern(
     r"\b(?:translat(?:e|ion|ing)|proof-?read|paraphras\w{1,4}|re-?write|re-?phrase|re-?word"
     r"|spell-?check|conjugate)\b"
     r"|\b(?:check|fix|correct|improve|polish|edit|review|shorten|summari[sz]e|simplify|analy[sz]e"
@@ -41,7 +43,7 @@ _REWORK = re.compile(
     r"|以下|这)|总结(?:一下)?(?:下面|以下|这)",
     re.I,
 )
-_FICTION = re.compile(
+_FICTION = lazy_pattern(
     r"\b(?:role-?play\w{0,3}|pretend(?:ing)?|in character|fictional|screenplay|monologue|haiku"
     r"|limerick|sonnet"
     r"|act as|acting as|play the (?:role|part)|you are (?:now )?(?:a|an|the) |lyrics|song lyric"
@@ -50,13 +52,13 @@ _FICTION = re.compile(
     r"|角色扮演|扮演|假装|虚构|剧本|台词|歌词|开玩笑的",
     re.I,
 )
-_LETTER = re.compile(
+_LETTER = lazy_pattern(
     r"^\s{0,4}(?:dear [a-z]|subject:|from: |to: |(?:best|kind|warm) regards|sincerely|yours "
     r"(?:truly|faithfully|sincerely)"
     r"|cheers,$|尊敬的|亲爱的|此致|敬礼|主题[:：]|发件人)",
     re.I | re.M,
 )
-_REST_IS_INVENTED = re.compile(
+_REST_IS_INVENTED = lazy_pattern(
     r"\b(?:suppos(?:e|ing)|imagin(?:e|ing)|hypothetically|let's say|lets say|let us say|assum(?:e"
     r"|ing) (?:that )?(?:i|my|we)\b"
     r"|(?:write|draft|compose|create|generate|make up|invent|tell|continue|finish)"
@@ -78,7 +80,7 @@ _REST_IS_INVENTED = re.compile(
     r"|读|例子|测试)[^。！？\n：:]{0,12}[:：]",
     re.I,
 )
-_SENTENCE_END = re.compile(
+_SENTENCE_END = lazy_pattern(
     r"(?<=[.…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|vs)\.)(?<!\b(?:Mrs|Inc|Ltd|e\.g|i\.e"
     r"|etc)\.)[)\]]?\s+"
     r"|(?<=[!?。！？])[)\]）]?\s*|\s*[;；]\s*|\n"
@@ -125,7 +127,7 @@ def _own_words(message: str) -> str:
     return "\n".join(paragraph for paragraph in paragraphs if len(paragraph) <= _LONG_PARAGRAPH)
 
 
-_HEADING = re.compile(r"^ {0,3}#{1,6} \S", re.M)
+_HEADING = lazy_pattern(r"^ {0,3}#{1,6} \S", re.M)
 
 
 def _lines(text: str) -> list[str]:

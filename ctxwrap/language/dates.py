@@ -4,6 +4,8 @@ import re
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
+
 _NAMES = (
     ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro"),
     ("february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"),
@@ -22,12 +24,12 @@ _MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in na
 _AMBIGUOUS = {"may", "march", "mar", "jun", "mars", "mai", "sep"}
 """These are months only with a capital."""
 
-_WORD = re.compile(r"[^\W\d_]{3,12}|\d{1,4}")
-_ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
-_CJK_MONTH = re.compile(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
+_WORD = lazy_pattern(r"[^\W\d_]{3,12}|\d{1,4}")
+_ISO = lazy_pattern(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
+_CJK_MONTH = lazy_pattern(r"(\d{1,2})\s?月(?:\s?(\d{1,2})\s?[日号])?")
 _DAY = 86_400
 
-_DAYS = re.compile(
+_DAYS = lazy_pattern(
     r"(?<!\d)(?:"
     r"(?P<iso>\d{4}-\d{2}-\d{2})(?!\d)"
     r"|(?P<dotted>\d{1,2}\.\d{1,2}\.\d{4})(?!\d)"
@@ -36,7 +38,7 @@ _DAYS = re.compile(
     r")"
     r"|\b(?P<month_first>[A-Z][a-z]{2,9})\.?\s(?P<day_after>\d{1,2})(?:st|nd|rd|th)?(?!\d)(?:,?\s(?P<year_after>\d{4})(?!\d))?"
 )
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_pattern(r"\d+")
 
 
 class Dates(NamedTuple):

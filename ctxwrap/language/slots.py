@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable
 
 from ctxwrap.language.lexicon import ONE_OF, PLACES, SAME_ATTRIBUTES, SAME_WORDS, SOME_OF
+from ctxwrap.patterns import lazy_pattern
 
 READ = 300
 """A longer content says more than one thing."""
 
-_UNCERTAIN = re.compile(
+_UNCERTAIN = lazy_pattern(
     r"\b(?:not|never|no longer|used to|formerly|previously|former|was(?! born| raised| moved| set to)|were|had"
     r"|wants? to (?!be called|be addressed)|would|wish\w*|hopes?|hoping"
     r"|plans?|planning|might|may(?! \d)|could|should|considers?|considering|thinking|thinks"
@@ -77,11 +78,11 @@ def _holder(found: re.Match[str], user: str) -> str:
     return name.lower()
 
 
-_ZH_KIN = re.compile(
+_ZH_KIN = lazy_pattern(
     "(?:该)?用户的?(?P<kin>妈妈|妈|母亲|爸爸|爸|父亲|老婆|妻子|太太|老公|丈夫|女朋友|女友|男朋友|男友)"
 )
 _ZH_WHO = "(?P<who>(?:该)?用户(?:的?(?:妈妈|妈|母亲|爸爸|爸|父亲|老婆|妻子|太太|老公|丈夫|女朋友|女友|男朋友|男友))?)"
-_NAMES = re.compile(
+_NAMES = lazy_pattern(
     rf"(?:(?:The |the )?[Uu]ser(?:'s (?:full )?name is| is (?:called|named)) |Name: )"
     rf"(?P<called_so>{_PART}(?: {_PART}){{0,3}})\.?$|(?:用户(?:的名字是|的名字叫|名叫|叫)|姓名：)"
     rf"(?P<zh>[\u4e00-\u9fffA-Za-z· ]{{2,20}})。?$"
@@ -184,7 +185,7 @@ _LANGUAGE = r"(?P<language>[A-Z][a-z]{3,12})"
 _ZH = "[\u4e00-\u9fffA-Za-z·]"
 
 _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
-    (re.compile(pattern), slot)
+    (lazy_pattern(pattern), slot)
     for pattern, slot in (
         # home
         (

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
+
 Tier = Literal["core", "working"]
 
 LONGEST = 200
@@ -52,7 +54,7 @@ Rules = tuple[tuple[re.Pattern[str], Tell], ...]
 
 def rules(*pairs: tuple[str, Tell]) -> Rules:
     """Patterns, each with what it tells if it matches the start of a clause."""
-    return tuple((re.compile(pattern), tell) for pattern, tell in pairs)
+    return tuple((lazy_pattern(pattern), tell) for pattern, tell in pairs)
 
 
 def first_told(clause: str, known: Rules) -> Statement | None:

@@ -1,18 +1,17 @@
 """Statements: what a user's message plainly says of its author, found by rules and without a model."""
 
-import re
-
 from ctxwrap.language.asserted import asserted_in
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
 from ctxwrap.language.statement import Statement
+from ctxwrap.patterns import lazy_pattern
 
 __all__ = ["MOST", "Statement", "statements_in"]
 
 MOST = 8
 """So many statements come from one message."""
 
-_HAN = re.compile("[\u4e00-\u9fff]")
+_HAN = lazy_pattern("[\u4e00-\u9fff]")
 
 
 def statements_in(text: str) -> tuple[Statement, ...]:

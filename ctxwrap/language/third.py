@@ -1,10 +1,9 @@
 """Third person: what a user says in English of themselves, as others say it of them."""
 
-import re
-
 from ctxwrap.language.lexicon import OFTEN, PAST
+from ctxwrap.patterns import lazy_pattern
 
-_TOKEN = re.compile(r"[\w'\-]+|[^\w'\-]+")
+_TOKEN = lazy_pattern(r"[\w'\-]+|[^\w'\-]+")
 _WORDS = {
     "i": "they",
     "me": "them",

@@ -1,10 +1,10 @@
 """Words: what a text is found by, in any script, and in time that grows with its length only."""
 
-import re
 import unicodedata
 from functools import lru_cache
 
 from ctxwrap.language.vocabulary import FORMS, STOP
+from ctxwrap.patterns import lazy_pattern
 
 READ = 20_000
 """So many characters of a text are read; longer ones come in passages."""
@@ -21,9 +21,9 @@ _UNSPACED = (
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u1000-\u109f\u1780-\u17ff"
 """What belongs to a word and is no letter: accents, and the vowels of many scripts."""
 
-_WORD = re.compile(rf"[\w{_MARKS}'’]+")
-_RUN = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_UNSPACED_START = re.compile(f"[{_UNSPACED}]")
+_WORD = lazy_pattern(rf"[\w{_MARKS}'’]+")
+_RUN = lazy_pattern(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_UNSPACED_START = lazy_pattern(f"[{_UNSPACED}]")
 
 _STOP = frozenset(STOP.split())
 

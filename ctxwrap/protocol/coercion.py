@@ -1,16 +1,16 @@
 """What a model meant by a field of the wrong type, as far as there is no doubt."""
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.numerals import han_number, in_ascii
 from ctxwrap.protocol.words import MAX_WORD
 
-_NUMBER = re.compile(r"\s*[+-]?(?:\d{1,18}(?:[.,]\d{0,18})?|\.\d{1,18})\s*%?\s*")
-_TAG_COMMA = re.compile("[,，、;；]")
-_LONE = re.compile("[\ud800-\udfff]")
+_NUMBER = lazy_pattern(r"\s*[+-]?(?:\d{1,18}(?:[.,]\d{0,18})?|\.\d{1,18})\s*%?\s*")
+_TAG_COMMA = lazy_pattern("[,，、;；]")
+_LONE = lazy_pattern("[\ud800-\udfff]")
 
 
 def _number(value: Any) -> Any:

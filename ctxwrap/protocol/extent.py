@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left, bisect_right
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.strict import value_at
 from ctxwrap.protocol.separator import Place, continues, separated_places, separator_in_line
 from ctxwrap.protocol.spelling import ANY_QUOTE, OWN_KEY
@@ -10,29 +11,29 @@ from ctxwrap.protocol.words import KNOWN_KEYS, MAX_DEPTH
 
 _FREE, _FAILED = 64 * 1024, 1024
 """How many characters more than twice all of them are looked at for strict JSON, and what one look at none counts."""
-_SURE_KEY = re.compile(
+_SURE_KEY = lazy_pattern(
     rf"\b(?:runtime|capabilities|active[_ -]?task|ephemeral|decay|startup_at){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE
 )
 """A key that shows by itself that this is a snapshot."""
-_KEY = re.compile(rf"{ANY_QUOTE}(?:{'|'.join(sorted(KNOWN_KEYS))}){ANY_QUOTE}\s{{0,4}}[:=：]", re.IGNORECASE)
-_YAML = re.compile(
+_KEY = lazy_pattern(rf"{ANY_QUOTE}(?:{'|'.join(sorted(KNOWN_KEYS))}){ANY_QUOTE}\s{{0,4}}[:=：]", re.IGNORECASE)
+_YAML = lazy_pattern(
     r"(?:[ \t]{0,64}\n|[ \t-][^\n]*+(?:\n|\Z)|(?:```|---)[^\n]*+\n"
     rf"|(?:{'|'.join(sorted(KNOWN_KEYS))})\s?:[^\n]*+(?:\n|\Z))*+",
     re.IGNORECASE,
 )
 
-_BLOB = re.compile(r"(?<![\w+/=%-])[\w+/=%-]{160}")
-_PLAIN = re.compile(r"[\s,:\d.+\-a-zE]*+")
-_IN_STRING = re.compile(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
-_BRACKET = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
-_CLOSER = re.compile(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[}\]｝］]')
-_CLOSING_LINE = re.compile(r"(?:[^\n]*[}\]｝］])?+(?:[\s,;\"'`”’]{0,80}[}\]｝］])*+")
-_VALUE = re.compile(r"""\s{0,4}(?:"(?:[^"\\\n]++|\\.)*+"|[\w.+-]{1,40}|\[\])[ \t,]{0,8}\n[ \t\r]{0,8}\n""")
-_PARAGRAPH_ENDS = re.compile(
+_BLOB = lazy_pattern(r"(?<![\w+/=%-])[\w+/=%-]{160}")
+_PLAIN = lazy_pattern(r"[\s,:\d.+\-a-zE]*+")
+_IN_STRING = lazy_pattern(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
+_BRACKET = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
+_CLOSER = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[}\]｝］]')
+_CLOSING_LINE = lazy_pattern(r"(?:[^\n]*[}\]｝］])?+(?:[\s,;\"'`”’]{0,80}[}\]｝］])*+")
+_VALUE = lazy_pattern(r"""\s{0,4}(?:"(?:[^"\\\n]++|\\.)*+"|[\w.+-]{1,40}|\[\])[ \t,]{0,8}\n[ \t\r]{0,8}\n""")
+_PARAGRAPH_ENDS = lazy_pattern(
     r"""(?:[}\]｝］][ \t\r,;]{0,8}|["'”’\d][ \t\r,;]{0,8}\n[ \t\r]{0,8})\n\s{0,64}"""
     r"""(?=[^\s"'“{}\[\]｛｝［］,:]|\{\w{1,40}\})"""
 )
-_LINE_IS_OVER = re.compile(r"[\s,;\"'`”’]{0,80}(?:\n|\Z)")
+_LINE_IS_OVER = lazy_pattern(r"[\s,;\"'`”’]{0,80}(?:\n|\Z)")
 
 
 def own_keys(text: str, start: int = 0, end: int | None = None) -> int:

@@ -2,6 +2,8 @@
 
 import re
 
+from ctxwrap.patterns import lazy_pattern
+
 
 def char(some: str) -> str:
     """A character of a class."""
@@ -46,4 +48,4 @@ def named(name: str, part: str) -> str:
 
 def pattern(*parts: str, last: str) -> re.Pattern[str]:
     """All `parts` and then a character `last`; if that group is empty, the text has ended before."""
-    return re.compile("".join(parts) + named("last", char(last)))
+    return lazy_pattern("".join(parts) + named("last", char(last)))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.bykeys import read_by_keys
 from ctxwrap.protocol.repair.edits import mended
 from ctxwrap.protocol.repair.effort import Effort, Exhausted, limited, spend
@@ -26,7 +27,7 @@ MAX_DAMAGED = 64 * 1024
 
 INTERNAL = "internal error"
 
-_BESIDE = re.compile(r'(?<=["\]}\s]),\s*"(working_set|missing)"\s*:\s*(?=[\[{"])')
+_BESIDE = lazy_pattern(r'(?<=["\]}\s]),\s*"(working_set|missing)"\s*:\s*(?=[\[{"])')
 """Where a trailer goes on to what memory does not depend on: requests to the working set, and open questions."""
 
 _TRIED = 4

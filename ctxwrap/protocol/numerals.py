@@ -1,11 +1,12 @@
 """Numbers as people write them: in the digits of any script, or in Chinese characters."""
 
-import re
 import unicodedata
+
+from ctxwrap.patterns import lazy_pattern
 
 _HAN = {**{char: at for at, char in enumerate("零一二三四五六七八九")}, "〇": 0, "两": 2, "兩": 2}
 _UNITS = {"十": 10, "百": 100, "千": 1000}
-_HAN_NUMBER = re.compile(rf"([{''.join(_HAN)}{''.join(_UNITS)}]{{1,9}})(?:[点點]([{''.join(_HAN)}]{{1,18}}))?")
+_HAN_NUMBER = lazy_pattern(rf"([{''.join(_HAN)}{''.join(_UNITS)}]{{1,9}})(?:[点點]([{''.join(_HAN)}]{{1,18}}))?")
 _POINTS = {ord(point): "." for point in "．。٫·"}
 
 

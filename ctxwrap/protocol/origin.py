@@ -3,11 +3,11 @@
 The runtime of a turn, to its microsecond, is what no text of others can hold.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.extent import ObjectEnd
 from ctxwrap.protocol.posing import poses, spelled_out
 from ctxwrap.protocol.repair.strict import strict_prefix
@@ -21,8 +21,8 @@ _FREE, _LOOK = 64 * 1024, 64
 """How many characters more than twice all of them are looked at for JSON, and what a look counts at least."""
 _SHORT = 16 * 1024
 """Up to how many characters a text is remembered with what it holds."""
-_OBJECT = re.compile(r"\{(?=\s{0,64}\")")
-_MICROSECONDS = re.compile(r":\d\d[.,](\d{6})")
+_OBJECT = lazy_pattern(r"\{(?=\s{0,64}\")")
+_MICROSECONDS = lazy_pattern(r":\d\d[.,](\d{6})")
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 

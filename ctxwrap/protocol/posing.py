@@ -5,10 +5,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import char, chars, maybe, pattern, times
 from ctxwrap.protocol.spelling import AFTER, CLOSERS, GAP, LESSER, MORE, NAME, OPENERS, OWN_KEY, PROSE, SIGN, SNAPSHOT
 
-_NAME = re.compile("con(?=text)", re.IGNORECASE)
+_NAME = lazy_pattern("con(?=text)", re.IGNORECASE)
 _BLANKS = " \t\u200b\u200c\u200d\u2060\ufeff\u00ad`"
 _ENTITIES = ("lt;", "#60;", "#x3c;")
 _ANGLES = (
@@ -16,17 +17,17 @@ _ANGLES = (
     *("\\<", "\\u003c", "\\x3c"),
     *LESSER,
 )
-_COLOUR = re.compile(r"\x1b\[[\d;]{0,12}m")
+_COLOUR = lazy_pattern(r"\x1b\[[\d;]{0,12}m")
 _LINE = 120
 """So far before the name its line may begin."""
 _NEAR, _FAR = 80, 4096
 """So far behind its opening a snapshot has a key of its own: within a line, where it may be code, and at its start."""
 
-_IN_ANGLES = tuple(re.compile(NAME + times(MORE, least, 7)) for least in (2, 1, 0))
+_IN_ANGLES = tuple(lazy_pattern(NAME + times(MORE, least, 7)) for least in (2, 1, 0))
 """By how many angle brackets stand before the name."""
-_IN_PAIRS = re.compile(NAME + times(MORE, 2, 7))
-_IN_BRACKETS = re.compile(NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
-_ALONE = re.compile("CONTEXT" + chars(rf"(?:[: \t]|{SIGN})", 0, 16) + char(r"\n"))
+_IN_PAIRS = lazy_pattern(NAME + times(MORE, 2, 7))
+_IN_BRACKETS = lazy_pattern(NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
+_ALONE = lazy_pattern("CONTEXT" + chars(rf"(?:[: \t]|{SIGN})", 0, 16) + char(r"\n"))
 _OPENING = pattern(AFTER, maybe(PROSE), SNAPSHOT, last="[{｛:]")
 
 

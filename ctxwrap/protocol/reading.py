@@ -1,9 +1,9 @@
 """Reading a reply: the text the user sees, and the state in it; whole or as it streams in."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.ladder import Climb, climb
 from ctxwrap.protocol.origin import COPIED, Shown, foreign_fault, nonce_of
 from ctxwrap.protocol.repair.effort import Effort
@@ -18,7 +18,7 @@ _COPIED = Climb("rejected", violations=(COPIED,))
 TEXT_FOLLOWS = "text follows the snapshot"
 _SEVERAL = "more than one snapshot"
 _USABLE = ("clean", "repaired", "partial")
-_PREFIX = re.compile(r"(?im)^[ \t]{0,8}(//|#{1,3}|\||--?|;|\*|%)[ \t][^\n]{0,40}context")
+_PREFIX = lazy_pattern(r"(?im)^[ \t]{0,8}(//|#{1,3}|\||--?|;|\*|%)[ \t][^\n]{0,40}context")
 
 
 def read_reply(

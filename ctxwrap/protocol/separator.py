@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import char, chars, either, literal, maybe, named, pattern, times, word, words
 from ctxwrap.protocol.spelling import (
     AFTER,
@@ -57,12 +58,12 @@ _TAG = (
 )
 _GOES_ON = pattern(SPACE, maybe(_TAG), SPACE, last=_ANY)
 """More than white space and a closing tag."""
-_SPOT = re.compile(
+_SPOT = lazy_pattern(
     r"(?m)(?P<line>^[ \t]{0,8}+(?![^\w\s{]{1,2}\n)(?:(?P<tick>[`~])|[^\w\s]|[cC_]|\Z))"
     rf"|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)"
 )
 """Where it is worth looking: lines of more than two marks that do not begin like prose, and the separator itself."""
-_FENCE_SPOT = re.compile(r"(?m)^[ \t]{0,8}+(?:[`~]|\Z)")
+_FENCE_SPOT = lazy_pattern(r"(?m)^[ \t]{0,8}+(?:[`~]|\Z)")
 
 # What may stand behind the JSON of a snapshot.
 _CONTINUES = pattern(
@@ -89,7 +90,7 @@ _FENCE_BEHIND = pattern(
 )
 _SEPARATOR_BEHIND = pattern(SPACE, named("separator", literal(SEPARATOR)), chars(r"[ \t\r*_#`:]", 0, 16), last=r"\n")
 _CLOSING_NAMES = frozenset({"context", "snapshot", "state", "memory", "json", "output", "s", "ctxwrap-context"})
-_CUT_HEAD = re.compile(
+_CUT_HEAD = lazy_pattern(
     rf"[\s>#*_`~|/-]{{0,40}}{SEPARATOR}[\s:*_`~]{{0,64}}(?<=[\s:*_`~>])(?:(?<=[`~])\w{{0,10}})?\s{{0,64}}\Z"
 )
 
@@ -174,8 +175,8 @@ class Scan:
             start=head.start(),
             end=head.end("separator") if separator else head.start("bare"),
             object_at=head.start("bare") if not separator else head.start("last") if head["last"] == "{" else -1,
-            exact=head.re in (_HEAD, _HEAD_ALONE) and SEPARATOR in (separator or ""),
-            alone=head.re is _HEAD_ALONE,
+            exact=head.re.pattern in (_HEAD.pattern, _HEAD_ALONE.pattern) and SEPARATOR in (separator or ""),
+            alone=head.re.pattern == _HEAD_ALONE.pattern,
             bare=not separator,
             fence=self.fence or groups.get("fence") or "",
             covers_fence=not self.fence,
@@ -240,7 +241,7 @@ def without_examples(text: str) -> str:
     return "".join([*kept, *block])
 
 
-_FENCE_MARK = re.compile(r"[ \t]{0,8}(`{3,16}|~{3,16})")
+_FENCE_MARK = lazy_pattern(r"[ \t]{0,8}(`{3,16}|~{3,16})")
 
 
 def continues(text: str, at: int, *, more: bool) -> bool | None:

@@ -1,9 +1,9 @@
 """Where a state keeps its memory: the places and arrangements other than the document's own in which models put it."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.strict import value_at
 from ctxwrap.protocol.words import (
     ID_LISTS,
@@ -180,7 +180,7 @@ def as_item(value: Any) -> Any:
     return value
 
 
-_SENTENCE = re.compile(r"\w[\w'’,-]* \w|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]{4}")
+_SENTENCE = lazy_pattern(r"\w[\w'’,-]* \w|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]{4}")
 """Several words, or as much in a script that does not part them."""
 
 

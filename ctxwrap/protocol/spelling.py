@@ -2,6 +2,7 @@
 
 import re
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import char, chars, either, literal, maybe, named, times, word, words
 
 SEPARATOR = "<<<CONTEXT>>>"
@@ -68,5 +69,5 @@ SNAPSHOT = WRAPPING + either(KEY, maybe(char('"')))
 
 ANY_QUOTE = r"""(?:\\?["'“”‘’＂`]|&quot;|&#34;)"""
 _OWN = "version|runtime|memory|capabilities|active[_ -]?task|core|working|ephemeral|dropped|decay|startup_at"
-OWN_KEY = re.compile(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE)
+OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE)
 """A key that hardly any other JSON has."""

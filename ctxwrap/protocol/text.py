@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.posing import marks_in
 from ctxwrap.protocol.spelling import SEPARATOR as SEPARATOR
 
@@ -131,7 +132,7 @@ def escaped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-_FRAME = re.compile(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)
+_FRAME = lazy_pattern(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
@@ -179,5 +180,5 @@ def without_injected(text: str) -> str:
     return text
 
 
-_FIRST = re.compile(rf"<ctxwrap-({'|'.join(_FRAMES)})[ >]")
-_LAST = re.compile(rf"</ctxwrap-({'|'.join(_FRAMES)})>\Z")
+_FIRST = lazy_pattern(rf"<ctxwrap-({'|'.join(_FRAMES)})[ >]")
+_LAST = lazy_pattern(rf"</ctxwrap-({'|'.join(_FRAMES)})>\Z")

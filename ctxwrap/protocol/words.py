@@ -3,6 +3,8 @@
 import re
 import unicodedata
 
+from ctxwrap.patterns import lazy_pattern
+
 TIERS = ("core", "working", "ephemeral")
 ROOT_KEYS = ("version", "runtime", "memory", "capabilities", "active_task")
 ID_LISTS = ("dropped", "unchanged")
@@ -63,7 +65,7 @@ _OTHER_TIERS = {
     "tijdelijk gecici مؤقت مؤقتة عابر अस्थायी flyktig tillfallig midlertidig flygtig "
     "ohimeneva docasna docasne atmeneti sementara tam_thoi זמני εφημερη προσωρινη",
 }
-_OF_MEMORY = re.compile(
+_OF_MEMORY = lazy_pattern(
     r"(?:_?(?:memory|memories|memoria|memória|memoire|gedachtnis|speicher|память|pamiec|geheugen|tier|items|level))\Z"
     r"|(?:的)?(?:记忆|記憶|メモリ|기억|메모리|层|層)\Z|\A(?:memory|memoria|memoire|mémoire|память|pamiec|memory_tier|tier)_"
 )
@@ -105,7 +107,7 @@ def canonical_key(key: str) -> str:
     return name if name in KNOWN_KEYS else key
 
 
-_AND_SO_ON = re.compile(
+_AND_SO_ON = lazy_pattern(
     r"\W{0,8}(?:\.\.\.|…"
     r"|(?:(?:no (?:changes?|updates?|new)|same as|nothing new|unchanged|etc|omitted|truncated|remaining)\b"
     r"|(?:and so on|as before|see above|(?:and )?\d{1,4} (?:more|others?|items?))\b)[^.:]{0,60}\W{0,4}\Z)",

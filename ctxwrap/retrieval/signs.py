@@ -1,11 +1,11 @@
 """Signs: what a text is like, whatever it is about."""
 
-import re
 from collections.abc import Iterable
 from enum import IntFlag
 from operator import itemgetter
 
 from ctxwrap.language.vocabulary import FIGURE, FIRST_PERSON, STANDING, STANDING_PHRASES, TIME
+from ctxwrap.patterns import lazy_pattern
 
 _READ = 4000
 """So many characters of a text are looked at."""
@@ -32,11 +32,11 @@ class Sign(IntFlag):
     """It quotes something, such as a title."""
 
 
-_WORD = re.compile(r"\w+")
-_NAME = re.compile(r"(?<=[\w,;] )[A-Z][a-z]")
+_WORD = lazy_pattern(r"\w+")
+_NAME = lazy_pattern(r"(?<=[\w,;] )[A-Z][a-z]")
 _QUOTES = ('"', "“", "”", "«", "»", "„")
 _ASKING = ("?", "？", "¿")
-_ENDS_ASKING = re.compile(r"[?？][\s\"'”’)]*$")
+_ENDS_ASKING = lazy_pattern(r"[?？][\s\"'”’)]*$")
 
 _FIRST_PERSON, _TIME = frozenset(FIRST_PERSON.split()), frozenset(TIME.split())
 _FIGURE, _STANDING = frozenset(FIGURE.split()), frozenset(STANDING.split())

@@ -50,21 +50,28 @@ class FileStore:
         """Nothing: the kernel takes back what a process holds, however it ends."""
 
     def _sessions_of(self, tenant: str, agent: str) -> Path:
-        return self.root / "home" / safe_name(tenant) / "agent" / safe_name(agent) / "session"
+        return Path(f"{self.root}/home/{safe_name(tenant)}/agent/{safe_name(agent)}/session")
 
 
 def _keys_in(directory: Path) -> Iterator[SessionKey]:
-    for meta in sorted(directory.glob("*/meta.json")):
-        key = _key_in(meta)
-        if key is not None and safe_name(key.session) == meta.parent.name:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for name in names:
+        key = None
+        with suppress(OSError):
+            key = _key_in(f"{directory}/{name}/meta.json")
+        if key is not None and safe_name(key.session) == name:
             yield key
 
 
-def _key_in(meta: Path) -> SessionKey | None:
+def _key_in(meta: str) -> SessionKey | None:
     try:
-        known = json.loads(meta.read_bytes())
+        with disk.opened(meta, os.O_RDONLY | os.O_NONBLOCK) as handle:
+            known = json.loads(disk.read_all(handle))
         key = SessionKey(known["tenant"], known["agent"], known["session"])
-    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+    except (ValueError, RecursionError, LookupError, TypeError):
         return None
     return key if all(isinstance(name, str) for name in key) else None
 
@@ -325,7 +332,7 @@ class FileLog:
             with locks.exclusive(self._lock_path):
                 index.add(self.directory.parent, self.directory.name)
                 self._save_meta()
-        if _key_in(self._meta_path) != self._key:
+        if _key_in(str(self._meta_path)) != self._key:
             raise StoreCorrupt(
                 f"{self._meta_path} does not name session {self._key.session!r}: move the directory away"
             )

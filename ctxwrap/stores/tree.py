@@ -38,13 +38,14 @@ class FileTree:
         return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
-        if self._is_absent(file_parts(name)):
-            return None
-        with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
-            if not stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode):
+        end = None if size is None else start + size
+        with self._explained("read"), contextlib.suppress(*_ABSENT):
+            if "/" not in name:  # no step on the way to it could be a link
+                return _loaded("/".join([self._root, *map(name_on_disk, file_parts(name))]), start, end)
+            if self._is_absent(file_parts(name)):
                 return None
-            with disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
-                return disk.read_all(handle, start, None if size is None else start + size)
+            with self._directory(name) as (directory, last):
+                return _loaded(last, start, end, directory)
         return None
 
     def _is_absent(self, parts: Sequence[str]) -> bool:
@@ -215,6 +216,13 @@ class FileTree:
             yield handle
         finally:
             os.close(handle)
+
+
+def _loaded(path: str, start: int, end: int | None, directory: int | None = None) -> bytes | None:
+    if not stat.S_ISREG(os.stat(path, dir_fd=directory, follow_symlinks=False).st_mode):
+        return None
+    with disk.opened(path, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
+        return disk.read_all(handle, start, end)
 
 
 def _make(name: str, directory: int) -> None:

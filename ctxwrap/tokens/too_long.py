@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
+
 
 class TooLong(NamedTuple):
     """A request that did not fit, and the numbers if the provider told them."""
@@ -35,7 +37,7 @@ _STATUSES = frozenset({None, 200, 400, 413, 422, 500})
 
 _N = r"(\d[\d,_]{0,14})"
 _LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    lazy_pattern(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         rf"maximum (?:context|prompt|input|sequence) length (?:is|of) {_N}",
         rf"prompt is too long: [\d,_]+ tokens > {_N} maximum",
@@ -52,7 +54,7 @@ _LIMITS = tuple(
     )
 )
 _SIZES = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    lazy_pattern(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         rf"you requested (?:about )?{_N} tokens",
         rf"(?:messages|input|prompt) resulted in {_N} tokens",
@@ -68,7 +70,7 @@ _SIZES = tuple(
     )
 )
 _REPLIES = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    lazy_pattern(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         rf"\(\d[^()]* {_N} (?:in|for) the (?:completion|output)\)",
         rf"context limit: [\d,_]+ \+ {_N} >",
@@ -76,7 +78,7 @@ _REPLIES = tuple(
         rf"`inputs` tokens and {_N} `max_new_tokens`",
     )
 )
-_MARKS = re.compile(
+_MARKS = lazy_pattern(
     r"maximum context length|maximum (?:prompt|input) length is|prompt is too long|exceeds? (?:the )?context limit"
     r"|input tokens exceed the configured limit|exceeds the maximum number of (?:input )?tokens allowed"
     r"|input token count .{0,80}supports up to|exceeds the context window|exceeds the available context size"

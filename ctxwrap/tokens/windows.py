@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from ctxwrap.tokens.litellm_files import model_rows
+from ctxwrap.tokens.litellm_files import model_row, model_rows
 
 UNKNOWN_INPUT = 8192
 UNKNOWN_OUTPUT = 4096
@@ -90,6 +90,8 @@ def _without_suffix(name: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _listed(model: str) -> Window:
     names = list(spellings(model))
+    if sizes := _sizes(model_row(names[0])) if names else None:  # parsing the whole table takes far longer than a call
+        return Window(*sizes, known=True)
     found = next((_table()[name] for name in names if name in _table()), None)
     found = found or next((_shortened()[_dashed(name)] for name in names if _dashed(name) in _shortened()), None)
     return Window(*found, known=True) if found else _UNKNOWN

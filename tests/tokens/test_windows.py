@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ctxwrap.tokens import Window, reply_reserve, window_of
-from ctxwrap.tokens.windows import spellings
+from ctxwrap.tokens.litellm_files import model_row, model_rows
+from ctxwrap.tokens.windows import _sizes, spellings
 
 KNOWN = {
     "gpt-4o": (128_000, 16_384),
@@ -110,3 +111,12 @@ def test_a_table_with_only_one_number_is_understood(litellm_at: Callable[[Path |
     litellm_at(tmp_path)
     assert window_of("old") == Window(2048, 2048, known=True)
     assert window_of("new") == Window(5000, 99, known=True)
+
+
+def test_a_row_found_in_the_text_is_the_row_of_the_parsed_table() -> None:
+    rows = {name.lower(): row for name, row in model_rows().items()}
+    for name in list(rows)[::60]:
+        found = model_row(name)
+        assert found is None or _sizes(found) == _sizes(rows[name])
+    assert _sizes(model_row("gpt-4o")) == _sizes(rows["gpt-4o"]) is not None
+    assert model_row("sample_spec") is model_row("no such model") is model_row('"') is None

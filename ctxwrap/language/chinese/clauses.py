@@ -6,14 +6,15 @@ from ctxwrap.language.asserted import MASK, Sentence
 from ctxwrap.language.chinese import health, persons, plans, tastes, work
 from ctxwrap.language.chinese.values import third_person
 from ctxwrap.language.statement import LIFE, TASK, Rules, Statement, first_told
+from ctxwrap.patterns import lazy_pattern
 
-_JOINT = re.compile(
+_JOINT = lazy_pattern(
     "(?<!起)(?<!以后)(?<!开始)(?<!今后)(?:[，,：:、]+(?=我|你|请|以后|记住|别忘|如果|能|有|该|怎"
     "|对|住|喜欢|不|今年|是|在|养|来自|讨厌|爱|职业|预算|截止|最|也|还|另外|平时|现在|目前|想|帮"
     "|每次|但|而|所以|因为|老家|家|从|就|那|推荐)|[，,]|\\s)"
 )
 
-_OPENER = re.compile(
+_OPENER = lazy_pattern(
     "(?:你好|您好|大家好|嗨|哈喽|哈啰|hi|hello|对了|另外|其实|顺便(?:说|提)?(?:一下|一句)?|还有"
     "|而且|并且|同时|但是|不过|但|所以|因为|由于|毕竟|然后|嗯|哦|是这样的"
     "|补充(?:一下|一点)?|说明(?:一下)?|(?:先)?(?:自我)?介绍一下(?:自己)?|(?:跟|和)你说(?:一下)?"
@@ -24,7 +25,7 @@ _OPENER = re.compile(
     re.I,
 )
 
-_SCOPE = re.compile(
+_SCOPE = lazy_pattern(
     "如果|要是|倘若|万一|除非|若是|假使|比如|例如|譬如|听说|据说|传说|梦见|梦到|仿佛|好像|似乎"
     "|希望(?!你)|但愿|本来|原本|差点"
     "|(?:他|她|他们|她们|人|老师|医生|妈|爸|妈妈|爸爸|朋友|同事|老板|领导|客户|老婆|老公|女儿"
@@ -32,7 +33,7 @@ _SCOPE = re.compile(
     "|昨天)?(?:说|问|写|告诉|觉得|以为|认为|讲|唱|喊|表示|回答|提到)"
 )
 
-_DOUBT = re.compile(
+_DOUBT = lazy_pattern(
     "可能|也许|或许|我大概是|应该是|不确定|不知道|不记得|差不多是|曾经|以前|之前[住在喜爱是]|从前"
     "|过去|小时候|当年|那时|本该|以为|想当|吗$|么$|呢$|什么|怎么|怎样|哪|谁|是不是|有没有|能不能"
     "|要不要|会不会|该不该"
@@ -41,9 +42,9 @@ _DOUBT = re.compile(
     f"|{MASK}"
 )
 
-_TAG = re.compile("^(?:对吧|是吧|对吗|是吗|对不对|是不是|没错吧|你信吗|好吗|行吗)$")
+_TAG = lazy_pattern("^(?:对吧|是吧|对吗|是吗|对不对|是不是|没错吧|你信吗|好吗|行吗)$")
 
-_SUBJECTLESS = re.compile(
+_SUBJECTLESS = lazy_pattern(
     "(?:现在|目前|平时|也|还|今年|一直|就|同时|而且|并且|并|但|但是|不过|最|特别|非常|很|比较"
     "|从小)*(?:住在|住|定居|在.{2,20}?(?:工作|上班|当|做|读|上学|念)|对.{1,20}?过敏|喜欢|热爱"
     "|爱吃|爱喝|讨厌|不喜欢|不吃|不喝|不能吃|"
@@ -97,7 +98,7 @@ def _without_openers(text: str) -> str:
     return text
 
 
-_REMEMBER_LEAD = re.compile(
+_REMEMBER_LEAD = lazy_pattern(
     "^(?:请|麻烦|拜托|你|您|一定|务必|要|帮我|帮忙|给我|千万|以后){0,4}(?:记住|记一下|记下来?"
     "|牢记|记得|别忘了|不要忘了|别忘记|不要忘记)(?!了$|你的|他|她|这|那)(?:一件事|一点|一下|哦|啊"
     "|了)?[，,：:]?"
@@ -111,7 +112,7 @@ def _stated(clause: str, asked: bool) -> Statement | None:
     return first_told(clause, _RULES) or (_remembered(clause) if asked else None)
 
 
-_ACTION = re.compile("(?:要|去|给|把|在|明天|后天|周|下周|提醒|买|带|交|打|发|寄|订|付|吃药|关|拿|取)")
+_ACTION = lazy_pattern("(?:要|去|给|把|在|明天|后天|周|下周|提醒|买|带|交|打|发|寄|订|付|吃药|关|拿|取)")
 
 
 def _remembered(clause: str) -> Statement | None:

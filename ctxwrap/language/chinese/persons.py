@@ -4,6 +4,7 @@ import re
 
 from ctxwrap.language.chinese.values import HAN, ILLNESS, LAST, MANY, NO_ALLERGEN, NOW, TRADES, says
 from ctxwrap.language.statement import LIFE, NAME, Found, Rules, Statement, rules
+from ctxwrap.patterns import lazy_pattern
 
 _NAMES = (
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁"
@@ -17,7 +18,7 @@ _A_NAME = (
     rf"(?: [A-Z][\w'\-]{{1,20}}){{0,2}}|[{HAN}]{{1,6}}·[{HAN}]{{1,6}})"
 )
 
-_NO_NAME = re.compile(
+_NO_NAME = lazy_pattern(
     ".*(?:来|去|了|吧|过来|起床|师傅|外卖|快递|医生|做|帮|吃饭|不要)$|(?:小声|大声|老板|大家|老师"
     "|大夫|任何|万一|方便|高手|白痴|常常|文件|石头|上来|金牌|于是|许多|何必)"
 )
@@ -28,13 +29,13 @@ def _named(found: Found) -> Statement | None:
     return None if _NO_NAME.match(name) else NAME.of(f"用户的名字是{name}。")
 
 
-_NO_PLACE = re.compile(
+_NO_PLACE = lazy_pattern(
     "(?:一起|酒店|宾馆|医院|学校|宿舍|梦|这|那|哪|附近|楼|隔壁|他|她|你|爸|妈|朋友|新家|新公司"
     "|过去|心|希望|痛苦|恐惧|幻想|自己|一个(?:人|梦)|公司|同|对面|前|后|外面|里面|回忆|过|得|不"
     "|家里|着|的|了|校|院|装修|沙发|床|搬|等|办|开会|做|吃|看|修|施工)"
 )
 
-_PLACE_END = re.compile(
+_PLACE_END = lazy_pattern(
     "(?:(?:已经|都|快|有){0,2}(?:[一二三四五六七八九十\\d]+多?年|很久|好几年|好多年|很多年|半年|多年))?(?:了|的)?$"
 )
 

@@ -4,8 +4,9 @@ import re
 
 from ctxwrap.language.chinese.values import LAST, plain, third_person
 from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, rules
+from ctxwrap.patterns import lazy_pattern
 
-_NUMBER = re.compile(
+_NUMBER = lazy_pattern(
     "\\d|[一二三四五六七八九十两百千万]+(?:元|块|万|千|百|美元|欧元|美金|英镑|港币|日元|人民币|左右|以内)"
 )
 
@@ -27,7 +28,7 @@ _WHEN = (
     "|\\d{1,2}[./-]\\d{1,2}|端午|清明|五一|十一"
 )
 
-_DATED = re.compile(_WHEN)
+_DATED = lazy_pattern(_WHEN)
 
 
 def _deadline(found: Found) -> Statement | None:

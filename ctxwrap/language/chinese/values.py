@@ -1,10 +1,9 @@
 """Values: what is said in Chinese, without what hangs on it."""
 
-import re
-
 from ctxwrap.language.statement import Found, Sort, Statement, Tell
+from ctxwrap.patterns import lazy_pattern
 
-_MINE = re.compile("我自己|我们|我")
+_MINE = lazy_pattern("我自己|我们|我")
 
 
 def third_person(text: str) -> str:
@@ -13,9 +12,9 @@ def third_person(text: str) -> str:
     return told.replace("您", "助手").replace("你们", "助手").replace("你", "助手")
 
 
-LAST = re.compile("(?:了|的|呢|哦|啊|吧|呀|哈|啦|而已|哟|，|。|！|\\s)+$")
+LAST = lazy_pattern("(?:了|的|呢|哦|啊|吧|呀|哈|啦|而已|哟|，|。|！|\\s)+$")
 
-_VAGUE = re.compile(
+_VAGUE = lazy_pattern(
     "(?:你|您|他|她|它|这|那|此|上面|刚才|第[一二三四\\d]|前者|后者|自己$|一下|死|上了|过|的|得"
     "|着|不得|不|听你|跟你|和你|看你|有人|人|别人|大家|所有|一切|任何|全部|哪|某)"
 )
@@ -53,7 +52,7 @@ TRADES = (
     "|仓管|采购"
 )
 
-NO_ALLERGEN = re.compile(
+NO_ALLERGEN = lazy_pattern(
     "周一|星期一|开会|上班|工作|早起|他|她|你|我|数学|这种|那种|学习|加班|婚姻|愚蠢|运动|人$|它"
     "|这|会议|代码|麻烦|考试|一切"
 )

@@ -7,6 +7,7 @@ from ctxwrap.language.english import attributes, family, health, home, names, pl
 from ctxwrap.language.english.values import POINTS, plain
 from ctxwrap.language.statement import LIFE, TASK, Rules, Statement, first_told
 from ctxwrap.language.third import about_user, others
+from ctxwrap.patterns import lazy_pattern
 
 _SUBJECT = r"(?:i|i'm|im|i've|my|we|we're|we've|our|please|remember|keep in mind|let's)\b"
 
@@ -15,7 +16,7 @@ _ASKING = (
     r"|any|got|has|have you)\b"
 )
 
-_JOINT = re.compile(
+_JOINT = lazy_pattern(
     r"(?<!now on)(?<!forward)(?<!future)(?<!here on)(?:\s?[,;–—]|\s-)\s*(?:(?:and|but|so|because"
     r"|since|while|although|though|plus|also|however|yet|then)\s){0,3}"
     rf"(?={_SUBJECT}|{_ASKING})"
@@ -25,13 +26,13 @@ _JOINT = re.compile(
     re.I,
 )
 
-_SHARED_SUBJECT = re.compile(
+_SHARED_SUBJECT = lazy_pattern(
     r",?\s(?:and|but)\s(?:also\s|currently\s|now\s)?"
     r"(?=(?:live|work|love|like|hate|prefer|enjoy|am|speak|study|don't eat|can't eat|moved|teach"
     r"|have)\b)"
 )
 
-_OPENER = re.compile(
+_OPENER = lazy_pattern(
     r"(?:(?:hi|hello|hey|howdy|good (?:morning|afternoon|evening))(?: there| everyone| all| claude"
     r"| chatgpt| assistant)?"
     r"|by the way|btw|fyi|for your information|oh|ah|well|so|actually|ok|okay|yes|yeah|sure|no"
@@ -52,7 +53,7 @@ _OPENER = re.compile(
     re.I,
 )
 
-_SCOPE = re.compile(
+_SCOPE = lazy_pattern(
     r"\b(?:if|unless|whether|when|whenever|until|wish|wishes|would've|had i|were i|as though"
     r"|for example|for instance|e\.g|such as"
     r"|said|says|say|told|tells|asked|asks|wrote|writes|claims|claimed|thinks|thought|believes"
@@ -62,7 +63,7 @@ _SCOPE = re.compile(
     re.I,
 )
 
-_HEDGED = re.compile(
+_HEDGED = lazy_pattern(
     r"\b(?:maybe|perhaps|might|probably|possibly|would|could|wouldn't|i think|i guess|i suppose"
     r"|kind of|sort of|not sure"
     r"|supposedly|apparently|almost|no longer|anymore|used to|lol|haha|someday|one day|hopefully"
@@ -71,7 +72,7 @@ _HEDGED = re.compile(
     re.I,
 )
 
-_DOUBTED = re.compile(r"\bi (?:believe|think|guess|suppose|hope|heard|imagine|assume|reckon)$", re.I)
+_DOUBTED = lazy_pattern(r"\bi (?:believe|think|guess|suppose|hope|heard|imagine|assume|reckon)$", re.I)
 
 
 def stated_in(sentence: Sentence) -> list[Statement]:
@@ -131,26 +132,26 @@ def _first(clause: str) -> Statement | None:
     return first_told(clause, _RULES)
 
 
-_REMEMBER = re.compile(
+_REMEMBER = lazy_pattern(
     r"(?i:please |and |also |always ){0,2}(?i:remember|keep in mind|bear in mind|don't forget"
     r"|do not forget|make a note|take note)"
     r"(?:(?i: for (?:next time|later|the future|ever)| forever| always))?(?:(?i:,? that\b|:|,"
     r"|\s[–—-]) ?| )(?P<what>\S.{2,160})$"
 )
 
-_NO_FACT = re.compile(
+_NO_FACT = lazy_pattern(
     r"(?i:what|when|how|who|where|why|which|me\b|us\b|this|that|it\b|him|her|them|these|those"
     r"|about|of|you|your|time|day|the time"
     r"|guy|movie|song|one\b)"
 )
 
-_FACTUAL = re.compile(
+_FACTUAL = lazy_pattern(
     r"(?i:the|our|my|i|we|all|no|every|each|there)\b|.*\d"
     r"|[A-Z]\w+ (?:is|has|likes|loves|hates|prefers|lives|works|can|can't|cannot|needs|wants|will"
     r"|does|doesn't) "
 )
 
-_ADVICE = re.compile(
+_ADVICE = lazy_pattern(
     r"(?i:to (?:be|have|breathe|smile|relax|stay|keep|enjoy|take care|believe|love|live"
     r"|prepare emotionally|dream|trust|rest|stop))\b"
 )

@@ -6,8 +6,9 @@ from ctxwrap.language.english.values import ADV, I_AM, I_DO, any_of, says, speci
 from ctxwrap.language.lexicon import CIRCUMSTANCES, CONDITIONS, LANGUAGES, NATIONS, STATES
 from ctxwrap.language.statement import HEALTH, LIFE, Found, Rules, Statement, rules
 from ctxwrap.language.third import about_user, others
+from ctxwrap.patterns import lazy_pattern
 
-NO_ALLERGENS = re.compile(
+NO_ALLERGENS = lazy_pattern(
     r"(?i:.*\b(?:mornings?|mondays?|work|meetings?|stupidity|bullshit|nonsense|drama|boredom"
     r"|commitments?|people|exercise|javascript"
     r"|excel|code|small talk|responsibility|effort|winter|math|maths|bureaucracy|politics"

@@ -1,11 +1,10 @@
 """Names: what an English clause says of what the user is called."""
 
-import re
-
 from ctxwrap.language.english.values import ADV, KNOWN_PLACES, PART
 from ctxwrap.language.english.work import TRADES
 from ctxwrap.language.lexicon import LANGUAGES, NATIONS, NOT_NAMES, STATES
 from ctxwrap.language.statement import NAME, Found, Rules, Statement, rules
+from ctxwrap.patterns import lazy_pattern
 
 _INITIAL = r"[A-Z]\."
 
@@ -18,7 +17,7 @@ NO_NAMES = frozenset(f"{NOT_NAMES} {LANGUAGES} {NATIONS} {STATES}".split())
 
 BEHIND_NAME = r"(?=$|[,;(–—]| (?:and|but|from|here|by the way|btw|if|so|though|–|-|—)\b| -)"
 
-_NO_NAME_ENDING = re.compile(r".{3,}(?:ing|ed|able|ful|ous|less|ly|tion|ive|ese|ish)$")
+_NO_NAME_ENDING = lazy_pattern(r".{3,}(?:ing|ed|able|ful|ous|less|ly|tion|ive|ese|ish)$")
 
 
 def proper_name(text: str, *, sure: bool = True) -> str:

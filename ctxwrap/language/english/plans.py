@@ -5,15 +5,16 @@ import re
 from ctxwrap.language.english.values import ADV, DATED, I_AM, POINTS, plain, specific
 from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, rules
 from ctxwrap.language.third import others
+from ctxwrap.patterns import lazy_pattern
 
-_PASSING = re.compile(
+_PASSING = lazy_pattern(
     r"(?i:know|think|say|ask|understand|be|see|hear|feel|admit|confess|pee|sleep|rest|hurry|leave"
     r"|stop|wait|learn how|vent|talk|find out"
     r"|figure|rant|go(?! to| back to| see)|go to (?:bed|sleep|the bathroom|work|the toilet)|run\b"
     r"(?! (?:a|an|the)\b)|eat|get (?:going|up|out|back|home|some)|wake|shower|relax|focus)\b"
 )
 
-_ERRAND = re.compile(
+_ERRAND = lazy_pattern(
     r"(?i:file|book|renew|pay|buy|cancel|schedule|submit|return|register|apply|hand in|order"
     r"|pick up|sign up|reschedule|call (?:my|the)|email (?:my|the)"
     r"|send|finish|prepare|replace|repair|deliver|present|review)\b (?:my|our|the|an?|for|two"
@@ -106,7 +107,7 @@ def _deadline(found: Found) -> Statement | None:
     return DEADLINE.of(f"The deadline{of} is {what}.")
 
 
-_WHEN = re.compile(
+_WHEN = lazy_pattern(
     r"(?i:(?:on |by |at |the |this |next |in |end of |coming ){0,3}(?:mon|tue|wed|thu|fri|sat|sun"
     r"|jan|feb|mar|apr|may\b|jun|jul|aug|sep|oct|nov|dec|tomorrow|tonight|today"
     r"|week|month|quarter|year|q[1-4]|noon|midnight|christmas|easter|spring|summer|autumn|fall"

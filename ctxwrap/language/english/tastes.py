@@ -5,6 +5,7 @@ import re
 from ctxwrap.language.english.values import ADV, VAGUE, plain, specific
 from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, rules
 from ctxwrap.language.third import others
+from ctxwrap.patterns import lazy_pattern
 
 _VERBS = {
     "like": "likes",
@@ -33,7 +34,7 @@ _VERBS = {
     "am obsessed with": "is obsessed with",
 }
 
-_LIKED_ONCE = re.compile(
+_LIKED_ONCE = lazy_pattern(
     r"(?i:.*\b(?:idea|suggestion|suggestions|approach|solution|plan|question|recommendation"
     r"|last one|first one|second one|other one|one|job you|way)$"
     r"|.*\b(?:better|so far|already|yet)$|(?:to (?:get|go|know|learn more|start|make|try)|option"

@@ -6,13 +6,14 @@ from ctxwrap.language.asserted import MASK
 from ctxwrap.language.lexicon import PETS, PLACES, RELATIVES
 from ctxwrap.language.statement import Found, Sort, Statement, Tell
 from ctxwrap.language.third import others
+from ctxwrap.patterns import lazy_pattern
 
 
 def any_of(words: str) -> str:
     return "|".join(re.escape(word) for word in sorted(words.split(), key=len, reverse=True))
 
 
-_TAIL = re.compile(
+_TAIL = lazy_pattern(
     r"(?:,?\s(?:too|as well|by the way|btw|though|now|currently|these days|nowadays|actually"
     r"|thanks|please|right now|also"
     r"|at the moment|you know|in general|generally|if you must know|for sure|fyi|a lot|very much"
@@ -20,7 +21,7 @@ _TAIL = re.compile(
     re.I,
 )
 
-_CUT = re.compile(
+_CUT = lazy_pattern(
     r"\s[–—-]{1,2}\s.*$|,\s(?:the|it|it's|they|they're|he|he's|she|she's|there|there's|'cause"
     r"|cause|cuz|you|what|but|this|thanks|right)\b.*$"
     r"|(?:,|\s[–—-])?\s(?:because|'cause|cuz|since|so that|so|but|which|who|whose|where|although"
@@ -30,7 +31,7 @@ _CUT = re.compile(
     re.I,
 )
 
-VAGUE = re.compile(
+VAGUE = lazy_pattern(
     r"(?:to$|i|i'm|i've|we|a few|a ton|a lot|myself|me$|it|its|it's|that|that's|this|these|those"
     r"|them|him|her|you|your|how|what|what's|when|where|why|who|the|to (?:think|say|see|know|be)"
     r"|some|something|someone|somebody|everything|everyone|anything|anyone|nothing|both|all|either"
@@ -49,7 +50,7 @@ def plain(text: str, widest: int = 120) -> str:
     return value if 0 < len(value) <= widest and MASK not in value else ""
 
 
-POINTS = re.compile(
+POINTS = lazy_pattern(
     (
         r"\b(?:you|your|this|that one|these|those|them|today|tonight|it|(?:to|in|of|at|with|for|about"
         r"|on) that)\b|[{}]"
@@ -96,7 +97,7 @@ def says(sort: Sort, template: str) -> Tell:
     return tell
 
 
-DATED = re.compile(
+DATED = lazy_pattern(
     r"(?i:\b(?:tomorrow|(?:by|before|on|until|till|this|next|for|due|no later than) (?:the )?"
     r"(?:end of|next|this|mon|tue|wed|thu|fri|sat|sun|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov"
     r"|dec|week|month|quarter|noon"

@@ -7,22 +7,23 @@ from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, any_of, plai
 from ctxwrap.language.lexicon import BUSINESSES, FIELDS, PROFESSIONS, WEEK
 from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
 from ctxwrap.language.third import others
+from ctxwrap.patterns import lazy_pattern
 
 TRADES = frozenset(PROFESSIONS.split())
 
-_A_TRADE = re.compile(
+_A_TRADE = lazy_pattern(
     r"(?P<what>(?:an?|the|currently an?|still an?) (?:[\w\-/&'+#.]{1,20} ){0,4}?"
     r"(?P<trade>[a-zA-Z]{2,20}))"
     r"(?P<rest>$|(?:,? (?:at|for|in|from|with|working|on|of|by|specializing|specialising|who|based"
     r"|living|and|but)\b| \()?.*)$"
 )
 
-_NO_TRADE = re.compile(
+_NO_TRADE = lazy_pattern(
     r"\b(?:bit|little|huge|big|terrible|bad|good|great|lousy|role|better|worst|best|horrible|total"
     r"|fast|slow|quick)\b"
 )
 
-_OF_TRADE = re.compile(
+_OF_TRADE = lazy_pattern(
     r",? (?:at|for|in|from|of|with|working (?:at|for|in)|specializing in|specialising in) [^,;]{2,60}"
 )
 

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import ends_element, ends_value, is_cut_key, key_at
 from ctxwrap.protocol.repair.marks import (
@@ -41,15 +42,15 @@ FLAT = "items"
 """The section of items that tell their tiers themselves."""
 _HOLDERS = (*TIERS, FLAT)
 _LISTS = (*_HOLDERS, "capabilities")
-_QUOTE = re.compile(f"[{re.escape(QUOTES)}]")
-_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*|,\d+(?=\s*[,;，；}｝\n]))?|\.\d+)(?:[eE][+-]?\d+)?")
-_BEHIND_NUMBER = re.compile(r"[fFdDlL%]?\s*(?:[,;，；}\]｝］\n]|//|/\*|#|$)|\s+[^\s\w]|\s*[\"“＂'`]")
-_WORD = re.compile(r"[^\s,;，；}\]｝］\n]+")
-_PHRASE = re.compile(r"[^,;}\]\n]+")
-_TAG = re.compile(rf"[^,;，；\]］\n{re.escape(QUOTES)}]+")
-_NO_TAG = re.compile(r'[\n\]"]|,\s*$')
-_PAIR_INSIDE = re.compile(r'(?<!\\)"\s*[,;，]\s*"?\w+"?\s*[:：]')
-_OBJECT_INSIDE = re.compile(r"\{[^{}]*\}")
+_QUOTE = lazy_pattern(f"[{re.escape(QUOTES)}]")
+_NUMBER = lazy_pattern(r"[+-]?(?:\d+(?:\.\d*|,\d+(?=\s*[,;，；}｝\n]))?|\.\d+)(?:[eE][+-]?\d+)?")
+_BEHIND_NUMBER = lazy_pattern(r"[fFdDlL%]?\s*(?:[,;，；}\]｝］\n]|//|/\*|#|$)|\s+[^\s\w]|\s*[\"“＂'`]")
+_WORD = lazy_pattern(r"[^\s,;，；}\]｝］\n]+")
+_PHRASE = lazy_pattern(r"[^,;}\]\n]+")
+_TAG = lazy_pattern(rf"[^,;，；\]］\n{re.escape(QUOTES)}]+")
+_NO_TAG = lazy_pattern(r'[\n\]"]|,\s*$')
+_PAIR_INSIDE = lazy_pattern(r'(?<!\\)"\s*[,;，]\s*"?\w+"?\s*[:：]')
+_OBJECT_INSIDE = lazy_pattern(r"\{[^{}]*\}")
 _ALL_FIELDS = frozenset(ITEM_KEYS)
 _AFTER_WORDS = frozenset((*ITEM_KEYS, *ROOT_KEYS))
 _CUT = object()

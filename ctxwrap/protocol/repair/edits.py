@@ -5,24 +5,25 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import left, spend
 from ctxwrap.protocol.repair.strict import Ambiguous, strict_prefix
 
 _MAX_PLACES = 8
 _MARKS = '{}[],:"'
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
+_TOKEN = lazy_pattern(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
 _REACH = 14
 """How many tokens before the place where reading fails an edit may stand, unless it concerns an open bracket."""
 _NEAR = 3
 """How many if two neighbours show where the damage is."""
-_QUOTE_FITS = re.compile(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
-_BAD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
+_QUOTE_FITS = lazy_pattern(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
+_BAD_ESCAPE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
 """What no edit of a mark can mend."""
-_KEY = re.compile(r'"\s*:')
+_KEY = lazy_pattern(r'"\s*:')
 _FEW_KEYS = 5
 """With fewer keys than that, it is not a mark or two that is damaged."""
-_OTHER_MARK = re.compile(r"[{}\[\],:]")
-_SAFE = re.compile(r'\{\s*"id"\s*:|"(?:core|working|ephemeral|capabilities|active_task)"\s*:')
+_OTHER_MARK = lazy_pattern(r"[{}\[\],:]")
+_SAFE = lazy_pattern(r'\{\s*"id"\s*:|"(?:core|working|ephemeral|capabilities|active_task)"\s*:')
 """Where a new part of the snapshot begins, so that what stands before can be judged by itself."""
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 

@@ -1,15 +1,15 @@
 """What speaks for and against a reading that was not there word by word: a wrong one is worse than none."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.bykeys import Draft
 from ctxwrap.protocol.text import VERSION
 from ctxwrap.protocol.words import CAPABILITY_KEYS, ID_LISTS, ITEM_KEYS, OPTIONAL_KEYS, ROOT_KEYS, TIERS
 
-_WORD = re.compile(r'[^",:{}\[\]\n]+')
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_WORD = lazy_pattern(r'[^",:{}\[\]\n]+')
+_NAME = lazy_pattern(r"[A-Za-z_]\w*")
 _NOTHING: dict[str, Any] = {
     "version": VERSION,
     "runtime": {"round": 0, "datetime": "", "startup_at": ""},

@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.marks import BRACES, CLOSERS, COLON, COMMAS, GAP, OPENERS, QUOTE, is_at, skip, skip_commas
 from ctxwrap.protocol.words import KNOWN_KEYS, canonical_tier
 
@@ -11,14 +12,14 @@ KNOWN_NAME = "|".join(sorted(KNOWN_KEYS, key=len, reverse=True))
 _NAME = r"[A-Za-z_][\w-]{0,39}"
 _LITERAL = r"(?:true|false|null|none|nil|undefined|nan|[+-]?infinity|void 0)\b"
 
-KNOWN_KEY = re.compile(rf"(?:{QUOTE}{GAP})?({_KNOWN}|capability){GAP}{QUOTE}?{GAP}{COLON}", re.IGNORECASE)
-_KNOWN_WITHOUT_COLON = re.compile(rf"{QUOTE}({_KNOWN}){QUOTE}{GAP}(?={QUOTE}|[\d.\[{{+-])", re.IGNORECASE)
-_OTHER = re.compile(rf"(?:{QUOTE}([^{QUOTE[1:-1]}\n{{}}\[\]]{{1,40}}){QUOTE}|({_NAME})){GAP}{COLON}{GAP}")
-_HALF_QUOTED = re.compile(rf"({_NAME}){QUOTE}{GAP}{COLON}{GAP}")
-_WITHOUT_COLON = re.compile(rf'{QUOTE}({_NAME}){QUOTE}{GAP}(?=(?:{_LITERAL}|[\d.+-]+|"[^"\n]*"){GAP}[,}}\]])')
-_BEFORE_OBJECT = re.compile(rf"{QUOTE}([\w.-]{{1,40}}){QUOTE}{GAP}(?=[{BRACES}])")
-_CUT = re.compile(rf"{QUOTE}?[\w -]{{0,30}}{QUOTE}?{GAP}:?{GAP}\Z")
-_SIMPLE_VALUE = re.compile(
+KNOWN_KEY = lazy_pattern(rf"(?:{QUOTE}{GAP})?({_KNOWN}|capability){GAP}{QUOTE}?{GAP}{COLON}", re.IGNORECASE)
+_KNOWN_WITHOUT_COLON = lazy_pattern(rf"{QUOTE}({_KNOWN}){QUOTE}{GAP}(?={QUOTE}|[\d.\[{{+-])", re.IGNORECASE)
+_OTHER = lazy_pattern(rf"(?:{QUOTE}([^{QUOTE[1:-1]}\n{{}}\[\]]{{1,40}}){QUOTE}|({_NAME})){GAP}{COLON}{GAP}")
+_HALF_QUOTED = lazy_pattern(rf"({_NAME}){QUOTE}{GAP}{COLON}{GAP}")
+_WITHOUT_COLON = lazy_pattern(rf'{QUOTE}({_NAME}){QUOTE}{GAP}(?=(?:{_LITERAL}|[\d.+-]+|"[^"\n]*"){GAP}[,}}\]])')
+_BEFORE_OBJECT = lazy_pattern(rf"{QUOTE}([\w.-]{{1,40}}){QUOTE}{GAP}(?=[{BRACES}])")
+_CUT = lazy_pattern(rf"{QUOTE}?[\w -]{{0,30}}{QUOTE}?{GAP}:?{GAP}\Z")
+_SIMPLE_VALUE = lazy_pattern(
     rf'"(?:[^"\\\n]|\\.)*+"|-?\d[\d.eE+-]*|\[[^\[\]{{}}]*\]|{_LITERAL}|{QUOTE}[^{QUOTE[1:-1]}\n]*{QUOTE}', re.IGNORECASE
 )
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from html.entities import html5
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import KNOWN_NAME
 
@@ -55,7 +56,7 @@ def _plain_keys(bare: Bare) -> int:
     return len({*_PLAIN_KEY.findall(bare.text)})
 
 
-_PLAIN_KEY = re.compile(rf'(?<!["\\])"({KNOWN_NAME})"\s{{0,9}}:')
+_PLAIN_KEY = lazy_pattern(rf'(?<!["\\])"({KNOWN_NAME})"\s{{0,9}}:')
 _MANY_KEYS = 7
 
 
@@ -65,11 +66,11 @@ def is_literal(text: str) -> bool:
     return quote in ("'", '"') and text[-1:] == quote and _QUOTED_WHOLE.match(text) is not None and "\\" in text
 
 
-_ESCAPED_KEY = re.compile(rf"(?<!\\)\\++(?:[\"']|u0022|x22)(?:{KNOWN_NAME})\\++(?:[\"']|u0022|x22)")
-_QUOTED_WHOLE = re.compile(r"""["'`]\s{0,9}(?:\{|\\n\s{0,9}\{|\\+u007b)""")
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
+_ESCAPED_KEY = lazy_pattern(rf"(?<!\\)\\++(?:[\"']|u0022|x22)(?:{KNOWN_NAME})\\++(?:[\"']|u0022|x22)")
+_QUOTED_WHOLE = lazy_pattern(r"""["'`]\s{0,9}(?:\{|\\n\s{0,9}\{|\\+u007b)""")
+_ESCAPE = lazy_pattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _MEANINGS = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "'": "'", "`": "`", "\\": "\\", "/": "/"}
-_EVEN_BEFORE_QUOTE = re.compile(r'(?<!\\)(?:\\\\)++"')
+_EVEN_BEFORE_QUOTE = lazy_pattern(r'(?<!\\)(?:\\\\)++"')
 
 
 def _unescaped(text: str) -> Iterator[str]:
@@ -90,8 +91,8 @@ def _unescaped(text: str) -> Iterator[str]:
     yield _literal(f'"{inner}"')
 
 
-_ONE_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_STRINGS = re.compile(r'(?:"(?:[^"\\]|\\.)*+"\s*+[+,.\\&]?\s*+)++', re.DOTALL)
+_ONE_STRING = lazy_pattern(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_STRINGS = lazy_pattern(r'(?:"(?:[^"\\]|\\.)*+"\s*+[+,.\\&]?\s*+)++', re.DOTALL)
 """One string or several that are joined."""
 
 
@@ -107,7 +108,7 @@ def _meaning(match: re.Match[str]) -> str:
     return _MEANINGS.get(escape, match[0])
 
 
-_DOUBLED_KEY = re.compile(rf"([\"'])\1(?:{KNOWN_NAME})\1\1(?!\1)")
+_DOUBLED_KEY = lazy_pattern(rf"([\"'])\1(?:{KNOWN_NAME})\1\1(?!\1)")
 
 
 def _undoubled(text: str) -> Iterator[str]:
@@ -119,10 +120,12 @@ def _undoubled(text: str) -> Iterator[str]:
         yield inner.replace(quote * 2, quote)
 
 
-_ENTITY = re.compile(r"&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w{2,31}));")
-_ENTITY_KEY = re.compile(rf"&(?:amp;|#38;){{0,3}}(?:quot|#0*34|#[xX]0*22|apos|#0*39|#[xX]0*27);(?:{KNOWN_NAME})&", re.I)
-_QUOTE_ENTITY = re.compile(r"&(?:quot|#0*34|#x0*22);", re.IGNORECASE)
-_RAW_SIGN = re.compile(r"[<>]|&(?!#\d{1,7};|#[xX][0-9a-fA-F]{1,6};|\w{2,31};)")
+_ENTITY = lazy_pattern(r"&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|(\w{2,31}));")
+_ENTITY_KEY = lazy_pattern(
+    rf"&(?:amp;|#38;){{0,3}}(?:quot|#0*34|#[xX]0*22|apos|#0*39|#[xX]0*27);(?:{KNOWN_NAME})&", re.I
+)
+_QUOTE_ENTITY = lazy_pattern(r"&(?:quot|#0*34|#x0*22);", re.IGNORECASE)
+_RAW_SIGN = lazy_pattern(r"[<>]|&(?!#\d{1,7};|#[xX][0-9a-fA-F]{1,6};|\w{2,31};)")
 
 
 def _without_entities(text: str) -> Iterator[str]:
@@ -141,7 +144,7 @@ def _character(match: re.Match[str]) -> str:
     return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else match[0]
 
 
-_PERCENT_KEY = re.compile(rf"%(?:25)?(?:22|27)(?:{KNOWN_NAME}|active%5[Ff]task)%(?:25)?(?:22|27)")
+_PERCENT_KEY = lazy_pattern(rf"%(?:25)?(?:22|27)(?:{KNOWN_NAME}|active%5[Ff]task)%(?:25)?(?:22|27)")
 
 
 def _without_percents(text: str) -> Iterator[str]:
@@ -153,8 +156,8 @@ def _without_percents(text: str) -> Iterator[str]:
             return
 
 
-_BASE64 = re.compile(r"(?<![\w+/=-])(?:e[yw]|W)[A-Za-z0-9+/_\s-]{60,}+={0,2}(?![A-Za-z0-9])")
-_HEX = re.compile(r"(?<![0-9A-Fa-f])(?:7[bB]|5[bB])(?:[\s:]?[0-9A-Fa-f]{2}){40,}+(?![0-9A-Fa-f])")
+_BASE64 = lazy_pattern(r"(?<![\w+/=-])(?:e[yw]|W)[A-Za-z0-9+/_\s-]{60,}+={0,2}(?![A-Za-z0-9])")
+_HEX = lazy_pattern(r"(?<![0-9A-Fa-f])(?:7[bB]|5[bB])(?:[\s:]?[0-9A-Fa-f]{2}){40,}+(?![0-9A-Fa-f])")
 
 
 def _without_base64(text: str) -> Iterator[str]:
@@ -179,7 +182,7 @@ def _from_hex(text: str) -> bytes:
     return bytes.fromhex(re.sub(r"[\s:]+", "", text))
 
 
-_ANSI = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\\e|␛)\[[0-9;?]{0,20}[A-Za-z]")
+_ANSI = lazy_pattern(r"(?:\x1b|\\x1b|\\u001b|\\033|\\e|␛)\[[0-9;?]{0,20}[A-Za-z]")
 
 
 def _without_colours(text: str) -> Iterator[str]:
@@ -188,8 +191,8 @@ def _without_colours(text: str) -> Iterator[str]:
 
 
 _JSON_MARKS = "{}[]\"',:\\"
-_HEAD = re.compile(r"[^{}\"'\n]{1,60}(?=\{)")
-_BLANK_LINE = re.compile(r"\s*|[`~]{3,}\w*")
+_HEAD = lazy_pattern(r"[^{}\"'\n]{1,60}(?=\{)")
+_BLANK_LINE = lazy_pattern(r"\s*|[`~]{3,}\w*")
 
 
 def _without_prefixes(text: str) -> Iterator[str]:
@@ -245,10 +248,10 @@ def _without_suffixes(text: str) -> Iterator[str]:
             yield "\n".join(bare)
 
 
-_OPEN_STRING = re.compile(r'\A[^"]*+(?:"(?:[^"\\]|\\.)*+"[^"]*+)*+"')
+_OPEN_STRING = lazy_pattern(r'\A[^"]*+(?:"(?:[^"\\]|\\.)*+"[^"]*+)*+"')
 """A line that ends within a string: a suffix would belong to it."""
 
-_QUOTED_PRINTABLE = re.compile(r"=\r?\n|=(?:22|3D|7B)")
+_QUOTED_PRINTABLE = lazy_pattern(r"=\r?\n|=(?:22|3D|7B)")
 
 _FEW = 2
 
@@ -261,8 +264,8 @@ def _unquoted_printable(text: str) -> Iterator[str]:
             return
 
 
-_MARKDOWN_ESCAPE = re.compile(r"\\\\|\\([_*\[\]{}()#+\-.!|<>~`])")
-_LOOKS_MARKDOWN = re.compile(r"""\\_\w{1,30}"\s{0,9}:|[:,]\s{0,9}\\[\[{]""")
+_MARKDOWN_ESCAPE = lazy_pattern(r"\\\\|\\([_*\[\]{}()#+\-.!|<>~`])")
+_LOOKS_MARKDOWN = lazy_pattern(r"""\\_\w{1,30}"\s{0,9}:|[:,]\s{0,9}\\[\[{]""")
 
 
 def _without_markdown(text: str) -> Iterator[str]:
@@ -271,7 +274,7 @@ def _without_markdown(text: str) -> Iterator[str]:
 
 
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | {0x3000: 0x20}
-_ASCII_LETTER = re.compile("[A-Za-z]")
+_ASCII_LETTER = lazy_pattern("[A-Za-z]")
 
 
 def _narrowed(text: str) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 import re
 
+from ctxwrap.patterns import lazy_pattern
+
 ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
 OPENERS, CLOSERS = "{｛[［", "}｝]］"
 BRACES = "{｛"
@@ -38,7 +40,7 @@ GAP = rf"[\s{ZERO_WIDTH}]*+"
 
 _COMMENT = 400
 _NEVER_BLANK = frozenset("{}[],:\"'0123456789abcdefghijklmnopqrstuvwxyz")
-_BLANK = re.compile(
+_BLANK = lazy_pattern(
     rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{_COMMENT}}}|/\*.{{0,{_COMMENT}}}?\*/)*", re.DOTALL
 )
 

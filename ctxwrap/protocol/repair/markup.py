@@ -5,18 +5,19 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.relaxed import typed
 from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.words import ID_LISTS, ITEM_KEYS, MAX_DEPTH, TIERS, canonical_key, canonical_tier
 
-_TAG = re.compile(
+_TAG = lazy_pattern(
     r"<!\[CDATA\[(?P<data>.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z)"
     r"|<(?P<end>/?)(?P<name>[^\W\d][\w:.-]{0,60})(?P<attributes>(?:\s+[\w:.-]{1,60}\s?=\s?(?:\"[^\"<]*\"|'[^'<]*'))*+)\s*(?P<empty>/?)>",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"([\w:.-]+)\s?=\s?(?:\"([^\"]*)\"|'([^']*)')")
-_LOOKS = re.compile(r"<(?:memory|core|working|ephemeral)\b[^>]{0,200}>", re.IGNORECASE)
+_ATTRIBUTE = lazy_pattern(r"([\w:.-]+)\s?=\s?(?:\"([^\"]*)\"|'([^']*)')")
+_LOOKS = lazy_pattern(r"<(?:memory|core|working|ephemeral)\b[^>]{0,200}>", re.IGNORECASE)
 _LISTS = ("tags", "capabilities", *ID_LISTS, "missing", "working_set")
 _NAMES = ("item", "entry", "element", "li", "object", "key", "field", "tier", "property")
 

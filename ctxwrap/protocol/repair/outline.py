@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.keys import KNOWN_KEY, KNOWN_NAME
 from ctxwrap.protocol.repair.relaxed import relaxed_value, typed
@@ -21,24 +22,24 @@ from ctxwrap.protocol.words import (
 
 _BULLET = r"(?:[-*+•‣–]\s{1,4}|\d{1,4}[.)]\s{1,4})?"
 _EMPHASIS = r"[*_`]{0,3}"
-_PAIR = re.compile(
+_PAIR = lazy_pattern(
     rf"{_BULLET}{_EMPHASIS}\"?([^\W\d][\w \-]{{0,39}}?)\"?{_EMPHASIS}\s{{0,9}}(?:=>|->|:=|[:=：＝]){_EMPHASIS}"
     r"(?:\s+|(?=\S)|$)(.*)"
 )
 _STEP = r"(?:[\w-]{1,60}+|\[(?:\d{1,4}|\"[\w-]{1,60}\")\])"
-_PATH = re.compile(rf"\$?\.?({_STEP}(?:[./]?{_STEP}){{1,9}})\s{{0,9}}[:=]\s{{0,9}}(.*)")
-_HEADING = re.compile(
+_PATH = lazy_pattern(rf"\$?\.?({_STEP}(?:[./]?{_STEP}){{1,9}})\s{{0,9}}[:=]\s{{0,9}}(.*)")
+_HEADING = lazy_pattern(
     rf"(?:\#{{1,6}}\s*|={{2,6}}\s*|{_BULLET})[*_`\[(【<]{{0,3}}(?P<name>[^\[\]=*`:：<>()【】]{{1,120}})"
     r"[*_`\])】>]{0,3}\s*[:：]?[*_`]{0,3}\s*(?:=+|\#+)?"
 )
-_RULE = re.compile(r"[-=*_~+|:\s]{3,}|[`~]{3,}\w*|---|\.\.\.")
-_PART = re.compile(r"[\w-]+")
-_ESCAPED = re.compile(r"\\[nrtu\"\\]")
+_RULE = lazy_pattern(r"[-=*_~+|:\s]{3,}|[`~]{3,}\w*|---|\.\.\.")
+_PART = lazy_pattern(r"[\w-]+")
+_ESCAPED = lazy_pattern(r"\\[nrtu\"\\]")
 _INLINE_KEYS = (*ITEM_KEYS, *CAPABILITY_KEYS)
-_INLINE = re.compile(rf"[\s,;|·]+{_EMPHASIS}({'|'.join(_INLINE_KEYS)}){_EMPHASIS}\s?[:=]{_EMPHASIS}\s?")
-_MORE = re.compile(r"=|: ")
+_INLINE = lazy_pattern(rf"[\s,;|·]+{_EMPHASIS}({'|'.join(_INLINE_KEYS)}){_EMPHASIS}\s?[:=]{_EMPHASIS}\s?")
+_MORE = lazy_pattern(r"=|: ")
 """What shows that a word is more than one."""
-_KNOWN_LINE = re.compile(rf"(?mi)^[ \t>#*\-\[|`+.\d)]{{0,12}}+(?:[\w-]{{1,30}}+\.){{0,4}}\"?(?:{KNOWN_NAME})\b")
+_KNOWN_LINE = lazy_pattern(rf"(?mi)^[ \t>#*\-\[|`+.\d)]{{0,12}}+(?:[\w-]{{1,30}}+\.){{0,4}}\"?(?:{KNOWN_NAME})\b")
 _LISTS = (*TIERS, "capabilities")
 _FEW_LINES = 6
 

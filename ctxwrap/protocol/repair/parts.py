@@ -1,15 +1,15 @@
 """A state in several objects, one behind the other: its own fields in some, its tiers or items in others."""
 
-import re
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.strict import Unreadable, value_at
 from ctxwrap.protocol.shape import flat_items
 from ctxwrap.protocol.words import canonical_key
 
-_NEXT = re.compile(r"[\s,]*")
-_LOOKS = re.compile(r"\s*+\{[^\n]*\}(\s*+,?+\s*+)\{")
+_NEXT = lazy_pattern(r"[\s,]*")
+_LOOKS = lazy_pattern(r"\s*+\{[^\n]*\}(\s*+,?+\s*+)\{")
 
 
 def looks_like_parts(text: str) -> bool:

@@ -2,11 +2,12 @@
 
 import re
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.numerals import han_number, in_ascii
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.marks import COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
 
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     rf"""
     (?P<string>   "(?:[^"\\]|\\.)*+"? )
     | (?P<comments> //[^\n]* | \#[^\n]* | /\*.{{0,400}}?\*/ )
@@ -20,8 +21,8 @@ _TOKEN = re.compile(
 _LONGEST = 60
 """How long a number may be."""
 _MARKS = {"｛": "{", "｝": "}", "［": "[", "］": "]"}
-_NUMBER = re.compile(r"(?P<sign>[+-]?)0*+(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
-STRICT_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_NUMBER = lazy_pattern(r"(?P<sign>[+-]?)0*+(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
+STRICT_NUMBER = lazy_pattern(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def punctuated(text: str) -> tuple[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.marks import ELLIPSES
 from ctxwrap.protocol.repair.marks import skip as skip_blank
@@ -11,15 +12,15 @@ from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.repair.strings import decoded, scan_string
 from ctxwrap.protocol.words import MAX_DEPTH
 
-_STRING = re.compile(
+_STRING = lazy_pattern(
     r'"""(?P<triple>(?:[^"\\]|\\.|"(?!""))*+)"""|' + r"'''(?P<triples>(?:[^'\\]|\\.|'(?!''))*+)'''"
     r'|"(?P<double>(?:[^"\\]|\\.)*+)"|\'(?P<single>(?:[^\'\\\n]|\\.)*+)\'|`(?P<back>(?:[^`\\]|\\.)*+)`',
     re.DOTALL,
 )
-_MARK = re.compile(r"=>|->|:=|::|[:=：＝]")
+_MARK = lazy_pattern(r"=>|->|:=|::|[:=：＝]")
 _COMMAS = ",;，；、"
-_WORD = re.compile(r"[^\s\"'`{}\[\]()（）,;，；、:：=＝｛｝［］]{1,60}+")
-_NAME = re.compile(r":?([^\W\d][\w.-]{0,59}+):?")
+_WORD = lazy_pattern(r"[^\s\"'`{}\[\]()（）,;，；、:：=＝｛｝［］]{1,60}+")
+_NAME = lazy_pattern(r":?([^\W\d][\w.-]{0,59}+):?")
 _CLOSERS = {"{": "}｝", "｛": "}｝", "[": "]］", "［": "]］", "(": ")）", "（": ")）"}
 _ALL_CLOSERS = "}｝]］)）"
 _LITERALS = {"null": None, "true": True, "false": False}

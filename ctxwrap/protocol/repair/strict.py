@@ -2,12 +2,12 @@
 
 import json
 import math
-import re
 from typing import Any
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.words import MAX_DEPTH
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
 
 class Unreadable(ValueError):

@@ -5,10 +5,11 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.marks import CLOSING, COLON, COMMAS, GAP, QUOTE
 
 scan_string: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
-_CLOSE = {quote: re.compile(rf"\\.|[{re.escape(close)}]", re.DOTALL) for quote, close in CLOSING.items()}
+_CLOSE = {quote: lazy_pattern(rf"\\.|[{re.escape(close)}]", re.DOTALL) for quote, close in CLOSING.items()}
 """What may close a string, by what opened it; a mark behind a backslash does not."""
 _TRIPLES = ('"""', "'''", "```")
 
@@ -39,7 +40,7 @@ def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Text | 
     return None
 
 
-_STRICT = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
+_STRICT = lazy_pattern(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 
 
 def _read_strictly(text: str, at: int) -> Text | None:
@@ -56,8 +57,8 @@ def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], boo
     return None
 
 
-_REST_OF_KEY = re.compile(rf"\w[\w-]*{QUOTE}{GAP}{COLON}")
-_LAST_COMMA = re.compile(rf"[{COMMAS}]{GAP}\Z")
+_REST_OF_KEY = lazy_pattern(rf"\w[\w-]*{QUOTE}{GAP}{COLON}")
+_LAST_COMMA = lazy_pattern(rf"[{COMMAS}]{GAP}\Z")
 
 
 def _without_swallowed(text: str, at: int, end: int) -> Text | None:
@@ -69,9 +70,9 @@ def _without_swallowed(text: str, at: int, end: int) -> Text | None:
     return Text(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
 
 
-_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPE = lazy_pattern(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _MEANINGS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "'": "'", "`": "`"}
-_PAIR = re.compile("([\ud800-\udbff])([\udc00-\udfff])")
+_PAIR = lazy_pattern("([\ud800-\udbff])([\udc00-\udfff])")
 
 
 def decoded(raw: str) -> tuple[str, str]:

@@ -2,9 +2,10 @@
 
 import re
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.keys import KNOWN_KEY
 
-_FENCE = re.compile(r"[`~]{1,5}\s*\w*")
+_FENCE = lazy_pattern(r"[`~]{1,5}\s*\w*")
 
 
 def unwrapped(text: str) -> tuple[str, tuple[str, ...]]:
@@ -36,4 +37,4 @@ def without_fence(text: str) -> str:
     return fenced[1] if fenced else text
 
 
-_FENCED = re.compile(r"(?:`{3,9}|~{3,9})\w*[ \t]*\n(.*?)\n[ \t]*(?:`{3,9}|~{3,9})", re.DOTALL)
+_FENCED = lazy_pattern(r"(?:`{3,9}|~{3,9})\w*[ \t]*\n(.*?)\n[ \t]*(?:`{3,9}|~{3,9})", re.DOTALL)

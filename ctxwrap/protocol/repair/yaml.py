@@ -4,11 +4,12 @@ import re
 from functools import cache
 from typing import Any, ClassVar
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.words import MAX_DEPTH
 
-_LOOKS = re.compile(r"\A\s*(?:---\s*\n)?(?:version|runtime|memory)\s*:[\s\w\"'.]*\n", re.IGNORECASE)
+_LOOKS = lazy_pattern(r"\A\s*(?:---\s*\n)?(?:version|runtime|memory)\s*:[\s\w\"'.]*\n", re.IGNORECASE)
 
 
 def looks_like_yaml(text: str) -> bool:

@@ -1,0 +1,174 @@
+"""Plain messages go past the OpenAI SDK's walk, and the request is the one that it would have made."""
+
+import json
+import types
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, Required, Union, get_args, get_origin, get_type_hints
+
+import openai
+import pytest
+from openai._utils import _transform, maybe_transform
+from openai.resources.chat.completions import Completions
+from openai.types.chat import ChatCompletionMessage, completion_create_params
+from openai.types.responses import response_create_params
+from typing_extensions import is_typeddict
+
+from ctxwrap.clients.opaque import Opaque, hidden_arguments, hide, revealed
+from tests.clients.openai_cases import Desk, both, got, open_desk
+
+ALL_PARAMS = (
+    completion_create_params.CompletionCreateParamsNonStreaming,
+    completion_create_params.CompletionCreateParamsStreaming,
+    response_create_params.ResponseCreateParamsNonStreaming,
+    response_create_params.ResponseCreateParamsStreaming,
+)
+HIDDEN = ("messages", "input", "tools")
+SCALARS = {str: "text", int: 7, float: 0.5, bool: True, type(None): None}
+
+
+def shapes(hint: Any, inside: tuple[Any, ...] = ()) -> list[Any]:
+    """Plain JSON for each shape that a type of the SDK allows; a type that holds itself is entered once."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in inside:
+        return []
+    if is_typeddict(hint):
+        fields = get_type_hints(hint, include_extras=True)
+        choices = {name: found for name, field in fields.items() if (found := shapes(field, (*inside, hint)))}
+        rows = range(max(map(len, choices.values()), default=1))
+        return [{name: found[row % len(found)] for name, found in choices.items()} for row in rows]
+    if origin in (Union, types.UnionType):
+        return [shape for each in arguments for shape in shapes(each, inside)]
+    if origin is Literal:
+        return list(arguments)
+    if origin is dict:
+        return [{f"key {at}": shape for at, shape in enumerate(shapes(arguments[1], inside))}]
+    if origin in (Required, Annotated) or str(origin).endswith(".Required"):
+        return shapes(arguments[0], inside)
+    if origin is not None and arguments:  # a list, an iterable, a sequence
+        return [shapes(arguments[0], inside)]
+    if hint in (object, Any):
+        return [{"any": ["thing", 1, None, {"type": "object", "from_": 2.5}]}]
+    return [SCALARS[hint]] if hint in SCALARS else []
+
+
+def lists(params: Any) -> Iterator[tuple[str, list[Any]]]:
+    for name, hint in get_type_hints(params, include_extras=True).items():
+        if name in HIDDEN:
+            yield from ((name, shape) for shape in shapes(hint) if type(shape) is list)
+
+
+@pytest.mark.parametrize("params", ALL_PARAMS, ids=lambda params: params.__name__)
+def test_every_shape_arrives_as_the_sdk_s_walk_would_leave_it(params: Any) -> None:
+    seen = 0
+    for name, value in lists(params):
+        keywords = {"model": "m", name: value}
+        hide(keywords, HIDDEN)
+        assert type(keywords[name]) is Opaque
+        past = revealed(maybe_transform(keywords, params))
+        assert json.dumps(past) == json.dumps(maybe_transform({"model": "m", name: value}, params))
+        seen += len(value)
+    assert seen > 10
+
+
+@pytest.fixture(params=["sync", "async"])
+def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[Desk]:
+    with open_desk(request.param, home) as desk:
+        yield desk
+
+
+CALLED: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+PLAIN: list[Any] = [
+    {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "u"}}]},
+    CALLED,
+    {"role": "tool", "tool_call_id": "c", "content": "x"},
+    {"role": "user", "content": "Say hello."},
+]
+
+
+def cyclic() -> list[Any]:
+    message: dict[str, Any] = {"role": "user"}
+    message["content"] = [message]
+    return [message]
+
+
+OTHERS: dict[str, Callable[[], Any]] = {
+    "plain": lambda: PLAIN,
+    "tuple": lambda: tuple(PLAIN),
+    "iterator": lambda: iter(PLAIN),
+    "models": lambda: [PLAIN[0], ChatCompletionMessage.model_validate(CALLED), *PLAIN[2:]],
+    "not given": lambda: [{"role": "user", "content": "Say hello.", "name": openai.NOT_GIVEN}],
+    "parts in a tuple": lambda: [{"role": "user", "content": ({"type": "text", "text": "Say hello."},)}],
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+@both
+async def test_a_disabled_call_sends_what_the_bare_client_sends(desk: Desk, make: Callable[[], Any]) -> None:
+    wrapped = desk.wrapped(context_mode="disabled")
+    for client in (desk.bare(), wrapped, wrapped.with_options(timeout=5)):
+        await got(client.chat.completions.create(model="m", messages=make()))
+        await got(client.chat.completions.with_raw_response.create(model="m", messages=make(), stream=True))
+        await got(client.chat.completions.parse(model="m", messages=make()))
+    sent = [seen.body for seen in desk.bare_provider.seen]
+    assert [seen.body for seen in desk.provider.seen] == sent * 2
+
+
+@pytest.mark.parametrize("value", [cyclic(), [{1: "one"}], [b"bytes"], "text", [type("Text", (str,), {})("text")]])
+def test_what_is_not_plain_json_is_left_to_the_sdk(value: Any) -> None:
+    keywords = {"messages": value}
+    hide(keywords, HIDDEN)
+    assert keywords["messages"] is value
+
+
+def test_what_the_caller_changes_later_does_not_reach_the_request() -> None:
+    messages = [{"role": "user", "content": [{"type": "text", "text": "before"}]}, {"role": "user", "content": "one"}]
+    before = json.dumps(messages)
+    keywords: dict[str, Any] = {"messages": messages}
+    hide(keywords, HIDDEN)
+    messages[0]["content"][0]["text"] = messages[1]["content"] = "after"  # type: ignore[index]
+    assert json.dumps(revealed(keywords)["messages"]) == before
+
+
+def test_a_wrapped_call_does_not_walk_its_messages(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    walk = _transform._transform_recursive
+
+    def counting(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return walk(*arguments, **keywords)
+
+    monkeypatch.setattr(_transform, "_transform_recursive", counting)
+
+    def steps_of(client: Any, count: int) -> int:
+        nonlocal steps
+        steps = 0
+        client.chat.completions.create(model="m", messages=PLAIN * count)
+        return steps
+
+    with open_desk("sync", home) as desk:
+        bare, wrapped = desk.bare(), desk.wrapped()
+        assert steps_of(bare, 20) > 10 * steps_of(bare, 1)
+        assert steps_of(wrapped, 20) == steps_of(wrapped, 1) < steps_of(bare, 1)
+        desk.run(_nothing())
+
+
+async def _nothing() -> None:
+    pass
+
+
+def test_who_is_around_the_sdk_s_method_sees_the_messages() -> None:
+    @wraps(Completions.create)
+    def instrumented(self: Any, **keywords: Any) -> Any:
+        return Completions.create(self, **keywords)
+
+    assert hidden_arguments(Completions.create) == HIDDEN
+    assert hidden_arguments(Completions.parse) == HIDDEN[:2]
+    assert hidden_arguments(Completions.stream) == ()
+    assert hidden_arguments(instrumented) == ()
