@@ -100,8 +100,8 @@ def test_the_turn_of_a_living_process_is_left_alone(provider: Provider, home: Pa
 def test_the_state_is_told_beside_the_log(provider: Provider, home: Path) -> None:
     directory = home / "home/default/agent/default/session/s"
     died(provider, home, pieces=1)
-    assert (directory / "state").read_text() == "active\n"
     ask(provider, home, "Go on.")
+    ctxwrap.flush()
     assert (directory / "state").read_text() == "done\n"
     assert (directory / "latest.md").read_text() == "Hello, world.\n"
     assert (directory / "cwd").read_text() == f"{os.getcwd()}\n"

@@ -119,7 +119,7 @@ def assert_not_saved(result: Any, *parts: str, error: str) -> None:
 async def test_a_call_whose_turn_cannot_be_opened_goes_on_bare(
     desk: Desk, step: str, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault(step, ERRORS[error])))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault(step, ERRORS[error])))
     result, text = await answered(side, stream=False)
     assert text == TEXT
     assert_not_saved(result, "request", "reply", error="the disk is gone")
@@ -134,7 +134,7 @@ async def test_a_call_whose_turn_cannot_be_opened_goes_on_bare(
 async def test_a_strict_call_whose_turn_cannot_be_opened_raises_before_the_provider_is_asked(
     desk: Desk, step: str, error: str
 ) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault(step, ERRORS[error])), strict=True)
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault(step, ERRORS[error])), strict=True)
     with pytest.raises((ctxwrap.StoreError, type(ERRORS[error])), match="the disk is gone"):
         await side.ask(SAID)
     assert side.provider.seen == []
@@ -174,7 +174,7 @@ async def test_a_directory_that_cannot_be_is_an_error_when_strict(desk: Desk, st
 async def test_an_answer_that_cannot_be_saved_still_comes_out_without_its_trailer(
     desk: Desk, stream: bool, strict: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault("end", ERRORS["full"])), strict=strict)
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS["full"])), strict=strict)
     result, text = await answered(side, stream=stream)
     assert text == TEXT
     assert_clean(result, text)
@@ -189,7 +189,7 @@ async def test_an_answer_that_cannot_be_saved_still_comes_out_without_its_traile
 async def test_no_error_of_a_store_reaches_who_reads_a_stream(
     desk: Desk, error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault("end", ERRORS[error])))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS[error])))
     side.answers(TEXT)
     stream = await side.ask(SAID, stream=True)
     await side.read(stream, Heard(), lambda event: bool(side.api.piece(event)))
@@ -203,7 +203,7 @@ async def test_no_error_of_a_store_reaches_who_reads_a_stream(
 @at_its_desk
 async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str) -> None:
     fault = Fault(step, ERRORS["unavailable"])
-    side = desk.side(store=FaultyStore(desk.home, fault))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, fault))
     await answered(side, stream=False)
     before = desk.said()
     if step == "end":  # the answer that could not be written is written as soon as that is possible
@@ -223,7 +223,7 @@ async def test_a_session_goes_on_when_its_store_is_mended(desk: Desk, step: str)
 @at_its_desk
 async def test_who_sends_the_whole_history_brings_a_lost_answer_back(desk: Desk) -> None:
     fault = Fault("end", ERRORS["unavailable"])
-    side = desk.side(store=FaultyStore(desk.home, fault))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, fault))
     await answered(side, stream=False)
     fault.mended = True
     side.answers("Welcome back.")
