@@ -294,7 +294,7 @@ async def test_a_call_that_fails_is_told_as_aborted(desk: Desk, spans: Spans) ->
 @whole_and_streamed
 @at_its_desk
 async def test_memory_that_is_not_saved_is_an_error(desk: Desk, stream: bool, spans: Spans) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault("end", ERRORS["full"])))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("end", ERRORS["full"])))
     with spans.tracer.start_as_current_span("caller"):
         await answer_of(side, "Hello?", stream=stream)
     made = spans.one("create_memory")
@@ -307,7 +307,7 @@ async def test_memory_that_is_not_saved_is_an_error(desk: Desk, stream: bool, sp
 @on("openai", "openai-async")
 @at_its_desk
 async def test_a_call_without_its_turn_says_so(desk: Desk, spans: Spans) -> None:
-    side = desk.side(store=FaultyStore(desk.home, Fault("begin", ERRORS["full"])))
+    side = desk.side(derive="inline", store=FaultyStore(desk.home, Fault("begin", ERRORS["full"])))
     with spans.tracer.start_as_current_span("caller"):
         await side.ask()
     told = attributes(spans.one("caller"))

@@ -477,7 +477,9 @@ def test_an_error_that_is_logged_quotes_no_secret(provider: Provider, home: Path
 
 def test_nor_does_one_of_a_store(kind: str, provider: Provider, home: Path, caplog: Any) -> None:
     fault = Fault("end", OSError(f"cannot write {SECRETS['error']} of {SECRETS['user']}"))
-    client = Client(kind, provider, store=FaultyStore(home, fault), session="s", redaction=ctxwrap.Redaction())
+    client = Client(
+        kind, provider, store=FaultyStore(home, fault), session="s", derive="inline", redaction=ctxwrap.Redaction()
+    )
     assert client.say(user(f"My key is {SECRETS['user']}")) == "Hello, world."
     assert "cannot write [redacted:key]" in caplog.text
     assert lines(caplog) == set()
