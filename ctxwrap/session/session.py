@@ -400,6 +400,8 @@ class Session:
         fresh._read_on()
         self.remove_derived()
         strays = [stray for name in DERIVED for stray in self.log.files.remove_strays(name, is_derived)]
+        for link in (stray for stray in strays if not stray.endswith("/")):
+            logger.warning("session %r: %s was no file of the session's and is removed", self.key.session, link)
         fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
         fresh.shelf.show(fresh.past)
         self.past.derived = fresh.past.derived

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxwrap.errors import NotFound, SettingsError, StoreUnavailable
+from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.forgetting import forget, purge
 from ctxwrap.inspection import details_of
 from ctxwrap.session.abi import event_issues
@@ -201,13 +201,16 @@ def test_a_damaged_or_missing_index_is_made_anew(tmp_path: Path, damage: Callabl
     assert index.read_bytes() == whole
 
 
-def test_a_place_of_swap_that_is_a_link_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_swap_is_removed_with_a_word_and_never_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     teller = Teller(FileStore(tmp_path / "home"))
     teller.chats(50)
     swap = directory_of(teller.store) / "context" / "swap"
     swap.rename(tmp_path / "elsewhere")
     swap.symlink_to(tmp_path / "elsewhere")
     before = sorted(path.name for path in (tmp_path / "elsewhere").rglob("*"))
-    with pytest.raises(StoreUnavailable, match=r"cannot .* session 's'"):
-        search_swap("s", "weather", **teller.place)
+    assert search_swap("s", "weather", **teller.place)
+    assert "context/swap was no file of the session's and is removed" in caplog.text
+    assert not swap.is_symlink()
     assert sorted(path.name for path in (tmp_path / "elsewhere").rglob("*")) == before
