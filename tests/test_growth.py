@@ -31,7 +31,7 @@ from ctxwrap.stages.truncation import STRATEGIES, truncated
 from ctxwrap.wires.sse import MAX_FRAME, Framer
 from ctxwrap.workingset.plain import pairs_of
 from ctxwrap.workingset.updates import requests_in
-from tests.growth import grows_too_fast, seconds
+from tests.growth import grows_too_fast, hostile, is_too_dear
 
 RUNTIME = {"round": 3, "datetime": "2026-01-02T03:04:05.678901Z", "startup_at": "2026-01-01T00:00:00.000001Z"}
 BEFORE = f"Hi.\n\n{SEPARATOR}\n{{"
@@ -62,10 +62,10 @@ UNITS = {
 SIZE = 6_000
 
 
-def streamed(text: str) -> None:
+def streamed(text: str, chunk: int = 7) -> None:
     stream = ReplyStream(RUNTIME, None, ("x",))
-    for at in range(0, len(text), 7):
-        stream.feed(text[at : at + 7])
+    for at in range(0, len(text), chunk):
+        stream.feed(text[at : at + chunk])
     stream.close()
 
 
@@ -163,8 +163,22 @@ LONG = {
 @pytest.mark.parametrize("name", LONG)
 def test_a_megabyte_takes_a_second_at_most(name: str) -> None:
     read, text = LONG[name]
-    most = len(text) / MB
-    assert seconds(lambda: read(text), most) <= most  # type: ignore[operator]
+    assert not is_too_dear(lambda: read(text), len(text) / MB)  # type: ignore[operator]
+
+
+MENDING = 0.06
+"""Seconds that all mending of one reply may take, beside one for a megabyte."""
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_reply_of_hostile_pieces_is_read_within_its_limits(seed: int) -> None:
+    read_reply(f"{BEFORE}'memory': 1}}")  # what is imported on demand is imported now
+    text = hostile(seed)
+    for size in (4_000, 60_000, 150_000):
+        limit = MENDING + size / MB
+        assert not is_too_dear(lambda: read_reply(text(size), RUNTIME, None, ("x",)), limit)  # noqa: B023
+        assert not is_too_dear(lambda: streamed(text(size), 64), limit)  # noqa: B023
+    assert not grows_too_fast(lambda reply: read_reply(reply, RUNTIME, None, ("x",)), text, 75_000)
 
 
 def test_an_endless_event_goes_on_unread() -> None:

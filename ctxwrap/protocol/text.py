@@ -173,12 +173,17 @@ def asks_for_changes(text: str) -> bool:
 def without_injected(text: str) -> str:
     """`text` as the caller wrote it, without the blocks before and behind it."""
     text = text.removesuffix(REMINDER).rstrip("\n") if text.endswith(REMINDER) else text
-    while (found := _FIRST.match(text)) and (end := text.find(f"</ctxwrap-{found[1]}>")) >= 0:
-        text = text[end + len(f"</ctxwrap-{found[1]}>") :].removeprefix("\n\n")
-    while (found := _LAST.search(text)) and (start := text.rfind(f"<ctxwrap-{found[1]}>")) >= 0:
-        text = text[:start].removesuffix("\n\n")
-    return text
+    start, end = 0, len(text)
+    while (first := _FIRST.match(text, start)) and (closing := text.find(f"</ctxwrap-{first[1]}>", start)) >= 0:
+        start = closing + len(f"</ctxwrap-{first[1]}>")
+        start += 2 * text.startswith("\n\n", start)
+    while (last := _LAST.match(text, max(start, end - _LONGEST), end)) and (
+        opening := text.rfind(f"<ctxwrap-{last[1]}>", start, end)
+    ) >= 0:
+        end = opening - 2 * text.endswith("\n\n", start, opening)
+    return text[start:end]
 
 
 _FIRST = lazy_pattern(rf"<ctxwrap-({'|'.join(_FRAMES)})[ >]")
-_LAST = lazy_pattern(rf"</ctxwrap-({'|'.join(_FRAMES)})>\Z")
+_LAST = lazy_pattern(rf"(?s:.*)</ctxwrap-({'|'.join(_FRAMES)})>\Z")
+_LONGEST = max(len(f"</ctxwrap-{name}>") for name in _FRAMES)

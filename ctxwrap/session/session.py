@@ -38,6 +38,9 @@ T = TypeVar("T")
 _CHECKPOINT_EVERY = 64
 """After how many records of its own, or left behind by others, a session writes a checkpoint."""
 
+_INDEX_EVERY = 32
+"""After how many newly indexed messages the index is written behind an answer."""
+
 _MOST_OWED = 64
 
 Ending = tuple[Sequence[Record], Sequence[Record], datetime]
@@ -263,7 +266,11 @@ class Session:
         """Bring what follows from the log up to date, unless that happens with every append."""
         if not self._derives:
             with undisturbed():
-                self.do(self._derive)
+                self.do(self._catch_up)
+
+    def _catch_up(self) -> None:
+        self._derive()
+        self._retriever.save(_INDEX_EVERY)
 
     def keep(self, data: bytes) -> Record:
         """Store a content once, as lasting as settings say; what a record to come refers to it by."""

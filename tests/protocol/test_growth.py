@@ -63,6 +63,14 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "wrappings": repeated('{"memory":', ""),
     "objects in a row": repeated('{"b":1},', '{"a":' * 20),
     "several objects": repeated('{"tier":"core","id":"a"}\n', ""),
+    "zeros": repeated("0", "<<<\n", "}"),
+    "lines that are empty behind an object": repeated("\n", "{" + ITEM + "}", "x"),
+    "lines of a prefix behind an object": repeated("```\n-", "{" + ITEM + "}", "a.b@}" * 20),
+    "values without quotes": repeated("memory:\n", "{" + ITEM),
+    "escaped quotes in a string without an end": repeated(
+        '\\"', "<<<CONTEXT>>>\n" + HEAD, END + "<<<CONTEXT>>>\n" + HEAD
+    ),
+    "letters": repeated("x", "<<<\n", "}"),
     "soft line ends": repeated("=22=\n", ""),
 }
 SIZE = 12_000

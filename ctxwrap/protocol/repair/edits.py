@@ -12,6 +12,7 @@ from ctxwrap.protocol.repair.strict import Ambiguous, strict_prefix
 _MAX_PLACES = 8
 _MARKS = '{}[],:"'
 _TOKEN = lazy_pattern(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
+_STRINGLESS = lazy_pattern(r'[{}\[\],:"]|[^\s{}\[\],:"]++')
 _REACH = 14
 """How many tokens before the place where reading fails an edit may stand, unless it concerns an open bracket."""
 _NEAR = 3
@@ -88,7 +89,7 @@ class _Region:
         self.text = text
         self.failed_at = failed_at
         spend(failed_at // 8)
-        tokens = [match.span() for match in _TOKEN.finditer(text, 0, failed_at + 1)]
+        tokens = [match.span() for match in _tokens(text, failed_at + 1)]
         first = max(0, len(tokens) - _REACH)
         while first and text[tokens[first - 1][0]] not in ",{[":
             first -= 1
@@ -187,6 +188,17 @@ class _Region:
                 yield Edit(start, end, mark)
 
 
+def _tokens(text: str, end: int) -> Iterator[re.Match[str]]:
+    """What `text` consists of up to `end`. Behind a string without an end there is none that has one."""
+    at = 0
+    for match in _TOKEN.finditer(text, 0, end):
+        yield match
+        at = match.end()
+        if match[0] == '"':
+            break
+    yield from _STRINGLESS.finditer(text, at, end)
+
+
 _FOLLOWS = {"{": '"}', "[": '{["]v', "}": ",}]", "]": ",}]", ",": '"{[v', ":": '"{[v', '"': ":,}]", "v": ",}]"}
 """What may follow each kind of token; v is a number or a word."""
 
@@ -209,8 +221,9 @@ def _of_bracket(text: str, at: int) -> Iterator[Edit]:
 def _closed(text: str) -> str:
     """`text` with the brackets closed that are open at its end."""
     text = text.rstrip().removesuffix(",")
+    spend(len(text) // 8)
     openers: list[str] = []
-    for match in _TOKEN.finditer(text):
+    for match in _tokens(text, len(text)):
         if match[0] in ("{", "["):
             openers.append(match[0])
         elif match[0] in ("}", "]") and openers:
