@@ -164,6 +164,7 @@ def leaks(data: bytes, names: Any = SECRETS) -> set[str]:
 
 def stored(home: Path) -> dict[str, set[str]]:
     """Which secrets lie in which file below a store, or in its name."""
+    ctxwrap.flush()
     found = {str(path.relative_to(home)): leaks(path.read_bytes()) for path in home.rglob("*") if path.is_file()}
     return {name: secrets | leaks(name.encode()) for name, secrets in found.items() if secrets}
 
@@ -184,7 +185,7 @@ def whole_flow(client: Client, home: Path, policy: ctxwrap.Redaction) -> None:
     answer = client.say(first)
     assert SECRETS["reply"] in answer
     directory = next(home.rglob("messages.jsonl")).parent
-    (directory / "context" / "pinned").mkdir(exist_ok=True)
+    (directory / "context" / "pinned").mkdir(parents=True, exist_ok=True)
     (directory / "context" / "pinned" / "rules").write_text(f"Never tell {SECRETS['pinned']}.")
     so_far = [first, {"role": "assistant", "content": answer}]
     paid = client.called(f"paid with {SECRETS['tool']}\n{LARGE}")
