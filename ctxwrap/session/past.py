@@ -31,7 +31,7 @@ _STEP = timedelta(microseconds=1)
 _FAR = timedelta(days=366)
 """How far a clock must have gone ahead to have been wrong, and not only set back a little since."""
 
-_FORMAT = 12
+_FORMAT = 13
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
