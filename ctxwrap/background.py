@@ -3,8 +3,9 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from time import monotonic
+from typing import Any
 
 logger = logging.getLogger("ctxwrap")
 
@@ -37,16 +38,15 @@ class Background:
             if starts and not self._is_running:
                 self._is_running = _start(self._run)
 
-    def finish(self, among: Iterable[Hashable] | None = None) -> None:
-        """Do what waits, or that of it which is for one `among` others, now and in this thread."""
-        wanted = None if among is None else set(among)
+    def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
+        """Do what waits, or that of it whose subject `is_wanted`, now and in this thread."""
         with self._changed:
-            subjects = [each for each in self._due if wanted is None or each in wanted]
+            subjects = [each for each in self._due if is_wanted(each)]
             works = [self._due.pop(subject)[1] for subject in subjects]
         for work in works:
             _do(work)
         with self._changed:
-            while self._doing is not None and (wanted is None or self._doing in wanted):
+            while self._doing is not None and is_wanted(self._doing):
                 self._changed.wait()
 
     def _run(self) -> None:

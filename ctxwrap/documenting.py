@@ -78,12 +78,13 @@ def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
 
 def finish(sessions: Iterable[Session] | None = None) -> None:
     """Bring what follows from these sessions up to date, or from all that this process has at hand. Never raises."""
-    among = None if sessions is None else list(sessions)
-    background.finish(among)
+    among = None if sessions is None else set(sessions)
+    is_wanted = (lambda _: True) if among is None else among.__contains__
+    background.finish(is_wanted)
     for session in _behind.taken(among):
         _grow(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
         background.note(session, session.catch_up, starts=False)
-    background.finish(among)
+    background.finish(is_wanted)
 
 
 def flush() -> None:

@@ -29,7 +29,7 @@ def verify(
     last turn of which nothing is left cannot be missed.
     """
     key = key_for(session, tenant, agent)
-    background.finish()
+    background.finish(lambda chat: chat.key == key)
     verification = verified(key, given_store(store).open(key), progress)
     if verification is None:
         raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")

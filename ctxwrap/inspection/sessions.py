@@ -135,7 +135,7 @@ def all_sessions(store: Store, limit: int | None = None) -> Listing:
 
 def session_details(store: Store, key: SessionKey) -> SessionDetails:
     """A session at a glance; a NotFound if there is none."""
-    background.finish()
+    background.finish(lambda session: session.key == key)
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)

@@ -43,7 +43,7 @@ class Shelves:
     @contextmanager
     def at(self, key: SessionKey) -> Iterator[Session]:
         """The session of a key, whether there is one or not."""
-        background.finish()  # the memory may be a chat of this process
+        background.finish(lambda chat: chat.key == key)  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
         with undisturbed(), session.locked():

@@ -24,7 +24,7 @@ def existing(
     key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
     """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
-    background.finish()
+    background.finish(lambda session: session.key == key)
     session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
     if session.is_empty:
