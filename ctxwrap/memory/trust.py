@@ -47,9 +47,11 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
     `foreign` is as in an Opening: what a model wrote is no better than what it had read.
     """
-    found = set[str]()
-    for number, message in messages:
-        found |= {origin_of(message), foreign.get(number, "") if message.role == "assistant" else ""}
+    messages = list(messages)
+    found: set[str] = {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
+    found |= {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
+    if foreign:
+        found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
     return foreign_in(found) or ("user" if "user" in found else "assistant")
 
 

@@ -33,7 +33,7 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     asked = max((at for at in spoken if messages[at].role == "user"), default=-1)
     history = _without_open_calls(opening.history, [messages[at] for at in spoken])
-    log = tuple(Older(kept.number, kept.message, measure.message(kept)) for kept in history)
+    log = tuple(map(Older, *_columns(history), measure.messages(history)))
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
     sizes = {at: measure.message(Kept(numbers[at], messages[at])) for at in before}
@@ -44,6 +44,11 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
         newest=tuple(numbers[at] for at in spoken if at not in sizes),
         question=messages[asked].text if asked >= 0 else "",
     )
+
+
+def _columns(history: Sequence[Kept]) -> tuple[list[int], list[Message]]:
+    """The numbers and the messages; there may be hundreds in every call."""
+    return [kept.number for kept in history], [kept.message for kept in history]
 
 
 def _without_open_calls(history: Sequence[Kept], following: Sequence[Message]) -> list[Kept]:

@@ -1,5 +1,7 @@
 """The measure of a call: how many tokens its model takes for a text, a message or a whole request, at most."""
 
+from collections.abc import Sequence
+
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import body_tokens, message_tokens
 from ctxwrap.types import Body, Kept, Message
@@ -34,6 +36,14 @@ class Measure:
         if known is None:
             known = self.counted(kept.message)
         return counter.at_most(known) if counter.margin else known
+
+    def messages(self, history: Sequence[Kept]) -> list[int]:
+        """The same for many."""
+        name = self._counter.name
+        counts = [kept.tokens.get(name) for kept in history]
+        if self._counter.margin or None in counts:
+            return [self.message(kept) for kept in history]
+        return counts  # type: ignore[return-value]  # none of them is None
 
     def body(self, wire: str, body: Body) -> int:
         return self._counter.at_most(body_tokens(wire, body, self._counter))
