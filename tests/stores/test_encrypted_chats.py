@@ -103,6 +103,7 @@ def chat(client: openai.OpenAI, store: Path | str, **key: Any) -> Any:
     attach_result("s", "nougat", result=ANSWER, artifacts={"fix.patch": LARGE.encode()}, store=place)
     assert wait_for_summaries(60)
     say(wrapped, "What does the zebrafish like?")
+    ctxwrap.flush()
     return wrapped
 
 
