@@ -13,7 +13,8 @@ peers     the same chat with openai-agents and its SQLite session, if that is in
 The provider is a process of its own. `before` ends when the request leaves; `after` begins there, or, of a stream,
 behind the last chunk with text; `chunk` is for each chunk. These are the calling thread's CPU time. `all` is the
 process's, with background threads and `behind`: what `ctxwrap.flush()` waits for once the caller has the answer. Each
-is a median, in ms (a chunk in µs), with its ratio to bare in brackets; wall times on a shared machine say little.
+is a median, in ms (a chunk in µs), with its ratio to bare in brackets; wall times on a shared machine say little. The
+model answers a wrapped call with a snapshot as well, whose chunks are read in `after`.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +37,7 @@ from typing import Any, NamedTuple
 from session import MOMENT, past
 
 import ctxwrap
+from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
 from ctxwrap.stores.files import FileStore
@@ -75,9 +78,6 @@ def question(turn: int) -> dict[str, str]:
 REPLY = {"role": "assistant", "content": TEXT.strip()}
 
 
-# --- the SDKs -------------------------------------------------------------------------------------------
-
-
 def leaves(*_: Any) -> None:
     LEFT.append(time.thread_time())
 
@@ -86,20 +86,12 @@ async def leaves_async(*_: Any) -> None:
     leaves()
 
 
-def openai_client(url: str, *, is_async: bool) -> Any:
-    import openai
-
-    hooks: Any = {"event_hooks": {"request": [leaves_async if is_async else leaves]}}
-    http = openai.DefaultAsyncHttpxClient(**hooks) if is_async else openai.DefaultHttpxClient(**hooks)
-    return (openai.AsyncOpenAI if is_async else openai.OpenAI)(api_key="x", base_url=f"{url}/v1", http_client=http)
-
-
-def anthropic_client(url: str, *, is_async: bool) -> Any:
-    import anthropic
-
-    hooks: Any = {"event_hooks": {"request": [leaves_async if is_async else leaves]}}
-    http = anthropic.DefaultAsyncHttpxClient(**hooks) if is_async else anthropic.DefaultHttpxClient(**hooks)
-    return (anthropic.AsyncAnthropic if is_async else anthropic.Anthropic)(api_key="x", base_url=url, http_client=http)
+def client_of(sdk: str, url: str, *, is_async: bool) -> Any:
+    """A client of one of the two SDKs that says when its requests leave."""
+    module, kind = import_module(sdk), "Async" if is_async else ""
+    http = getattr(module, f"Default{kind}HttpxClient")(event_hooks={"request": [leaves_async if is_async else leaves]})
+    name, base = ("OpenAI", f"{url}/v1") if sdk == "openai" else ("Anthropic", url)
+    return getattr(module, kind + name)(api_key="x", base_url=base, http_client=http)
 
 
 class Sdk:
@@ -108,14 +100,13 @@ class Sdk:
     def __init__(self, name: str, url: str, home: str, *, is_async: bool = False) -> None:
         self.name = name
         self._loop = asyncio.Runner() if is_async else None
-        self._own = anthropic_client(url, is_async=is_async) if name == "anthropic" else None
-        self._own = self._own or openai_client(url, is_async=is_async)
-        self._bare: Any = self._own
-        if name == "litellm":
-            from ctxwrap.clients.litellm import load_litellm
-
-            self._bare = load_litellm()
+        self._own = client_of("anthropic" if name == "anthropic" else "openai", url, is_async=is_async)
+        self._bare = load_litellm() if name == "litellm" else self._own
         self._wrapped = ctxwrap.wrap(self._bare, store=home)
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
 
     def call(self, messages: Messages, *, stream: bool = False, session: str | None = None) -> "Spent":
         client, extra = (self._wrapped, {"session": session}) if session else (self._bare, {})
@@ -172,8 +163,6 @@ def has_text(chunk: Any) -> bool:
     return bool(choices[0].delta.content) if choices else getattr(chunk, "type", "") == "content_block_delta"
 
 
-# --- tables ---------------------------------------------------------------------------------------------
-
 COLUMNS = ("before", "chunk", "after", "caller", "behind", "all")
 
 
@@ -224,9 +213,6 @@ class Chat:
         return self.said[-self.newest :] if self.newest else list(self.said)
 
 
-# --- the parts ------------------------------------------------------------------------------------------
-
-
 def chats(options: argparse.Namespace, url: str, home: str) -> None:
     head("running chat", "the caller sends", "turn", "bare", *COLUMNS)
     for name in options.sdk:
@@ -251,6 +237,7 @@ def ways(options: argparse.Namespace, url: str, home: str) -> None:
                     sdk.call(chat.sent(), session=session)
                 label = f"{name}, {'async' if is_async else 'sync'}", "yes" if stream else "no"
                 compared(label, *in_turns(sdk, session, chat.sent, options.rounds, stream=stream))
+            sdk.close()
 
 
 def sessions(options: argparse.Namespace, url: str, home: str) -> None:
@@ -363,7 +350,7 @@ def agents(url: str, home: str) -> Iterator[tuple[str, list[Spent]]]:
     except ImportError:
         return
     set_tracing_disabled(True)
-    model = OpenAIChatCompletionsModel(model="m", openai_client=openai_client(url, is_async=True))
+    model = OpenAIChatCompletionsModel(model="m", openai_client=client_of("openai", url, is_async=True))
     agent, session = Agent(name="a", model=model), SQLiteSession("s", f"{home}/agents.db")
     with asyncio.Runner() as loop:
         asked = (question(turn)["content"] for turn in range(100))
