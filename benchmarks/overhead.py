@@ -1,36 +1,68 @@
-"""What wrapping a call costs: CPU time wrapped against bare, per SDK, in the same run.
+"""What wrapping a call costs: CPU time wrapped against bare, taken in turns in the same run; Markdown tables.
 
-    python benchmarks/overhead.py [--rounds 40] [--sdk openai --sdk anthropic --sdk litellm]
+    python benchmarks/overhead.py [--part chats --part ways --part sessions --part first --part system --part peers]
+                                  [--sdk openai --sdk anthropic --sdk litellm] [--rounds 12] [--sizes 100 10000 100000]
 
-Each row interleaves bare and wrapped calls against a provider in a process of its own, and compares the medians of
-the calling thread's CPU time; wall times on a shared machine say little. A wrapped call does everything: align the
-caller's messages with the log, append them, assemble, inject, strip, read the trailer, append the answer. The last
-column is the share of what is added that `evidence=False` saves.
+chats     running chats at turns 20, 100 and 200, whose caller sends the newest message, the last 20, or all
+ways      sync and async, whole and streamed, at turn 20
+sessions  sessions of 100, 10 000 and 100 000 messages, the newest message sent
+first     fresh processes: wrap() and the first calls
+system    what a turn asks of the system; needs strace
+peers     the same chat with openai-agents and its SQLite session, if that is installed
+
+The provider is a process of its own. `before` ends when the request leaves; `after` begins there, or, of a stream,
+behind the last chunk with text; `chunk` is for each chunk. These are the calling thread's CPU time. `all` is the
+process's, with background threads and `behind`: what `ctxwrap.flush()` waits for once the caller has the answer. Each
+is a median, in ms (a chunk in µs), with its ratio to bare in brackets; wall times on a shared machine say little. The
+model answers a wrapped call with a snapshot as well, whose chunks are read in `after`.
 """
 
 import argparse
+import asyncio
+import json
 import multiprocessing
+import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from session import MOMENT, past
 
 import ctxwrap
+from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
+from ctxwrap.stores.files import FileStore
+from ctxwrap.types import SessionKey
 
 TEXT = "Here is an answer of some length. " * 12
-STATE = (
-    '{"version":"2.2","runtime":{},"memory":{"core":[{"id":"core-1","type":"fact","decay":0.1,"round":1,"tags":["a"],'
-    '"content":"The user prefers short answers."}],"working":[],"ephemeral":[]},"capabilities":[],"active_task":""}'
-)
+WARM = 3
+"""Calls before the first that counts."""
+INDEXED = 400
+"""A call takes in more messages of a past that it finds than that; the calls until all are in do not count."""
+LEFT: list[float] = []
+"""The calling thread's CPU time when requests left."""
+
+Messages = list[dict[str, str]]
 
 
 def answer(ask: Ask) -> Answer:
-    tail = f"\n\n{SEPARATOR}\n{STATE}" if asks_for_trailer(ask.system) else ""
-    return Answer(TEXT + tail)
+    """An answer, and a snapshot in which something changes from turn to turn."""
+    turn = ask.last_user.partition(":")[0].removeprefix("question ")
+    item = {"type": "fact", "decay": 0.1, "round": 1, "tags": ["a"]}
+    core = [{"id": f"core-{at}", **item, "content": f"The user prefers thing {at} of a list."} for at in range(1, 9)]
+    working = [{"id": "working-1", **item, "type": "task", "decay": 0.3, "content": f"The user is at step {turn}."}]
+    memory = {"core": core, "working": working, "ephemeral": []}
+    state = {"version": "2.2", "runtime": {}, "memory": memory, "capabilities": [], "active_task": f"step {turn}"}
+    return Answer(TEXT + (f"\n\n{SEPARATOR}\n{json.dumps(state)}" if asks_for_trailer(ask.system) else ""))
 
 
 def serve(pipe: Connection) -> None:
@@ -39,107 +71,315 @@ def serve(pipe: Connection) -> None:
         pipe.recv()
 
 
-def conversation(count: int) -> list[dict[str, str]]:
-    """`count` messages, the first and the last one the user's, each of the size people really write."""
-    answers = {"role": "assistant", "content": TEXT.strip()}
-    asked = ({"role": "user", "content": f"question {at}: " + "some words " * 20} for at in range(count))
-    return [answers if at % 2 else next(asked) for at in range(count)]
+def question(turn: int) -> dict[str, str]:
+    return {"role": "user", "content": f"question {turn}: " + "some words " * 20}
 
 
-def variants(bare: Any, home: str) -> Iterator[tuple[str, Any]]:
-    yield "bare", bare
-    yield "silent", ctxwrap.wrap(bare, store=home, evidence=False)
-    yield "wrapped", ctxwrap.wrap(bare, store=home)
+REPLY = {"role": "assistant", "content": TEXT.strip()}
 
 
-def openai_calls(url: str, home: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    import openai
-
-    bare = openai.OpenAI(api_key="x", base_url=f"{url}/v1")
-    for name, client in variants(bare, home):
-
-        def call(messages: Any, stream: bool, client: Any = client, **extra: Any) -> Any:
-            return client.chat.completions.create(model="m", messages=messages, stream=stream, **extra)
-
-        yield name, call
+def leaves(*_: Any) -> None:
+    LEFT.append(time.thread_time())
 
 
-def anthropic_calls(url: str, home: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    import anthropic
-
-    bare = anthropic.Anthropic(api_key="x", base_url=url)
-    for name, client in variants(bare, home):
-
-        def call(messages: Any, stream: bool, client: Any = client, **extra: Any) -> Any:
-            return client.messages.create(model="m", max_tokens=500, messages=messages, stream=stream, **extra)
-
-        yield name, call
+async def leaves_async(*_: Any) -> None:
+    leaves()
 
 
-def litellm_calls(url: str, home: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    from ctxwrap.clients.litellm import load_litellm
-
-    bare = load_litellm()
-    for name, module in variants(bare, home):
-
-        def call(messages: Any, stream: bool, module: Any = module, **extra: Any) -> Any:
-            return module.completion("openai/m", messages, stream=stream, api_base=f"{url}/v1", api_key="x", **extra)
-
-        yield name, call
+def client_of(sdk: str, url: str, *, is_async: bool) -> Any:
+    """A client of one of the two SDKs that says when its requests leave."""
+    module, kind = import_module(sdk), "Async" if is_async else ""
+    http = getattr(module, f"Default{kind}HttpxClient")(event_hooks={"request": [leaves_async if is_async else leaves]})
+    name, base = ("OpenAI", f"{url}/v1") if sdk == "openai" else ("Anthropic", url)
+    return getattr(module, kind + name)(api_key="x", base_url=base, http_client=http)
 
 
-SDKS = {"openai": openai_calls, "anthropic": anthropic_calls, "litellm": litellm_calls}
+class Sdk:
+    """An SDK's bare and wrapped calls, blocking or awaited."""
+
+    def __init__(self, name: str, url: str, home: str, *, is_async: bool = False) -> None:
+        self.name = name
+        self._loop = asyncio.Runner() if is_async else None
+        self._own = client_of("anthropic" if name == "anthropic" else "openai", url, is_async=is_async)
+        self._bare = load_litellm() if name == "litellm" else self._own
+        self._wrapped = ctxwrap.wrap(self._bare, store=home)
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+
+    def call(self, messages: Messages, *, stream: bool = False, session: str | None = None) -> "Spent":
+        client, extra = (self._wrapped, {"session": session}) if session else (self._bare, {})
+        return timed(lambda: self._asked(client, messages, stream=stream, **extra), self._loop)
+
+    def _asked(self, client: Any, messages: Messages, **extra: Any) -> Any:
+        if self.name == "openai":
+            return client.chat.completions.create(model="m", messages=messages, **extra)
+        if self.name == "anthropic":
+            return client.messages.create(model="m", max_tokens=500, messages=messages, **extra)
+        ask = client.acompletion if self._loop else client.completion
+        return ask("openai/m", messages, client=self._own, **extra)
 
 
-def cpu_of(call: Callable[[], Any]) -> float:
-    start = time.thread_time()
-    result = call()
-    if hasattr(result, "__iter__") and hasattr(result, "__next__"):
-        for _ in result:
-            pass
-    return time.thread_time() - start
+class Spent(NamedTuple):
+    """CPU seconds of one call; `chunk` and `after` as the table explains them."""
+
+    before: float
+    chunk: float
+    after: float
+    caller: float
+    behind: float
+    all: float
 
 
-def measure(calls: dict[str, Callable[..., Any]], count: int, stream: bool, rounds: int) -> dict[str, float]:
-    """Median CPU milliseconds of each kind of call, taken in turns."""
-    messages = conversation(count)
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for at in range(rounds + 5):
-        for name, call in calls.items():
-            extra: dict[str, Any] = {}
-            if name != "bare":
-                extra = {"session": f"{name}-{'stream' if stream else 'whole'}-{count}-{at}"}
-                # in the middle of a chat, the session already holds what came before
-                call(messages[:-2] or [{"role": "user", "content": "Hello"}], False, **extra)
-            spent = cpu_of(lambda call=call, extra=extra: call(messages, stream, **extra))
-            if at >= 5:
-                times[name].append(spent)
-    return {name: statistics.median(spent) * 1e3 for name, spent in times.items()}
+def timed(call: Callable[[], Any], loop: asyncio.Runner | None) -> Spent:
+    LEFT.clear()
+    texts: list[float] = []
+    begun, start = time.process_time(), time.thread_time()
+    if loop is None:
+        result = call()
+        if hasattr(result, "__next__"):
+            texts.extend(time.thread_time() for chunk in result if has_text(chunk))
+    else:
+        loop.run(read(call(), texts))
+    end, ended = time.thread_time(), time.process_time()
+    getattr(ctxwrap, "flush", lambda: None)()
+    flushed = time.process_time()
+    each = (texts[-1] - texts[0]) / (len(texts) - 1) if len(texts) > 1 else 0.0
+    left = LEFT[0] if LEFT else end
+    return Spent(
+        left - start, each, end - (texts[-1] if texts else left), end - start, flushed - ended, flushed - begun
+    )
+
+
+async def read(asked: Any, texts: list[float]) -> None:
+    result = await asked
+    if hasattr(result, "__aiter__"):
+        texts.extend([time.thread_time() async for chunk in result if has_text(chunk)])
+
+
+def has_text(chunk: Any) -> bool:
+    choices = getattr(chunk, "choices", None)
+    return bool(choices[0].delta.content) if choices else getattr(chunk, "type", "") == "content_block_delta"
+
+
+COLUMNS = ("before", "chunk", "after", "caller", "behind", "all")
+
+
+def head(*names: str) -> None:
+    print(f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}")
+
+
+def row(*cells: str) -> None:
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def compared(label: Sequence[str], bare: list[Spent], wrapped: list[Spent]) -> None:
+    cells = [*label, f"{1e3 * statistics.median(spent.all for spent in bare):.1f}"]
+    for name in COLUMNS:
+        theirs, ours = (statistics.median(getattr(spent, name) for spent in some) for some in (bare, wrapped))
+        shown = f"{1e6 * ours:.0f}" if name == "chunk" else f"{1e3 * ours:.1f}"
+        ratio = f" ({ours / theirs:.1f})" if theirs and name != "behind" else ""
+        cells.append(shown + ratio if ours else "")
+    row(*cells)
+
+
+def in_turns(sdk: Sdk, session: str, sent: Callable[[], Messages], rounds: int, **how: Any) -> tuple[list[Spent], ...]:
+    """Bare and wrapped calls, one after the other."""
+    bare, wrapped = [], []
+    for at in range(WARM + rounds):
+        messages = sent()
+        theirs, ours = sdk.call(messages, **how), sdk.call(messages, session=session, **how)
+        if at >= WARM:
+            bare.append(theirs)
+            wrapped.append(ours)
+    return bare, wrapped
+
+
+class Chat:
+    """A caller who keeps a list and sends a part of it."""
+
+    def __init__(self, newest: int | None) -> None:
+        self.said: Messages = []
+        self.newest = newest
+
+    @property
+    def turn(self) -> int:
+        return len(self.said) // 2
+
+    def sent(self) -> Messages:
+        self.said += [REPLY] if self.said else []
+        self.said.append(question(self.turn + 1))
+        return self.said[-self.newest :] if self.newest else list(self.said)
+
+
+def chats(options: argparse.Namespace, url: str, home: str) -> None:
+    head("running chat", "the caller sends", "turn", "bare", *COLUMNS)
+    for name in options.sdk:
+        sdk = Sdk(name, url, home)
+        senders = {"the newest message": 1, "the last 20": 20, "all": None}
+        for sends, newest in senders.items() if name == "openai" else (("all", None),):
+            chat = Chat(newest)
+            for turn in (20, 100, 200):
+                while chat.turn < turn - WARM:
+                    sdk.call(chat.sent(), session=f"{name} {sends}")
+                compared((name, sends, str(turn)), *in_turns(sdk, f"{name} {sends}", chat.sent, options.rounds))
+
+
+def ways(options: argparse.Namespace, url: str, home: str) -> None:
+    head("way", "streamed", "bare", *COLUMNS)
+    for name in options.sdk:
+        for is_async in (False, True):
+            sdk = Sdk(name, url, home, is_async=is_async)
+            for stream in (False, True):
+                chat, session = Chat(1), f"{name} {is_async} {stream}"
+                while chat.turn < 20 - WARM:
+                    sdk.call(chat.sent(), session=session)
+                label = f"{name}, {'async' if is_async else 'sync'}", "yes" if stream else "no"
+                compared(label, *in_turns(sdk, session, chat.sent, options.rounds, stream=stream))
+            sdk.close()
+
+
+def sessions(options: argparse.Namespace, url: str, home: str) -> None:
+    head("session of", "bare", *COLUMNS)
+    sdk = Sdk("openai", url, home)
+    for size in options.sizes:
+        log = FileStore(home).open(SessionKey("default", "default", f"size {size}"))
+        with log.locked():
+            for turn, (messages, events) in enumerate(past(size // 2)):
+                for records in (messages, events):
+                    for at, record in enumerate(records, turn * len(records) + 1):
+                        record["ctx"].update(v=1, seq=at, turn=f"019{turn:018x}", time=MOMENT)
+                log.append({"messages": messages, "events": events})  # by turns: one append is read as a whole
+        for at in range(size // INDEXED + 1):
+            sdk.call([question(at)], session=f"size {size}")
+        compared((f"{size} messages",), *in_turns(sdk, f"size {size}", Chat(1).sent, options.rounds))
+
+
+FIRST = """
+import json, sys, tempfile, time
+import openai
+client = openai.OpenAI(api_key="x", base_url=sys.argv[1] + "/v1")
+import ctxwrap
+def spent(work):
+    start, whole = time.thread_time(), time.process_time()
+    done = work()
+    took.append((time.thread_time() - start, time.process_time() - whole))
+    return done
+took = []
+if sys.argv[2] == "wrapped":
+    client = spent(lambda: ctxwrap.wrap(client, store=tempfile.mkdtemp(dir=sys.argv[3]), session="s"))
+for at in range(3):
+    spent(lambda: client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": f"hi {at}"}]))
+print(json.dumps(took))
+"""
+
+
+def first(options: argparse.Namespace, url: str, home: str) -> None:
+    head("fresh process, gpt-4o", "wrap()", "first call", "second", "third")
+    for kind in ("bare", "wrapped"):
+        runs = [json.loads(python("-c", FIRST, url, kind, home)) for _ in range(4)][1:]  # the first writes bytecode
+        for at, whose in enumerate(("the calling thread", "the process")):
+            medians = [
+                f"{1e3 * statistics.median(each):.0f}" for each in zip(*([s[at] for s in r] for r in runs), strict=True)
+            ]
+            row(f"{kind}: {whose}", *([""] if kind == "bare" else []), *medians)
+
+
+TURNS = """
+import sys, openai, ctxwrap
+client = openai.OpenAI(api_key="x", base_url=sys.argv[1] + "/v1")
+client = ctxwrap.wrap(client, store=sys.argv[3], session="s") if sys.argv[2] == "wrapped" else client
+for at in range(int(sys.argv[4])):
+    said = f"question {at}: " + "words " * 40
+    client.chat.completions.create(model="m", messages=[{"role": "user", "content": said}])
+getattr(ctxwrap, "flush", lambda: None)()
+written = dict(line.split(": ") for line in open("/proc/self/io"))["wchar"]
+print(written.strip())
+"""
+FEW, MORE = 5, 25
+
+
+def system(options: argparse.Namespace, url: str, home: str) -> None:
+    head("per turn, asked of the system", "system calls", "opens", "fsyncs", "bytes written to files")
+    for kind in ("bare", "wrapped"):
+        few, more = (asked(url, kind, f"{home}/{kind} {turns}", turns) for turns in (FEW, MORE))
+        row(kind, *(f"{(b - a) / (MORE - FEW):.1f}" if a >= 0 else "no strace" for a, b in zip(few, more, strict=True)))
+
+
+def asked(url: str, kind: str, home: str, turns: int) -> tuple[int, ...]:
+    """Calls, opens, fsyncs and bytes of a process with so many turns; what both have in common falls out."""
+    counts = Path(f"{home}.strace")
+    strace = [] if shutil.which("strace") is None else ["strace", "-f", "-c", "-o", str(counts)]
+    written = int(python("-c", TURNS, url, kind, home, str(turns), before=strace))
+    if not strace:
+        return -1, -1, -1, written
+    rows = [line.split() for line in counts.read_text().splitlines()]
+    calls = {cells[-1]: int(cells[3]) for cells in rows if len(cells) >= 5 and cells[3].isdigit()}
+    calls.pop("total", None)
+    opens, fsyncs = (
+        sum(calls.get(name, 0) for name in names) for names in (("open", "openat"), ("fsync", "fdatasync"))
+    )
+    return sum(calls.values()), opens, fsyncs, written
+
+
+def python(*arguments: str, before: Sequence[str] = ()) -> str:
+    """What a fresh process prints; one with bytecode, as users have it."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/ctxwrap-overhead"
+    command = [*before, sys.executable, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+
+
+def peers(options: argparse.Namespace, url: str, home: str) -> None:
+    head("newest message at turn 100", "caller", "all")
+    sdk = Sdk("openai", url, home)
+    bare, wrapped = in_turns(sdk, "peers", Chat(1).sent, 100)
+    rows = {"bare": bare, "ctxwrap": wrapped, **dict(agents(url, home))}
+    for name, spent in rows.items():
+        cells = []
+        for column in ("caller", "all"):
+            ours, theirs = (statistics.median(getattr(each, column) for each in some[-20:]) for some in (spent, bare))
+            cells.append(f"{1e3 * ours:.1f} ({ours / theirs:.1f})")
+        row(name, *cells)
+
+
+def agents(url: str, home: str) -> Iterator[tuple[str, list[Spent]]]:
+    try:
+        from agents import Agent, OpenAIChatCompletionsModel, Runner, SQLiteSession, set_tracing_disabled
+    except ImportError:
+        return
+    set_tracing_disabled(True)
+    model = OpenAIChatCompletionsModel(model="m", openai_client=client_of("openai", url, is_async=True))
+    agent, session = Agent(name="a", model=model), SQLiteSession("s", f"{home}/agents.db")
+    with asyncio.Runner() as loop:
+        asked = (question(turn)["content"] for turn in range(100))
+        yield (
+            "openai-agents",
+            [timed(lambda said=said: Runner.run(agent, said, session=session), loop) for said in asked],
+        )
+
+
+PARTS = {"chats": chats, "ways": ways, "sessions": sessions, "first": first, "system": system, "peers": peers}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--sdk", action="append", choices=sorted(SDKS))
+    parser.add_argument("--part", action="append", choices=PARTS, help="one of the tables; all if none is named")
+    parser.add_argument("--sdk", action="append", choices=("openai", "anthropic", "litellm"))
+    parser.add_argument("--rounds", type=int, default=12, help="measured calls of each kind")
+    parser.add_argument("--sizes", type=int, nargs="+", default=(100, 10_000, 100_000))
     options = parser.parse_args()
+    options.sdk = options.sdk or ["openai", "anthropic", "litellm"]
     here, there = multiprocessing.get_context("spawn").Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(there,), daemon=True)
     server.start()
     url = here.recv()
-    columns = f"{'bare ms':>8} {'wrapped ms':>10} {'added ms':>8} {'ratio':>6} {'evidence':>8}"
-    print(f"{'sdk':10} {'messages':>8} {'stream':>6} {columns}")
     with tempfile.TemporaryDirectory() as home:
-        for sdk in options.sdk or SDKS:
-            calls = dict(SDKS[sdk](url, home))
-            for count in (3, 41):
-                for stream in (False, True):
-                    spent = measure(calls, count, stream, options.rounds)
-                    bare, silent, wrapped = spent["bare"], spent["silent"], spent["wrapped"]
-                    print(
-                        f"{sdk:10} {count:8} {'yes' if stream else 'no':>6} {bare:8.2f} {wrapped:10.2f} "
-                        f"{wrapped - bare:8.2f} {wrapped / bare:6.2f} {(wrapped - silent) / (wrapped - bare):8.0%}",
-                        flush=True,
-                    )
+        for part in options.part or PARTS:
+            place = Path(home, part)
+            place.mkdir()
+            PARTS[part](options, url, str(place))
     here.send("done")
     server.join(timeout=5)
 
