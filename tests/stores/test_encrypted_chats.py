@@ -263,6 +263,7 @@ def test_every_command_says_that_the_session_is_encrypted(
     commands += [["forget", "--yes", "--item", "w-1"], ["purge", "--yes", "--message", "1"], ["swap"], ["verify"]]
     commands += [["rebuild"], ["export", "-o", str(tmp_path / "x.zip")], ["export", "--envelope"], ["pack"]]
     commands += [["diff", "1", "1"], ["put", "pinned/rules.md", str(pinned)], ["memory", "--at", "1"], ["rekey"]]
+    ctxwrap.flush()
     before = _bytes(home)
     for given in (None, OTHER):
         if given:

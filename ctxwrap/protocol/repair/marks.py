@@ -39,10 +39,9 @@ QUOTE = f"[{re.escape(''.join(sorted({*QUOTES, *''.join(CLOSING.values())})))}]"
 GAP = rf"[\s{ZERO_WIDTH}]*+"
 
 _COMMENT = 400
+BLOCK_COMMENT = rf"/\*[^*]{{0,{_COMMENT}}}+(?:\*(?!/)[^*]{{0,{_COMMENT}}}+){{0,20}}+\*/"
 _NEVER_BLANK = frozenset("{}[],:\"'0123456789abcdefghijklmnopqrstuvwxyz")
-_BLANK = lazy_pattern(
-    rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{_COMMENT}}}|/\*.{{0,{_COMMENT}}}?\*/)*", re.DOTALL
-)
+_BLANK = lazy_pattern(rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{_COMMENT}}}|{BLOCK_COMMENT})*")
 
 
 def skip(text: str, at: int) -> int:

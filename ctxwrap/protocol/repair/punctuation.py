@@ -5,12 +5,12 @@ import re
 from ctxwrap.patterns import lazy_pattern
 from ctxwrap.protocol.numerals import han_number, in_ascii
 from ctxwrap.protocol.repair.effort import spend
-from ctxwrap.protocol.repair.marks import COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
+from ctxwrap.protocol.repair.marks import BLOCK_COMMENT, COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH
 
 _TOKEN = lazy_pattern(
     rf"""
     (?P<string>   "(?:[^"\\]|\\.)*+"? )
-    | (?P<comments> //[^\n]* | \#[^\n]* | /\*.{{0,400}}?\*/ )
+    | (?P<comments> //[^\n]* | \#[^\n]* | {BLOCK_COMMENT} )
     | (?P<commas>   [{COMMAS}](?:{GAP}[{COMMAS}])* (?P<last>{GAP}(?=[}}\]｝］]))? )
     | (?P<marks>    => | -> | [=：＝｛｝［］] )
     | (?P<spaces>   [^\S \t\r\n]+ | [{ZERO_WIDTH}]+ | (?:\\[nrt])++(?=[\s"{{}}\[\],]|\Z) )
