@@ -173,7 +173,7 @@ def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | N
     path = fields.path(request.path)
     _check_root(path, limits.roots)
     if _is_reserved(path, limits):
-        raise fields.Wrong("it is a file in which the operator keeps a working set")
+        raise fields.Wrong("it is a file in which the operator keeps a working set, or a session's own")
     if request.action == ADD:
         return _with_new(manifest, path, request, limits, turn)
     known = manifest.file(path)
@@ -228,8 +228,10 @@ def _check_root(path: str, roots: Iterable[str]) -> None:
 
 
 def _is_reserved(path: str, limits: Limits) -> bool:
-    name = path.rpartition("/")[2].casefold()
-    return any(name.startswith(each.casefold()) for each in limits.reserved)
+    """Whether it is a manifest or hints, or belongs to a session: a store may lie below the root, with others' words."""
+    *parents, name = path.casefold().split("/")
+    layout = [(parents[at : at + 1], parents[at + 2 : at + 3]) for at in range(len(parents))]
+    return (["agent"], ["session"]) in layout or any(name.startswith(each.casefold()) for each in limits.reserved)
 
 
 def _blocks(text: str) -> Iterator[str]:

@@ -115,6 +115,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "outside": ({"action": ADD, "path": "../a", "why": "w"}, "without '.', '..'"),
     "absolute": ({"action": ADD, "path": "/etc/passwd", "why": "w"}, "relative to the root"),
     "hidden": ({"action": ADD, "path": "src/.env", "why": "w"}, "or hidden"),
+    "a session's": (
+        {"action": ADD, "path": "data/home/t/agent/a/session/s/messages.jsonl", "why": "w"},
+        "a session's own",
+    ),
+    "a session's, from within": ({"action": ADD, "path": "t/Agent/a/Session/s/latest.md", "why": "w"}, "session's own"),
     "no path": ({"action": ADD, "why": "w"}, "a path must be"),
     "path no text": ({"action": ADD, "path": {"a": 1}, "why": "w", "priority": 2}, "from 0 to 1"),
     "there already": ({"action": ADD, "path": "own.md", "why": "w"}, "already; use adjust_priority"),
