@@ -228,7 +228,7 @@ def _check_root(path: str, roots: Iterable[str]) -> None:
 
 
 def _is_reserved(path: str, limits: Limits) -> bool:
-    """Whether it is a manifest or hints, or belongs to a session: a store may lie below the root, with others' words."""
+    """Whether it is a manifest or hints, or a session's own: a store may lie below the root, with words of others."""
     *parents, name = path.casefold().split("/")
     layout = [(parents[at : at + 1], parents[at + 2 : at + 3]) for at in range(len(parents))]
     return (["agent"], ["session"]) in layout or any(name.startswith(each.casefold()) for each in limits.reserved)
