@@ -166,8 +166,8 @@ def test_a_megabyte_takes_a_second_at_most(name: str) -> None:
     assert not is_too_dear(lambda: read(text), len(text) / MB)  # type: ignore[operator]
 
 
-MENDING = 0.06
-"""Seconds that all mending of one reply may take, beside one for a megabyte."""
+MENDING = 0.1
+"""Seconds that all mending of one reply may take, beside one for a megabyte: 0.06, and room for other interpreters."""
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -58,6 +58,7 @@ class ObjectEnd:
     def __init__(self) -> None:
         self._open: list[str] = []
         self._in_string = False
+        self._behind_string = False
         self._escaped = False
         self.failed = False
         self.at = 0
@@ -71,7 +72,8 @@ class ObjectEnd:
                 at = self._string(text, at)
                 continue
             plain = _PLAIN.match(text, at)
-            at = plain.end() if plain else at
+            if plain and plain.end() > at:
+                at, self._behind_string = plain.end(), False
             if at < size:
                 self._sign(text[at])
                 at += 1
@@ -89,14 +91,15 @@ class ObjectEnd:
         at = inside.end() if inside else at
         if at < len(text):
             sign = text[at]
-            self._in_string, self._escaped = sign == "\\", sign == "\\"
+            self._in_string = self._escaped = sign == "\\"
+            self._behind_string = sign == '"'
             self.failed = sign not in '"\\'
             at += 1
         return at
 
     def _sign(self, sign: str) -> None:
         if sign == '"':
-            self._in_string = True
+            self._in_string, self.failed = True, self._behind_string
         elif sign in "{[":
             self._open.append("}" if sign == "{" else "]")
             self.failed = len(self._open) > MAX_DEPTH

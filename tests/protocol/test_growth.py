@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.protocol.ladder import MAX_DAMAGED, climb
+from ctxwrap.protocol.reading import ReplyStream, read_reply
+from ctxwrap.protocol.text import SEPARATOR
 from tests.growth import grows_too_fast
 
 ITEM = '{"id":"a","type":"fact","decay":0.5,"round":1,"tags":["x"],"content":"c"}'
@@ -95,3 +97,24 @@ def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
     read = climb(json.dumps(state), None, None)
     assert read.snapshot is not None
     assert [item["id"] for item in read.snapshot["memory"]["core"]] == [f"a-{at}" for at in range(1, 701)]
+
+
+DEAR = HEAD + '{"id":"a",content: x, ' * 2_500
+
+
+def test_mending_that_takes_too_long_is_given_up() -> None:
+    read = climb(DEAR, None, None)
+    assert read.status == "rejected"
+    assert read.violations == ("unreadable: it is damaged, and mending it takes too long",)
+
+
+def test_all_snapshots_of_a_reply_share_one_allowance_and_a_sound_one_needs_none() -> None:
+    sound = f"{SEPARATOR}\n{HEAD}{ITEM}{END}"
+    damaged = f"{SEPARATOR}\n{DEAR}\n\n"
+    assert read_reply(damaged * 4 + sound).status == "clean"
+    small = f'{SEPARATOR}\n{{"version":"2.2","memory":{{"core":[{ITEM},]}}}}\n\nHi.\n\n'
+    assert read_reply(small).status == "repaired"
+    stream = ReplyStream()
+    stream._effort.left = 0
+    stream.feed(small)
+    assert stream.reading.status == "rejected"
