@@ -355,7 +355,7 @@ def agents(url: str, home: str) -> Iterator[tuple[str, list[Spent]]]:
     with asyncio.Runner() as loop:
         asked = (question(turn)["content"] for turn in range(100))
         yield (
-            "openai-agents",
+            "openai-agents, which sends all",
             [timed(lambda said=said: Runner.run(agent, said, session=session), loop) for said in asked],
         )
 
