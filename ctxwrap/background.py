@@ -26,6 +26,7 @@ class Background:
         self._doing: Hashable | None = None
         """What the thread works for now."""
         self._is_running = False
+        self._thread = 0
 
     def note(self, subject: Hashable, work: Work, *, starts: bool = True) -> None:
         """Let `work` be done soon; it replaces work for the same `subject` that waits, and is done when that was due.
@@ -39,17 +40,18 @@ class Background:
                 self._is_running = _start(self._run)
 
     def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
-        """Do what waits, or that of it whose subject `is_wanted`, now and in this thread."""
+        """Do what waits, or that of it whose subject `is_wanted`, now and in this thread; wait for what has begun."""
         with self._changed:
-            subjects = [each for each in self._due if is_wanted(each)]
+            subjects = [each for each in list(self._due) if is_wanted(each)]  # an object that goes may add another
             works = [self._due.pop(subject)[1] for subject in subjects]
         for work in works:
             _do(work)
         with self._changed:
-            while self._doing is not None and is_wanted(self._doing):
+            while self._doing is not None and is_wanted(self._doing) and self._thread != threading.get_ident():
                 self._changed.wait()
 
     def _run(self) -> None:
+        self._thread = threading.get_ident()
         while (work := self._next()) is not None:
             _do(work)
             with self._changed:
