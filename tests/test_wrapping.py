@@ -1,11 +1,14 @@
 """`wrap`: what is named counts, and wrapping again changes only what is named."""
 
 from pathlib import Path
+from typing import Any
 
+import anthropic
 import openai
 import pytest
 
 import ctxwrap
+from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.context import Context
 from ctxwrap.practice import Provider
 from ctxwrap.settings import Settings
@@ -60,3 +63,47 @@ def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pyte
     assert context.session(first) is known
     context.session(third)
     assert [session.key for session in context.sessions] == [first, third]
+
+
+MODE_IN_BODY: Any = {"contextMode": "disabled", "top_k": 3}
+HELLO: Any = [{"role": "user", "content": "hi"}]
+
+
+def by_openai(provider: Provider, home: Path, **extra: Any) -> Any:
+    client = ctxwrap.wrap(openai.OpenAI(api_key="x", base_url=provider.openai_url), session="s", store=home)
+    return client.chat.completions.create(model="m", messages=HELLO, **extra)
+
+
+def by_anthropic(provider: Provider, home: Path, **extra: Any) -> Any:
+    client = ctxwrap.wrap(anthropic.Anthropic(api_key="x", base_url=provider.url), session="s", store=home)
+    return client.messages.create(model="m", max_tokens=9, messages=HELLO, **extra)
+
+
+def by_litellm(provider: Provider, home: Path, **extra: Any) -> Any:
+    wrapped: Any = ctxwrap.wrap(load_litellm(), session="s", store=home)
+    return wrapped.completion("openai/m", HELLO, api_base=provider.openai_url, api_key="x", **extra)
+
+
+@pytest.mark.parametrize("call", [by_openai, by_anthropic, by_litellm])
+def test_a_mode_in_the_extra_body_counts_and_is_not_sent(call: Any, provider: Provider, home: Path) -> None:
+    reply = call(provider, home, extra_body=dict(MODE_IN_BODY))
+    turn = ctxwrap.turn_of(reply)
+    assert turn is not None
+    assert turn.mode == "disabled"
+    sent = provider.seen[-1].json
+    assert sent["top_k"] == 3
+    assert not {"contextMode", "context_mode"} & sent.keys()
+
+
+@pytest.mark.parametrize("call", [by_openai, by_anthropic, by_litellm])
+def test_a_keyword_comes_before_a_mode_in_the_extra_body(call: Any, provider: Provider, home: Path) -> None:
+    reply = call(provider, home, context_mode="readonly", extra_body=dict(MODE_IN_BODY))
+    turn = ctxwrap.turn_of(reply)
+    assert turn is not None
+    assert turn.mode == "readonly"
+    assert "contextMode" not in provider.seen[-1].json
+
+
+def test_an_unknown_mode_in_the_extra_body_is_an_error(provider: Provider, home: Path) -> None:
+    with pytest.raises(ctxwrap.SettingsError, match="context_mode"):
+        by_openai(provider, home, extra_body={"contextMode": "of"})

@@ -15,6 +15,8 @@ MODE_HEADER = "x-ctxwrap-mode"
 
 _KEYWORDS = {"session": SESSION_HEADER, "context_mode": MODE_HEADER, "contextMode": MODE_HEADER}
 
+_MODES = frozenset({"context_mode", "contextMode"})
+
 _RESOURCES = (
     "chat.completions",
     "completions",
@@ -30,7 +32,15 @@ _METHODS = ("create", "parse", "stream", "tool_runner")
 
 
 def taken(keywords: dict[str, Any]) -> dict[str, str]:
-    """Our keywords, taken out of `keywords` and checked, as the headers that carry them to the call."""
+    """Our keywords, taken out of `keywords` and checked, as the headers that carry them to the call.
+
+    A mode in `extra_body`, where callers of typed clients put fields that their SDK does not know, counts as a keyword.
+    """
+    extra = keywords.get("extra_body")
+    if isinstance(extra, Mapping) and not _MODES.isdisjoint(extra):
+        keywords["extra_body"] = {name: value for name, value in extra.items() if name not in _MODES}
+        if all(keywords.get(name) is None for name in _MODES):
+            keywords.update({name: extra[name] for name in _MODES & extra.keys()})
     headers = {}
     for name, header in _KEYWORDS.items():
         value = keywords.pop(name, None)
