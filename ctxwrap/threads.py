@@ -95,7 +95,7 @@ def uninterrupted(work: Callable[[], None]) -> None:
 
 def _start(work: Callable[[], None]) -> None:
     try:
-        _executor().submit(work)
+        threading.Thread(target=work, name="ctxwrap").start()
     except RuntimeError:  # an interpreter that is about to end starts no more threads
         work()
 

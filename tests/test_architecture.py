@@ -14,7 +14,7 @@ import ctxwrap
 ROOT = Path(ctxwrap.__file__).parent
 
 LAYERS = (
-    ("errors",),
+    ("errors", "patterns"),
     ("redacting", "visibility", "language", "quotas"),
     ("settings",),
     ("types",),

@@ -94,6 +94,7 @@ def test_sessions_are_a_table(chat: Chat, provider: Provider, home: Path) -> Non
 
 def test_a_table_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Path) -> None:
     chat.say("Hello!")
+    ctxwrap.flush()
     (first,) = home.glob("home/*/agent/*/session/s")
     meta = json.loads((first / "meta.json").read_text())
     for stream in ("messages", "events"):

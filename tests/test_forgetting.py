@@ -63,7 +63,7 @@ def model(provider: Provider) -> Model:
 class Chat:
     def __init__(self, provider: Provider, model: Model, store: Store | Path, **names: Any) -> None:
         client = openai.OpenAI(api_key="x", base_url=provider.openai_url)
-        self.client = ctxwrap.wrap(client, store=store, session="s", **names)
+        self.client = ctxwrap.wrap(client, store=store, session="s", **{"derive": "inline", **names})
         self.model = model
         self.past: list[Any] = []
 

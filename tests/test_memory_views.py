@@ -54,6 +54,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
             messages = [{"role": "user", "content": SAID.get(number, "Hello!")}]
             wrapped.chat.completions.create(model="practice", messages=messages)
             chat.append(memory_of(chat.store, KEY))
+        ctxwrap.flush()
         yield chat
 
 

@@ -353,6 +353,7 @@ def test_a_pack_tells_what_was_missing_in_its_turn(chat: Chat, home: Path) -> No
     assert PAYER in command("pack", "s", "--turn", "1", *place).output
     assert "missing" not in command("pack", "s", "--turn", "2", *place).output
     assert "## Missing" in command("pack", "s", "--md", *place).output
+    ctxwrap.flush()
     directory = FileStore(home).open(KEY).directory
     assert json.loads((directory / "context" / "pack.json").read_bytes())["missing"] == by_turn[2]
     preview = ctxwrap.preview(chat.client, model="practice", messages=[{"role": "user", "content": "four"}])

@@ -66,7 +66,8 @@ def check(url: str, outcomes: list[Outcome]) -> None:
         assert [text for text, times in held.items() if times > 1] == []
         ids = Counter(record["ctx"]["id"] for record in store.open(key).read("messages")[0])
         assert [id for id, times in ids.items() if times > 1] == []
-        assert [found for found in ctxwrap.verify(name, store=store).findings if found.severity != "note"] == []
+        findings = ctxwrap.verify(name, store=store).findings  # files may be behind the log of those who were killed
+        assert [found for found in findings if found.severity not in ("note", "behind")] == []
     store.close()
 
 
