@@ -1,4 +1,4 @@
-"""Work that no caller waits for, done by one thread of the process: once for all that came up meanwhile."""
+"""Background work: one thread per process, coalesced per subject."""
 
 import logging
 import os
@@ -10,10 +10,10 @@ from typing import Any
 logger = logging.getLogger("ctxwrap")
 
 _DELAY = 1.0
-"""After so many seconds work is done that came up; what comes up until then is done with it."""
+"""Seconds between scheduling work and doing it; work scheduled meanwhile is coalesced."""
 
 _IDLE = 10.0
-"""After so many seconds without work the thread ends."""
+"""Seconds without work after which the thread ends."""
 
 Work = Callable[[], None]
 
@@ -22,16 +22,16 @@ class Background:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._due: dict[Hashable, tuple[float, Work]] = {}
-        """When the work for something is to be done, in the order in which it came up."""
+        """Due time and work per subject, in the order of due times."""
         self._doing: Hashable | None = None
-        """What the thread works for now."""
+        """The subject whose work is running."""
         self._is_running = False
         self._thread = 0
 
-    def note(self, subject: Hashable, work: Work, *, starts: bool = True) -> None:
-        """Let `work` be done soon; it replaces work for the same `subject` that waits, and is done when that was due.
+    def schedule(self, subject: Hashable, work: Work, *, starts: bool = True) -> None:
+        """Run `work` soon; it replaces pending work of the same `subject` and keeps its due time.
 
-        Where an object may be collected no thread `starts`: the work waits for the next one that does.
+        Pass `starts=False` where the garbage collector may be running: no thread can be started there.
         """
         with self._changed:
             due, _ = self._due.get(subject, (monotonic() + _DELAY, work))
@@ -40,7 +40,7 @@ class Background:
                 self._is_running = _start(self._run)
 
     def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
-        """Do what waits, or that of it whose subject `is_wanted`, now and in this thread; wait for what has begun."""
+        """Run pending work whose subject `is_wanted` in this thread, and wait for what is running."""
         with self._changed:
             subjects = [each for each in list(self._due) if is_wanted(each)]  # an object that goes may add another
             works = [self._due.pop(subject)[1] for subject in subjects]
@@ -59,7 +59,7 @@ class Background:
                 self._changed.notify_all()
 
     def _next(self) -> Work | None:
-        """The next work as soon as it is due; None if none came up for a while."""
+        """The next work when it is due; None after `_IDLE` seconds without any."""
         with self._changed:
             waits_since = monotonic()
             while True:

@@ -161,7 +161,7 @@ class OpenCall:
         with self._telemetry.opening(self._opened_record), undisturbed():
             is_open = session.do(opened, self._undo)
         if self._context.settings.derive == "behind":
-            background.note(session, session.catch_up)
+            background.schedule(session, session.catch_up)
         self._written_at = monotonic()
         return is_open
 
@@ -390,7 +390,7 @@ class OpenCall:
             session.catch_up()
 
         if settings.derive == "behind":
-            background.note(session, work, starts=not interrupted)
+            background.schedule(session, work, starts=not interrupted)
         else:
             work()
 

@@ -83,7 +83,7 @@ def finish(sessions: Iterable[Session] | None = None) -> None:
     background.finish(is_wanted)
     for session in _behind.taken(among):
         _grow(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
-        background.note(session, session.catch_up, starts=False)
+        background.schedule(session, session.catch_up, starts=False)
     background.finish(is_wanted)
 
 

@@ -3,10 +3,9 @@
 from hashlib import sha256
 from typing import NamedTuple
 
-from ctxwrap.background import background
 from ctxwrap.errors import NotFound
 from ctxwrap.session.derived import is_derived
-from ctxwrap.session.finding import Place, existing, key_for
+from ctxwrap.session.finding import Place, existing, finish_background_work, key_for
 from ctxwrap.session.verifying import SEVERITIES, Finding, Progress, Severity, Verification, verified
 from ctxwrap.storage import Files
 from ctxwrap.stores import given_store
@@ -29,7 +28,7 @@ def verify(
     last turn of which nothing is left cannot be missed.
     """
     key = key_for(session, tenant, agent)
-    background.finish(lambda chat: chat.key == key)
+    finish_background_work(key)
     verification = verified(key, given_store(store).open(key), progress)
     if verification is None:
         raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")

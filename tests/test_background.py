@@ -8,8 +8,8 @@ from ctxwrap.background import Background
 def test_work_for_one_subject_is_done_once_and_is_the_newest() -> None:
     background, done = Background(), list[str]()
     for text in ("first", "second", "third"):
-        background.note("subject", lambda text=text: done.append(text), starts=False)
-    background.note("other", lambda: done.append("other"), starts=False)
+        background.schedule("subject", lambda text=text: done.append(text), starts=False)
+    background.schedule("other", lambda: done.append("other"), starts=False)
     background.finish()
     background.finish()
     assert done == ["third", "other"]
@@ -18,22 +18,22 @@ def test_work_for_one_subject_is_done_once_and_is_the_newest() -> None:
 def test_only_what_is_wanted_is_waited_for() -> None:
     background, done = Background(), list[str]()
     for subject in ("a", "b"):
-        background.note(subject, lambda subject=subject: done.append(subject), starts=False)
+        background.schedule(subject, lambda subject=subject: done.append(subject), starts=False)
     background.finish(lambda subject: subject == "b")
     assert done == ["b"]
 
 
 def test_work_that_fails_keeps_no_other_from_being_done() -> None:
     background, done = Background(), list[str]()
-    background.note("a", lambda: done[1], starts=False)
-    background.note("b", lambda: done.append("b"), starts=False)
+    background.schedule("a", lambda: done[1], starts=False)
+    background.schedule("b", lambda: done.append("b"), starts=False)
     background.finish()
     assert done == ["b"]
 
 
 def test_a_thread_does_it_by_itself() -> None:
     background, done = Background(), threading.Event()
-    background.note("a", done.set)
+    background.schedule("a", done.set)
     assert done.wait(60)
     background.finish()
 
@@ -47,7 +47,7 @@ def test_who_finishes_waits_for_work_that_has_begun() -> None:
         goes_on.wait(60)
         ended.append(True)
 
-    background.note("a", work)
+    background.schedule("a", work)
     assert begun.wait(60)
     threading.Timer(0.05, goes_on.set).start()
     background.finish()

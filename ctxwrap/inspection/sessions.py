@@ -23,6 +23,7 @@ from ctxwrap.session.children import CHILD
 from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX
+from ctxwrap.session.finding import finish_background_work
 from ctxwrap.session.verifying.fold import folded
 from ctxwrap.storage import FileEntry, Files, Store
 from ctxwrap.types import SessionKey
@@ -135,7 +136,7 @@ def all_sessions(store: Store, limit: int | None = None) -> Listing:
 
 def session_details(store: Store, key: SessionKey) -> SessionDetails:
     """A session at a glance; a NotFound if there is none."""
-    background.finish(lambda session: session.key == key)
+    finish_background_work(key)
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)

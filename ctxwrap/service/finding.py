@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ctxwrap.background import background
 from ctxwrap.context import Context
 from ctxwrap.errors import InvalidInput, NotFound
 from ctxwrap.session import Session
-from ctxwrap.session.finding import holds_anything
+from ctxwrap.session.finding import finish_background_work, holds_anything
 from ctxwrap.settings import Settings
 from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
@@ -43,7 +42,7 @@ class Shelves:
     @contextmanager
     def at(self, key: SessionKey) -> Iterator[Session]:
         """The session of a key, whether there is one or not."""
-        background.finish(lambda chat: chat.key == key)  # the memory may be a chat of this process
+        finish_background_work(key)  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
         with undisturbed(), session.locked():

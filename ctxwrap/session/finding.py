@@ -20,11 +20,16 @@ def key_for(session: str, tenant: str = "default", agent: str = "default") -> Se
     return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
 
 
+def finish_background_work(key: SessionKey) -> None:
+    """Wait until this process has written what follows from the session's log."""
+    background.finish(lambda session: session.key == key)
+
+
 def existing(
     key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
     """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
-    background.finish(lambda session: session.key == key)
+    finish_background_work(key)
     session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
     if session.is_empty:
