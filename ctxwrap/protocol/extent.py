@@ -23,7 +23,8 @@ _YAML = lazy_pattern(
 )
 
 _BLOB = lazy_pattern(r"(?<![\w+/=%-])[\w+/=%-]{160}")
-_PLAIN = lazy_pattern(r"[\s,:\d.+\-a-zE]*+")
+_UP_TO_BRACKET = lazy_pattern(r'(?s)(?:[\s,:\d.+\-a-zE]++|"(?:[^"\\\x00-\x1f]++|\\.)*+"(?!"))*+')
+"""What stands between the brackets of strict JSON, as far as it is complete."""
 _IN_STRING = lazy_pattern(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
 _BRACKET = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
 _CLOSER = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[}\]｝］]')
@@ -44,7 +45,17 @@ def own_keys(text: str, start: int = 0, end: int | None = None) -> int:
 
 def is_snapshot(text: str, start: int, end: int, place: Place) -> bool:
     """Whether what stands there means to be a snapshot."""
-    return place.bare or own_keys(text, start, end) >= (1 if place.exact else 2)
+    return place.bare or _has_own_keys(text, start, end, 1 if place.exact else 2)
+
+
+def _has_own_keys(text: str, start: int, end: int, least: int) -> bool:
+    """Whether `own_keys` are that many; most snapshots begin with some."""
+    found: set[str] = set()
+    for match in OWN_KEY.finditer(text, start, end):
+        found.add(match[1].lower())
+        if len(found) >= least:
+            return True
+    return False
 
 
 def is_blob(text: str) -> bool:
@@ -71,9 +82,10 @@ class ObjectEnd:
             if self._in_string:
                 at = self._string(text, at)
                 continue
-            plain = _PLAIN.match(text, at)
+            plain = _UP_TO_BRACKET.match(text, at)
             if plain and plain.end() > at:
-                at, self._behind_string = plain.end(), False
+                at = plain.end()
+                self._behind_string = text[at - 1] == '"'
             if at < size:
                 self._sign(text[at])
                 at += 1

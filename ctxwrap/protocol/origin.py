@@ -69,11 +69,16 @@ class Shown:
 
     @cached_property
     def _packed(self) -> list[str]:
-        return ["".join(text.split()) for text in self._with_keys]
+        return [_packed(text) if len(text) <= _SHORT else "".join(text.split()) for text in self._with_keys]
 
     @cached_property
     def _objects(self) -> list[dict[str, Any]]:
         return [data for text in self._with_keys for data in _snapshots_in(text)]
+
+
+@lru_cache(maxsize=128)
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: Shown) -> str:

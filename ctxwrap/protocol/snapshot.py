@@ -57,11 +57,9 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
     What is missing or invalid stays as it was in `previous`, the state that the model was shown: leaving something
     out of a list is how a model forgets, a mistake is not.
     """
-    if _is_canonical(data):
-        snapshot = {**data, "runtime": runtime}
-        if data["runtime"] == runtime:
-            return Normalised(snapshot, (), (), True)
-        return Normalised(snapshot, (), tuple(_runtime_violations(data["runtime"], runtime)), True)
+    returned = data.get("runtime")
+    if isinstance(returned, dict) and _is_canonical(snapshot := {**data, "runtime": runtime}):
+        return Normalised(snapshot, (), tuple(_runtime_violations(returned, runtime)), True)
     mender = _Mender(runtime, previous)
     snapshot = mender.snapshot(data)
     return Normalised(snapshot, tuple(mender.repairs), tuple(mender.violations), mender.whole)
