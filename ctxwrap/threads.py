@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from functools import cache, partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -51,8 +52,13 @@ def _executor() -> "Executor":
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="ctxwrap")
 
 
+def _forget_threads() -> None:
+    _executor.cache_clear()
+    _idle.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_executor.cache_clear)  # a forked child has no threads but its own
+    os.register_at_fork(after_in_child=_forget_threads)  # a forked child has no threads but its own
 
 
 def uninterrupted(work: Callable[[], None]) -> None:
@@ -94,10 +100,33 @@ def uninterrupted(work: Callable[[], None]) -> None:
 
 
 def _start(work: Callable[[], None]) -> None:
+    """Let an idle thread do it, or a new one: starting one costs more than most work."""
+    if sys.is_finalizing():  # no other thread runs any more
+        work()
+        return
     try:
-        threading.Thread(target=work, name="ctxwrap").start()
+        _idle.pop().put(work)
+    except IndexError:
+        _start_worker(work)
+
+
+def _start_worker(work: Callable[[], None]) -> None:
+    jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    jobs.put(work)
+
+    def serve() -> None:
+        while True:
+            jobs.get()()
+            _idle.append(jobs)
+
+    try:
+        threading.Thread(target=serve, name="ctxwrap", daemon=True).start()
     except RuntimeError:  # an interpreter that is about to end starts no more threads
         work()
+
+
+_idle: list[SimpleQueue[Callable[[], None]]] = []
+"""The queues of threads that wait for work."""
 
 
 async def in_thread_if(is_long: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -124,9 +124,10 @@ class Branch:
         at = bisect_left(self._numbers, number)
         return at if self._numbers[at : at + 1] == [number] else -1
 
-    def history(self, without: int) -> tuple[Kept, ...]:
-        """The recent messages without the newest ones."""
-        return tuple(self._recent)[: max(0, len(self._recent) - without)]
+    def history(self, without: int, most: int | None = None) -> tuple[Kept, ...]:
+        """The recent messages without the newest ones, at most so many."""
+        end = max(0, len(self._recent) - without)
+        return tuple(self._recent)[0 if most is None else max(0, end - most) : end]
 
     @property
     def recent(self) -> dict[int, Kept]:

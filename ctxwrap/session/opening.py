@@ -17,7 +17,13 @@ from ctxwrap.storage import Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, Text
 
 
-def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, request: Request, now: datetime) -> Opening:
+_PER_MESSAGE, _LEAST_HISTORY = 4, 40
+"""Of a conversation that is to take no more than its last messages, so many times these are offered, or a few more."""
+
+
+def opening_of(
+    past: Past, log: Log, inputs: Inputs, rules: Record | None, request: Request, now: datetime, budget_messages: int
+) -> Opening:
     """What a turn starts from; `rules` are those that memory goes by from now on, if the log does not say so yet."""
     system = tuple(message for message in request.messages if message.role == "system")
     spoken = tuple(message for message in request.messages if message.role != "system")
@@ -31,7 +37,8 @@ def opening_of(past: Past, log: Log, inputs: Inputs, rules: Record | None, reque
     first_message = past.sequence["messages"] + 1
     numbers = _numbers(past, alignment, len(spoken), first_message + len(changed_system))
     spoken_numbers = iter(numbers)
-    history = past.branch.history(len(past.branch) - alignment.before)
+    most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
+    history = past.branch.history(len(past.branch) - alignment.before, most)
     summary, document = past.derived.summaries, past.documents
     return Opening(
         runtime=past.next_runtime(number, now),

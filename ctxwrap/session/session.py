@@ -175,7 +175,8 @@ class Session:
 
     def open_turn(self, request: Request, now: datetime) -> Opening:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
-        return opening_of(self.past, self.log, self._inputs, self._new_rules(), request, now)
+        limit = self._settings.budget_messages
+        return opening_of(self.past, self.log, self._inputs, self._new_rules(), request, now, limit)
 
     def _new_rules(self) -> Record | None:
         """The rules that settings name, if the log does not say yet that memory goes by them."""

@@ -1,7 +1,6 @@
 """Selection: what of all that could be sent is worth its tokens, and why the rest is not."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from ctxwrap.types import Candidate, Message, PackItem
@@ -66,18 +65,16 @@ def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
     `began` is the number of the message where they began the last time: they begin there again as long as that fits,
     and then a good deal later, so that a prefix stays the same for many calls.
     """
-    left = _tokens_from(older)
-    starts = [at for at in range(len(older)) if left[at] <= room and _may_begin(older, at)]
-    numbers = [each.number for each in older]
-    last = numbers.index(began) if began in numbers else -1
-    if last in starts and left[last] >= _SPARSE * min(room, left[0]):
+    tokens, starts = _starts_within(older, room)
+    last = next((at for at in starts if 0 < began == older[at].number), -1)
+    if last >= 0 and starts[last] >= _SPARSE * min(room, tokens):
         return last
-    slid = 0 < began < (numbers[0] if numbers else 0)  # what it began with is no longer at hand
-    if starts and starts[0] == 0 and not slid:
+    slid = bool(older) and 0 < began < older[0].number  # what it began with is no longer at hand
+    if 0 in starts and not slid:
         return 0
     fewest = len(older) * (1 - STEP) if slid else 0
-    sparse = [at for at in starts if left[at] <= STEP * room and at >= fewest]
-    return next(iter(sparse or starts[-1:]), len(older))
+    sparse = [at for at, left in starts.items() if left <= STEP * room and at >= fewest]
+    return min(sparse) if sparse else max(starts, default=len(older))
 
 
 def newest(older: Sequence[Older], count: int, room: int) -> int:
@@ -97,6 +94,13 @@ def _may_begin(older: Sequence[Older], at: int) -> bool:
     return older[at].message.role == "user" and (at == 0 or place < 0 or place != older[at - 1].place)
 
 
-def _tokens_from(older: Sequence[Older]) -> list[int]:
-    """For each message, how many tokens it and all behind it have."""
-    return list(accumulate(each.tokens for each in reversed(older)))[::-1]
+def _starts_within(older: Sequence[Older], room: int) -> tuple[int, dict[int, int]]:
+    """Where messages may begin, each with the tokens from there on, and how many were counted: all, or too many."""
+    tokens, starts = 0, dict[int, int]()
+    for at in range(len(older) - 1, -1, -1):
+        tokens += older[at].tokens
+        if tokens > room:
+            break
+        if _may_begin(older, at):
+            starts[at] = tokens
+    return tokens, starts

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ctxwrap.protocol.text import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import body_tokens, message_tokens
 from ctxwrap.types import Body, Kept, Message
@@ -27,7 +28,9 @@ class Measure:
         return self._counter.at_most(self._counter.count(text)) if text else 0
 
     def counted(self, message: Message) -> int:
-        """What is stored with a message: no margin in it."""
+        """What is stored with a message: no margin in it. A text counts as it is sent: neutral, which is longer."""
+        if isinstance(message.content, str):
+            message = message._replace(content=neutral(message.content))
         return message_tokens(message, self._counter, self.model)
 
     def message(self, kept: Kept) -> int:
