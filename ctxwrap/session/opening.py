@@ -16,7 +16,6 @@ from ctxwrap.stages.missing import as_shown, asked_in
 from ctxwrap.storage import Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, Text
 
-
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
 """Of a conversation that is to take no more than its last messages, so many times these are offered, or a few more."""
 
