@@ -58,6 +58,9 @@ _LEAST_RECENT = 4
 
 _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
+_SAME_DIGITS = str.maketrans("0123456789", "0000000000")
+"""The runtime differs in every call by its digits only, which take the same tokens: so its count is remembered."""
+
 _OLDER = "older than the budget reaches"
 _LESS = "others are more to the point"
 _ELSEWHERE = "the caller or the provider keeps the history"
@@ -199,7 +202,7 @@ class _Packing:
     def _frame_tokens(self) -> int:
         """The protocol, and the state with nothing remembered."""
         empty = {**self.opening.state, "memory": {tier: [] for tier in TIERS}}
-        runtime = frame(with_runtime(empty, self.opening.runtime))
+        runtime = frame(with_runtime(empty, self.opening.runtime)).translate(_SAME_DIGITS)
         return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
 
     def _add_pinned(self) -> None:

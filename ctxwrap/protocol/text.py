@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -142,9 +143,20 @@ def neutral(text: str) -> str:
     A zero-width joiner goes into the mark: it looks and reads as before, so one can talk about it, and it is no mark
     any more even to a reader that forgives other spellings, since these have no break inside the word.
     """
+    if "context" not in (small := text.lower()) and "ctxwrap-" not in small:  # most texts, told fast
+        return text
+    return _neutral_of_short(text) if len(text) <= _SHORT else _neutral(text)
+
+
+def _neutral(text: str) -> str:
     text = _FRAME.sub(f"\\g<0>{_JOINER}", text) if "<" in text else text
     cuts = [mark.at for mark in marks_in(text)]
     return _JOINER.join(text[start:end] for start, end in pairwise((0, *cuts, len(text)))) if cuts else text
+
+
+_SHORT = 16 * 1024
+_neutral_of_short = lru_cache(maxsize=256)(_neutral)
+"""Our own texts, and recent messages that speak of contexts, are in many requests."""
 
 
 def unframe(text: str, name: str = "context") -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ Much that is new is added some at a time. A message that makes no sense is left 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from ctxwrap.records import message_in
@@ -30,13 +30,18 @@ _UNSAVED = 256
 Add = Callable[[int, Record, str], None]
 """Adds a message by its number, and what of its text is indexed."""
 
+Pick = Callable[[Iterable[int]], Mapping[int, Record]]
+"""The messages of these numbers."""
+
 
 class Following:
     """Use it inside the session's lock."""
 
-    def __init__(self, log: Log, kind: indexed.Kind, whole: indexed.Segmented, add: Add, most: float = inf) -> None:
+    def __init__(
+        self, log: Log, pick: Pick, kind: indexed.Kind, whole: indexed.Segmented, add: Add, most: float = inf
+    ) -> None:
         """`whole` grows by what `add` adds: messages of about `most` characters for one question."""
-        self._log, self._kind, self._whole = log, kind, whole
+        self._log, self._pick, self._kind, self._whole = log, pick, kind, whole
         self._add, self._most = add, most
         self.next = max(1, whole.highest + 1)
         """The first message that is still to be added."""
@@ -47,7 +52,7 @@ class Following:
         end, left = min(below, self.next + _AT_ONCE), self._most
         while self.next < end and left > 0:
             first, self.next = self.next, min(end, self.next + _AT_A_TIME)
-            for number, record in sorted(self._log.pick("messages", range(first, self.next)).items()):
+            for number, record in sorted(self._pick(range(first, self.next)).items()):
                 left -= self._take(number, record)
         self.save(_UNSAVED)
 

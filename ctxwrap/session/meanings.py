@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctxwrap.session import indexed
-from ctxwrap.session.following import Following
+from ctxwrap.session.following import Following, Pick
 from ctxwrap.settings import Settings
 from ctxwrap.storage import Log
+from ctxwrap.types import Record
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Embedder, Vectors
@@ -40,8 +41,8 @@ def _model_of_the_extra() -> "Embedder | None":
 class Meanings:
     """Without a model, and as soon as anything goes wrong, there are none."""
 
-    def __init__(self, log: Log, embedding: Embedding) -> None:
-        self._log = log
+    def __init__(self, log: Log, embedding: Embedding, pick: Pick) -> None:
+        self._log, self._pick = log, pick
         self._embedding = embedding
         self._vectors: tuple[Vectors, Following] | None = None
 
@@ -75,4 +76,8 @@ class Meanings:
 
         kind = indexed.meanings(embedder.name)
         vectors = indexed.load(self._log, kind, partial(Vectors.from_segments, embedder))
-        return vectors, Following(self._log, kind, vectors, lambda n, _, text: vectors.add(n, text), _MEANT_AT_ONCE)
+
+        def add(number: int, _: Record, text: str) -> None:
+            vectors.add(number, text)
+
+        return vectors, Following(self._log, self._pick, kind, vectors, add, _MEANT_AT_ONCE)

@@ -19,7 +19,7 @@ from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Hit, Ranking
 from ctxwrap.session import indexed
 from ctxwrap.session.branch import Ranges
-from ctxwrap.session.following import Following, text_of
+from ctxwrap.session.following import Following, Pick, text_of
 from ctxwrap.session.meanings import Embedding, Meanings, no_model
 from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.storage import Log
@@ -53,11 +53,12 @@ _KEPT = 500_000
 class Retriever:
     """Use it inside the session's lock, and another one after every rewriting of the log."""
 
-    def __init__(self, log: Log, embedding: Embedding = no_model) -> None:
-        self._log = log
+    def __init__(self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None) -> None:
+        """`pick` gives messages of the log, if somebody has some at hand."""
+        self._log, self._pick = log, pick or partial(log.pick, "messages")
         self._index: tuple[Index, Following] | None = None
-        self._meanings = Meanings(log, embedding)
-        self._texts = _Texts(log)
+        self._meanings = Meanings(log, embedding, self._pick)
+        self._texts = _Texts(log, self._pick)
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
         """What messages of lower numbers than `below` say, but for those that are `left`."""
@@ -116,7 +117,7 @@ class Retriever:
         """The index, and the first message that is not in it yet."""
         if self._index is None:
             index = indexed.load(self._log, indexed.WORDS, Index.from_segments)
-            self._index = index, Following(self._log, indexed.WORDS, index, partial(_add, index))
+            self._index = index, Following(self._log, self._pick, indexed.WORDS, index, partial(_add, index))
         index, following = self._index
         following.go_on(below)
         return index, following.next
@@ -138,8 +139,8 @@ def _add(index: Index, number: int, record: Record, text: str) -> None:
 class _Texts:
     """The passages of messages, some read ahead; they never change, so that they are kept for later questions."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, pick: Pick) -> None:
+        self._log, self._pick = log, pick
         self._known: dict[int, list[str]] = {}
         self._size = 0
         self._ahead: list[int] = []
@@ -158,7 +159,7 @@ class _Texts:
         return pieces[part] if part < len(pieces) else None
 
     def _read(self, numbers: Iterable[int]) -> None:
-        found = self._log.pick("messages", numbers)
+        found = self._pick(numbers)
         for number in numbers:
             text = text_of(found[number], self._log) if number in found else ""
             self._known[number] = passages(text)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
-from ctxwrap.records import as_record, timestamp
+from ctxwrap.records import as_record, number_in, timestamp
 from ctxwrap.redacting import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
@@ -40,6 +40,9 @@ _CHECKPOINT_EVERY = 64
 
 _INDEX_EVERY = 32
 """After how many newly indexed messages the index is written behind an answer."""
+
+_RECENT = 64
+"""So many of the newest messages are at hand for the index."""
 
 _MOST_OWED = 64
 
@@ -84,8 +87,10 @@ class Session:
     def _begin(self) -> None:
         """Before the first record."""
         self.past = Past(self._settings, keeps_all=self._keeps_all)
+        self._recent: dict[int, Record] = {}
+        """The newest messages as they stand in the log, by their numbers."""
         self.shelf.clear()
-        self._retriever = Retriever(self.log, self._embedding)
+        self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
 
@@ -294,7 +299,7 @@ class Session:
             raise
         except Exception as error:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
-            self._retriever = Retriever(self.log, self._embedding)
+            self._retriever = self._new_retriever()
             return Found()
 
     def _with_origin(self, passage: Passage) -> Passage:
@@ -305,7 +310,7 @@ class Session:
         try:
             return self._retriever.search(query, self.next_message, limit, self.past.branch.left)
         except BaseException:
-            self._retriever = Retriever(self.log, self._embedding)
+            self._retriever = self._new_retriever()
             raise
 
     def _allowed(self, turn: str) -> Change:
@@ -376,7 +381,21 @@ class Session:
     def _take(self, stream: str, records: Sequence[Record], position: int, whole: Change | None = None) -> None:
         for record in records:
             self.past.take(stream, record, whole or self.whole)
+            if stream == "messages" and (number := number_in(record)):
+                self._recent[number] = record
+        while len(self._recent) > _RECENT:
+            self._recent.pop(next(iter(self._recent)))
         self._positions[stream] = position
+
+    def _new_retriever(self) -> Retriever:
+        return Retriever(self.log, self._embedding, self._pick)
+
+    def _pick(self, numbers: Iterable[int]) -> dict[int, Record]:
+        """The messages of these numbers; the newest are at hand."""
+        numbers = list(numbers)
+        others = [number for number in numbers if number not in self._recent]
+        found = self.log.pick("messages", others) if others else {}
+        return {**found, **{number: self._recent[number] for number in numbers if number in self._recent}}
 
     def whole(self, record: Record) -> Record:
         try:
