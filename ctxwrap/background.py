@@ -9,7 +9,7 @@ from typing import Any
 
 logger = logging.getLogger("ctxwrap")
 
-_DELAY = 1.0
+_DELAY = 5.0
 """Seconds between scheduling work and doing it; work scheduled meanwhile is coalesced."""
 
 _IDLE = 10.0

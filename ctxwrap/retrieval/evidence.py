@@ -34,6 +34,9 @@ _ASKED_WITH = 4000
 _NEIGHBOURS = 3.0
 """All neighbours together count for about so many."""
 
+_COMMON, _FEW = 0.3, 20
+"""A term is common if more than that share of the documents have it, and more than a few."""
+
 _RARE = 8.0
 _DAY = 86_400
 _LENGTHS = np.log(1 + np.arange(256)) / 4
@@ -210,6 +213,18 @@ class Evidence:
         meaning = vectors.likeness(self._text[:_ASKED_WITH], numbers, parts)
         self.columns["meaning"] = meaning
         self.columns["meaning around"] = self._neighbours(meaning, _BOTH_SIDES) / _NEIGHBOURS
+
+
+def is_specific(index: Index, text: str) -> bool:
+    """Whether a term of `text`, or a date in it, tells documents apart: what nearly all of them have finds nothing."""
+    lookup, common = lookup_in(index), max(_FEW, _COMMON * len(index))
+    for word in dict.fromkeys(terms_of(text[:READ])):
+        own, forms = lookup.find(word)
+        having = [term.having for term in ([own] if own else forms)]
+        having += [count for topic in bits(TOPICS_OF.get(word, 0)) if (count := index.topical[topic])]
+        if having and min(having) <= common:
+            return True
+    return bool(dates_in(text).months)
 
 
 def _asked_for(text: str) -> list[tuple[str, Sign]]:

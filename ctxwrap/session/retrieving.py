@@ -67,7 +67,10 @@ class Retriever:
         index, end = self._fed(below)
         if not len(index):
             return Found()
-        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
+        query, vectors = _shortened(query), self._meanings.of_all_before(end)
+        if vectors is None and not _is_specific(index, query):
+            return Found()
+        ranking = self._ranking(index, query, vectors)
         ranking.leave_out(below, left)
         ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
         texts = self._texts
@@ -164,6 +167,13 @@ class _Texts:
             text = text_of(found[number], self._log) if number in found else ""
             self._known[number] = passages(text)
             self._size += len(text) + 1
+
+
+def _is_specific(index: Index, query: str) -> bool:
+    # numpy takes a tenth of a second to import: whoever never searches does not wait for it
+    from ctxwrap.retrieval.evidence import is_specific
+
+    return is_specific(index, query)
 
 
 def _name_in(record: Record) -> str:

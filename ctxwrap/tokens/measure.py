@@ -1,6 +1,7 @@
 """The measure of a call: how many tokens its model takes for a text, a message or a whole request, at most."""
 
 from collections.abc import Sequence
+from math import ceil
 
 from ctxwrap.protocol.text import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
@@ -42,11 +43,11 @@ class Measure:
 
     def messages(self, history: Sequence[Kept]) -> list[int]:
         """The same for many."""
-        name = self._counter.name
-        counts = [kept.tokens.get(name) for kept in history]
-        if self._counter.margin or None in counts:
+        counter = self._counter
+        counts = [kept.tokens.get(counter.name) for kept in history]
+        if None in counts:
             return [self.message(kept) for kept in history]
-        return counts  # type: ignore[return-value]  # none of them is None
+        return [ceil(count * (1 + counter.margin)) for count in counts] if counter.margin else counts  # type: ignore[operator, return-value]  # none of them is None
 
     def body(self, wire: str, body: Body) -> int:
         return self._counter.at_most(body_tokens(wire, body, self._counter))
