@@ -114,10 +114,9 @@ def check(context: click.Context, file: str, as_json: bool) -> None:
     report = _assembly(file, kept.manifest).report
     blocking = [f"{each.path or file}: {each.reason}; {each.resolution}" for each in report.blocking]
     blocking += [kept.problem] if kept.problem else []
+    blocking += [f"there is no {file}; `ctxwrap workingset add PATH` begins one"] if kept.missing else []
     told = tuple(each.reason for each in report.blocking)
     warnings = [each for each in report.warnings if not (told and each.endswith(told))]
-    if not kept.problem and not os.path.lexists(file):
-        warnings.append(f"there is no {file}; `ctxwrap workingset add PATH` begins one")
     if as_json:
         _tell({"blocking": blocking, "warnings": warnings, **report.as_json()}, "", as_json)
     else:

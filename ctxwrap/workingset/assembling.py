@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from ctxwrap.stages.framing import checked_boundary, framed, harmless
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.stages.truncation import Count, truncated
-from ctxwrap.workingset.boot import Boot, boot_header
+from ctxwrap.workingset.boot import Boot, Constitution, boot_header
 from ctxwrap.workingset.manifest import Budget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Unread
 from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, Missing, context_missing
@@ -71,11 +71,10 @@ def assembled(
     return assembly
 
 
-def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Unread]) -> FileText | None:
-    """The most important file of the system."""
+def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Unread]) -> Constitution | None:
     first = next((file for file in order if file.role == "system"), None)
     found = contents.get(first.path) if first else None
-    return found if isinstance(found, FileText) else None
+    return Constitution(found, first.version) if first and isinstance(found, FileText) else None
 
 
 @dataclass(slots=True)
@@ -92,7 +91,7 @@ class _Assembling:
     warnings: list[str] = field(default_factory=list)
     left: int = 0
 
-    def add_header(self, boot: Boot, constitution: FileText | None) -> None:
+    def add_header(self, boot: Boot, constitution: Constitution | None) -> None:
         self.left = self.budget.effective
         header = boot_header(boot, constitution, self.boundary)
         tokens = self.count(header)

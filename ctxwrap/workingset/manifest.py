@@ -70,6 +70,7 @@ class WorkingFile:
     """The turn that put it there."""
     visibility: tuple[str, ...] | None = None
     """Whom it is for, if it says so."""
+    version: str = ""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
     """The entry as it was written."""
 
@@ -77,6 +78,11 @@ class WorkingFile:
     def is_vital(self) -> bool:
         """Whether the model must not be without it."""
         return self.priority >= 1 or self.truncate_strategy == "never"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether only the operator changes its place: it is vital, pinned, or an instruction."""
+        return self.is_vital or self.pin or self.role in ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +94,20 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Header:
+    """What a manifest says about the lines of the boot header; empty is the default."""
+
+    root: str = ""
+    output_sink: str = ""
+    tool_contract: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     files: tuple[WorkingFile, ...] = ()
     budget: Budget = Budget()
     metadata: Metadata = Metadata()
+    header: Header = Header()
     faults: tuple[Fault, ...] = ()
     """What was wrong with it; it can be used all the same."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
@@ -125,6 +141,7 @@ def read_manifest(text: str | bytes) -> Manifest:
         files=_files(source, faults),
         budget=_budget(_part(source, "budget", faults), faults),
         metadata=_metadata(_part(source, "metadata", faults)),
+        header=_header(_part(source, "boot_header", faults), faults),
         faults=tuple(faults),
         source=MappingProxyType(source),
     )
@@ -180,6 +197,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
         pin=entry.get("pin") is True,
         turn=None if turn is None else fields.count("turn", turn),
         visibility=fields.targets(entry.get("visibility")),
+        version=fields.text(entry.get("version")),
         source=MappingProxyType(entry),
     )
 
@@ -232,3 +250,13 @@ def _tokens(given: Mapping[str, Any], key: str, usual: int, faults: list[Fault])
 
 def _metadata(given: Mapping[str, Any]) -> Metadata:
     return Metadata(*(fields.text(given.get(key)) for key in ("last_updated", "assembled_by", "skill", "notes")))
+
+
+def _header(given: Mapping[str, Any], faults: list[Fault]) -> Header:
+    known = Header.__dataclass_fields__
+    faults += [
+        Fault("", f"boot_header has no line {fields.shown(key)}; there are {', '.join(known)}")
+        for key in given
+        if key not in known
+    ]
+    return Header(**{key: fields.text(given.get(key)) for key in known})

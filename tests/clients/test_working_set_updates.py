@@ -107,7 +107,7 @@ OTHERS = ("files: []\n", "files: [&a {path: x}, *a]\n")
 def offered(home: Path, place: Path, session: str = "s") -> Manifest:
     """The working set as a session has it: the operator's manifest with what its model was granted."""
     own = existing(key_for(session), home).past.files
-    return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", session, own).manifest
+    return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", key_for(session), own).manifest
 
 
 def file(home: Path, place: Path, path: str, session: str = "s") -> WorkingFile | None:
