@@ -253,6 +253,8 @@ class Reading:
     status: Status = "missing"
     trailer: str = ""
     """The trailer as the model wrote it; if there are several, all of them."""
+    actions: tuple[str, ...] = ()
+    """What the model wrote into its answer to change the working set; it is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
