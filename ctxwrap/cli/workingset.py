@@ -167,9 +167,9 @@ def _inside(file: str, path: str) -> str:
 def _assembly(file: str, manifest: Manifest) -> "Assembly":
     from ctxwrap.workingset.assembling import assembled
     from ctxwrap.workingset.reading import Reader
+    from ctxwrap.workingset.watching import contents_of
 
-    reader = Reader(_directory(file))
-    return assembled(manifest, {each.path: reader.read(each.path) for each in manifest.files}, boundary=_BOUNDARY)
+    return assembled(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
 
 
 def _states(assembly: "Assembly") -> dict[str, dict[str, Any]]:

@@ -30,6 +30,7 @@ class Boot:
     session: str = ""
     output_sink: str = ""
     working_set: str = NAME
+    """Without one there is no header."""
     cache_hints: tuple[str, ...] = ()
     tool_contract: str = ""
     takes_requests: bool = False
@@ -66,8 +67,7 @@ def _lines(boot: Boot, constitution: Constitution | None, boundary: str) -> Iter
         yield "Session", shown(boot.session)
     if boot.output_sink:
         yield "Output sink", f"{shown(boot.output_sink)} (append-only)"
-    if boot.working_set:
-        yield "Working set", shown(boot.working_set)
+    yield "Working set", shown(boot.working_set)
     if boot.cache_hints:
         yield "Cache hints", ", ".join(map(shown, boot.cache_hints))
     if boot.takes_requests:

@@ -7,11 +7,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.stages.truncation import STRATEGIES, Strategy
+from ctxwrap.visibility import OFFERED
 from ctxwrap.workingset import fields
 from ctxwrap.workingset.plain import has_controls, mapping_in
 
 PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
 NAME = "working-set.yml"
+OFFER = "offer://"
+"""How the paths begin of what a caller offers for one call; no file's path does, since one part of it is empty."""
 MAX_FILES = 200
 
 FileRole = Literal["system", "developer", "user", "context"]
@@ -21,6 +24,7 @@ Hand = Literal["operator", "model", "orchestrator"]
 """Who put a file into the working set."""
 HANDS: tuple[str, ...] = get_args(Hand)
 
+_FILE = "file_excerpt"
 _MAX_TOKENS = 28_000
 _RESERVED = 4_000
 FOCUS = 0.8
@@ -71,6 +75,10 @@ class WorkingFile:
     visibility: tuple[str, ...] | None = None
     """Whom it is for, if it says so."""
     version: str = ""
+    kind: str = "working_set"
+    """What it is: a file, or one of the kinds that callers offer."""
+    text: str | None = None
+    """Its content, if no file has it."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
     """The entry as it was written."""
 
@@ -185,6 +193,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if given is None and usual is None:
         raise fields.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
+    kind = fields.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
         path=fields.path(entry.get("path")),
@@ -198,6 +207,8 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
         turn=None if turn is None else fields.count("turn", turn),
         visibility=fields.targets(entry.get("visibility")),
         version=fields.text(entry.get("version")),
+        kind="working_set" if kind == _FILE else kind,
+        text=fields.inline_text(entry.get("text")),
         source=MappingProxyType(entry),
     )
 

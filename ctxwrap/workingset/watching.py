@@ -10,12 +10,12 @@ from ctxwrap.redacting import Redaction
 from ctxwrap.stages.truncation import Count
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import PackItem, SessionKey
+from ctxwrap.types import Offer, PackItem, SessionKey
 from ctxwrap.workingset.assembling import Assembly, assembled
 from ctxwrap.workingset.boot import Boot
 from ctxwrap.workingset.hints import Hints, load_hints
 from ctxwrap.workingset.keeping import look
-from ctxwrap.workingset.manifest import Fault, Manifest
+from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Reader, Unread
 from ctxwrap.workingset.report import Included
 from ctxwrap.workingset.updates import ADD, Decision, Limits, Outcome, Request, decided, with_own
@@ -66,6 +66,8 @@ class Supplement(NamedTuple):
     """For the place of the system's own words."""
     context: str = ""
     """Data."""
+    offered: str = ""
+    """Data of this call alone."""
     tokens: int = 0
     items: tuple[PackItem, ...] = ()
     report: Mapping[str, Any] = {}
@@ -100,7 +102,7 @@ class WorkingSet:
         if reader is None:
             reader = Reader(os.path.dirname(self._path), measure.text, redaction=self._redaction)
             self._readers[measure.name] = reader
-        contents = {file.path: reader.read(file.path) for file in manifest.files}
+        contents = contents_of(manifest, reader)
         hints = load_hints(directory)
         boot = Boot(
             root=manifest.header.root or f"{os.path.basename(directory)}/",
@@ -142,6 +144,31 @@ class WorkingSet:
         return decided(manifest, faulty, self._limits, turn) if unread else granted
 
 
+def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unread]:
+    """What the entries of a manifest hold, by path."""
+    return {
+        file.path: reader.read(file.path) if file.text is None else reader.given(file.path, file.text)
+        for file in manifest.files
+    }
+
+
+def with_offers(files: Offered | None, offers: Sequence[Offer], model: str, redaction: Redaction | None) -> Offered:
+    """The files of a call, if it has any, with what its caller offers beside them."""
+    reader = Reader("", Measure(model).text, redaction=redaction)
+    new: dict[str, WorkingFile] = {}
+    for each in offers:
+        path = source = OFFER + (redaction.redacted(each.source).text if redaction else each.source)
+        while path in new:
+            path = f"{source}#{len(new) + 1}"
+        new[path] = WorkingFile(
+            path, each.priority, pin=True, visibility=each.visibility, kind=each.kind, text=each.text
+        )
+    known = files or Offered("", Manifest(), {}, Boot(working_set=""))
+    manifest = replace(known.manifest, files=(*known.manifest.files, *new.values()))
+    texts = contents_of(Manifest(tuple(new.values())), reader)
+    return known._replace(manifest=manifest, contents={**known.contents, **texts})
+
+
 def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
     """A model's requests, all of them refused."""
     return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
@@ -171,8 +198,9 @@ def supplement(
     texts = {group.role: group.text for group in assembly.groups}
     report = assembly.report.as_json()["assembly_report"]
     return Supplement(
-        instructions="\n".join(text for role, text in texts.items() if role != "user"),
+        instructions="\n".join(texts[role] for role in ("system", "developer") if role in texts),
         context=texts.get("user", ""),
+        offered=texts.get("offered", ""),
         tokens=assembly.report.used,
         items=_items(assembly, offered),
         report={
@@ -195,11 +223,11 @@ def _warn(offered: Offered, problems: Sequence[str]) -> None:
 def _items(assembly: Assembly, offered: Offered) -> tuple[PackItem, ...]:
     """Every file of the manifest, with the reason why it is in or out."""
     report = assembly.report
-    priorities = {file.path: file.priority for file in offered.manifest.files}
+    known = {file.path: file for file in offered.manifest.files}
 
     def item(path: str, tokens: int, included: bool, reason: str) -> PackItem:
-        origin = "tool" if path.startswith(OUTPUT) else "file"
-        return PackItem("working_set", path, tokens, included, reason, priorities.get(path, 0.0), origin=origin)
+        origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
+        return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
 
     header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
     files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]
