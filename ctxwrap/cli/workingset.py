@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -131,10 +132,18 @@ def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
     from ctxwrap.workingset.keeping import save
 
     kept = _usable(file)
-    manifest = change(kept.manifest)
+    manifest = _dated(change(kept.manifest))
     with in_one_sentence():
         save(file, manifest, kept)
     return manifest
+
+
+def _dated(manifest: Manifest) -> Manifest:
+    """With the time of this change and whose it is, where the manifest tells them."""
+    if not manifest.metadata.last_updated:
+        return manifest
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return replace(manifest, metadata=replace(manifest.metadata, last_updated=now, assembled_by="user"))
 
 
 def _looked(file: str) -> "Kept":
