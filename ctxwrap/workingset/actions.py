@@ -49,6 +49,8 @@ class ActionStream:
         """How many characters these have."""
         self._keys: set[str] = set()
         """What the last action in it says so far."""
+        self._compared = 0
+        """How many blocks were looked for in the request, which may be long."""
         self._reading: Reading | None = None
 
     def feed(self, chunk: str) -> str:
@@ -105,7 +107,7 @@ class ActionStream:
             return len(line) <= _LONGEST_FENCE and not line.strip(f" \t\r{self._fence[0]}")
         if len(line) <= _LONGEST_FENCE and _FENCE_BEGINS.fullmatch(line):
             return True
-        if len(line) > _LONGEST_LINE or len(self._blocks) >= _MOST_BLOCKS:
+        if len(line) > _LONGEST_LINE or self._compared >= _MOST_BLOCKS:
             return False
         is_comment = line[:1] == "#" and line[:2] != "##"
         if self._state == "text":
@@ -143,7 +145,7 @@ class ActionStream:
         elif fence:
             self._release()
             self._fence = fence
-            is_ours = info in ("yaml", "yml") and len(self._blocks) < _MOST_BLOCKS
+            is_ours = info in ("yaml", "yml") and self._compared < _MOST_BLOCKS
             self._state, self._keys = "fenced" if is_ours else "code", set()
             self._hold(line)
             if not is_ours:
@@ -211,12 +213,15 @@ class ActionStream:
 
     def _is_block(self) -> bool:
         """Whether what is held is nothing but actions, and the model's own."""
-        text = self._actions()
-        if "path" not in self._keys or self._is_copy(text.strip()):
+        if "path" not in self._keys:
             return False
+        text = self._actions()
         requests = requests_in(text)
         lines = sum(_ACTION.fullmatch(line) is not None for line in self._held)
-        return len(requests) == lines and not any(each.fault or not each.path for each in requests)
+        if len(requests) != lines or any(each.fault or not each.path for each in requests):
+            return False
+        self._compared += 1
+        return not self._is_copy(text.strip())
 
     def _actions(self) -> str:
         """What is held, without its fences."""
