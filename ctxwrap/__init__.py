@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ctxwrap.forgetting import forget as forget
     from ctxwrap.forgetting import purge as purge
     from ctxwrap.housekeeping import collect_garbage as collect_garbage
+    from ctxwrap.offers import offer as offer
     from ctxwrap.pinning import pin as pin
     from ctxwrap.pinning import unpin as unpin
     from ctxwrap.previewing import preview as preview
@@ -94,6 +95,7 @@ _HOMES = {
     "flush": "documenting",
     "forget": "forgetting",
     "import_session": "archive",
+    "offer": "offers",
     "open_store": "stores",
     "pin": "pinning",
     "preview": "previewing",

@@ -4,7 +4,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +16,7 @@ from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
 from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
+from ctxwrap.scope import offers_for
 from ctxwrap.screening import Screen
 from ctxwrap.session import Session
 from ctxwrap.session.compliance import MANY
@@ -26,8 +27,9 @@ from ctxwrap.telemetry import Telemetry
 from ctxwrap.threads import undisturbed, uninterrupted, when_undisturbed
 from ctxwrap.tokens import load_tables, too_long_in
 from ctxwrap.turn import Turn
-from ctxwrap.types import Body, Report, Resource, TurnRecord, Wire
+from ctxwrap.types import Body, Offer, Report, Resource, TurnRecord, Wire
 from ctxwrap.visibility import Target as NamedTarget
+from ctxwrap.workingset.watching import with_offers
 
 logger = logging.getLogger("ctxwrap")
 
@@ -85,9 +87,12 @@ def _redacted_body(context: Context, target: Target, body: Callable[[], Body]) -
 _AS_IT_IS = ("disabled", "shadow")
 
 
-def sources(context: Context, target: Target, model: str, session: Session) -> Sources:
+def sources(context: Context, target: Target, model: str, session: Session, offers: Sequence[Offer] = ()) -> Sources:
     """What a call may use beyond its session's own state."""
-    return Sources(context.files(target, model, session), session.retrieve if context.settings.retrieval else None)
+    files = context.files(target, model, session)
+    if offers and target.mode != "disabled":
+        files = with_offers(files, offers, model, context.settings.redaction)
+    return Sources(files, session.retrieve if context.settings.retrieval else None)
 
 
 _NOT_OPENED = "not opened"
@@ -106,6 +111,7 @@ class OpenCall:
     ) -> None:
         self._context, self._wire, self._body, self._target = context, wire, body, target
         self._clock = clock
+        self._offers = offers_for(target.key)
         self._caller = this_caller()
         self._telemetry = Telemetry(target.key, wire.name, context.settings.redaction)
         self._place: Place | None = None
@@ -141,7 +147,8 @@ class OpenCall:
                 return False
             opening = session.open_turn(request, self._clock())
             session.check_quotas(message for message, _ in opening.new)
-            given = self._telemetry.watching(sources(self._context, self._target, request.model, session))
+            offers = self._claimed_offers()
+            given = self._telemetry.watching(sources(self._context, self._target, request.model, session, offers))
             turn = Turn(
                 new_turn_id(),
                 self._target.key,
@@ -153,6 +160,8 @@ class OpenCall:
                 self._context.settings,
                 given,
             )
+            if turn.mode == "disabled":
+                self._release_offers()
             kept = session.shelf.keep(turn.texts)
             session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
             self._opened = session, turn  # also if nobody knows whether the medium has it: then its end is written, too
@@ -164,6 +173,18 @@ class OpenCall:
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
         return is_open
+
+    def _claimed_offers(self) -> list[Offer]:
+        """What was offered for this call and no other call took; nobody else of its session runs meanwhile."""
+        for offer in self._offers:
+            offer.holder = offer.holder or self
+        return [offer for offer in self._offers if offer.holder is self]
+
+    def _release_offers(self) -> None:
+        """Leave what was offered to the next call: this one shows it to nobody."""
+        for offer in self._offers:
+            if offer.holder is self:
+                offer.holder = None
 
     def _can_come(self, session: Session) -> bool:
         """Whether there is hope that the session is free: the first time it is asked for with what is to be written.
@@ -213,6 +234,7 @@ class OpenCall:
         would go beyond it.
         """
         self.save(_NOT_OPENED)
+        self._release_offers()
         self._leave()
         if self._context.settings.strict or isinstance(error, _ALWAYS_RAISED):
             raise error
@@ -269,10 +291,13 @@ class OpenCall:
         if self._saved or os.getpid() != self._process:
             return
         if self._opened is None:
+            self._release_offers()
             self._leave()
             return
         self._saved = True
         session, turn = self._opened
+        if self._offers and interrupted and not turn.said:
+            self._release_offers()
         end = partial(self._end, session, turn, interrupted)
         if interrupted:  # this may be the moment that an object is collected, in which no thread can start
             when_undisturbed(end)

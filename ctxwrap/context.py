@@ -61,7 +61,11 @@ class Context:
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """The one that was used last stands last."""
         self._counts = SessionCounts(self._sessions_of)
-        self._working_set = WorkingSet(settings.working_set, settings.redaction) if settings.working_set else None
+        self._working_set = (
+            WorkingSet(settings.working_set, settings.redaction, operators_too=settings.working_set_updates == "all")
+            if settings.working_set
+            else None
+        )
         if settings.redaction is not None:
             redact_lines(settings.redaction)
         self._warned = False
@@ -71,7 +75,7 @@ class Context:
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
         own = session.past.files if self.settings.working_set_updates else {}
-        return self._working_set.offer(model, target.key.session, own)
+        return self._working_set.offer(model, target.key, own)
 
     def decide_files(self, requests: Sequence[Request], session: Session, round: int) -> tuple[Decision, ...]:
         """What becomes of a model's requests to the working set; nothing without one."""

@@ -255,22 +255,23 @@ class _Packing:
 
     def _add_files(self) -> None:
         self.offered = self.sources.files
-        if self.offered is not None and self.settings.working_set_updates:
+        if self.offered is not None and self.offered.path and self.settings.working_set_updates:
             boot = replace(self.offered.boot, takes_requests=self.asked.mode != "readonly")
             self.offered = followed(self.offered._replace(boot=boot), self.spoken, self.opening.runtime.round)
         if self.offered is not None:
             files = self.offered.manifest.files
             self.sharing.declare({file.path: file.visibility for file in files if file.visibility is not None})
-            self.sharing.offer("working_set", _read(self.offered))
+            for kind in {file.kind for file in files}:
+                self.sharing.offer(kind, _read(self.offered, kind))
             self.offered = self._without_hidden(self.offered)
             self._supply(self.offered)
 
     def _without_hidden(self, offered: Offered) -> Offered:
         """The files that the model may see; the others are left out."""
         files = offered.manifest.files
-        seen = tuple(file for file in files if "model" in self.sharing.seen_by("working_set", file.path))
+        seen = tuple(file for file in files if "model" in self.sharing.seen_by(file.kind, file.path))
         self.items += [
-            PackItem("working_set", file.path, 0, False, NOT_VISIBLE, file.priority, origin="file")
+            PackItem(file.kind, file.path, 0, False, NOT_VISIBLE, file.priority, origin="file")
             for file in files
             if file not in seen
         ]
@@ -278,7 +279,7 @@ class _Packing:
 
     def _add_outputs(self) -> None:
         """Large results of tools that are not sent any more, as files that claim their room among the others."""
-        if self.offered is None or not self.settings.working_set_updates:
+        if self.offered is None or not self.offered.path or not self.settings.working_set_updates:
             return
         unsent, opening = self.talk.older[: len(self.talk.older) - len(self.sent)], self.opening
         self.offered = with_results(self.offered, self.spoken, unsent, opening.runtime.round, opening.outputs)
@@ -292,6 +293,7 @@ class _Packing:
         self.supplement = supplement(offered, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.supplement.items
         self.chosen.instructions, self.chosen.files = self.supplement.instructions, self.supplement.context
+        self.chosen.offered = self.supplement.offered
         self.ledger.spend("working_set", self.supplement.tokens)
 
     @property
@@ -442,9 +444,10 @@ class _Packing:
         return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
 
 
-def _read(offered: Offered) -> Iterator[Text]:
-    """The files of a working set that could be read."""
-    found = ((file.path, offered.contents.get(file.path)) for file in offered.manifest.files)
+def _read(offered: Offered, kind: str) -> Iterator[Text]:
+    """The files of a working set that could be read and are of that kind."""
+    files = (file for file in offered.manifest.files if file.kind == kind)
+    found = ((file.path, offered.contents.get(file.path)) for file in files)
     return (Text(path, text.text, "file") for path, text in found if isinstance(text, FileText))
 
 

@@ -11,6 +11,7 @@ from ctxwrap.clients.plain import plain_json
 from ctxwrap.context import Context, Names
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.records import message_in, timestamp
+from ctxwrap.scope import offers_for
 from ctxwrap.session import Session
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
@@ -35,7 +36,8 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     there = Session(target.key, context.store.open(target.key), context.settings)
     there.refresh()
     asked = wire.read(body)
-    given = sources(context, target, asked.model, there)
+    waiting = [offer for offer in offers_for(target.key) if offer.holder is None]
+    given = sources(context, target, asked.model, there, waiting)
     with nullcontext() if there.is_empty else there.log.locked():  # whose index may be brought up to date
         opening = there.open_turn(asked, utc_now())
         turn = Turn("", target.key, wire, body, asked, target.mode, opening, context.settings, given)

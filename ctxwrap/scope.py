@@ -1,5 +1,6 @@
 """Who is calling: `using(...)` names a session, tenant, agent or mode for everything inside its block."""
 
+import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
@@ -10,6 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from ctxwrap.errors import unknown_name
 from ctxwrap.settings import Mode, check_mode
+from ctxwrap.types import Offer, SessionKey
+
+logger = logging.getLogger("ctxwrap")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,9 +27,13 @@ class Scope:
     context_mode: Mode | None = None
     is_apart: bool = False
     """Whether calls are no part of any conversation, whatever they name."""
+    offers: tuple[Offer, ...] = ()
+    """What was offered for calls inside the block."""
 
 
-_NAMES = tuple(field.name for field in fields(Scope) if field.name != "is_apart")
+_NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
+_MOST_OFFERS = 64
+"""So many offers wait for a call at most; older ones are dropped."""
 _NOBODY = Scope()
 _current: ContextVar[Scope] = ContextVar("ctxwrap_scope", default=_NOBODY)
 
@@ -51,6 +59,28 @@ def using(**names: str) -> Iterator[None]:
         check_mode(names["context_mode"])
     with _entered(replace(_current.get(), **names)):  # type: ignore[arg-type]  # checked above
         yield
+
+
+def add_offer(offer: Offer) -> None:
+    """Keep an offer for calls in this context, until the block of `using` ends."""
+    here = _current.get()
+    waiting = [each for each in here.offers if each.holder is None]
+    _current.set(replace(here, offers=(*waiting, offer)[-_MOST_OFFERS:]))
+
+
+def offers_for(key: SessionKey | None) -> tuple[Offer, ...]:
+    """What was offered in this context for a call of that session."""
+    offers = _current.get().offers
+    for each in offers:
+        if key and each.key != key and each.key.session == key.session and not (each.holder or each.warned):
+            each.warned = True
+            logger.warning(
+                "ctxwrap: an offer for session %r is for tenant %r and agent %r, and not for this call; name both",
+                key.session,
+                each.key.tenant,
+                each.key.agent,
+            )
+    return tuple(each for each in offers if each.key == key)
 
 
 @contextmanager

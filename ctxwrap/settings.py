@@ -37,6 +37,12 @@ def _evidence_in(value: object) -> object:
     return place
 
 
+def _check_flag(name: str, value: object, *others: object) -> None:
+    if not isinstance(value, bool) and value not in others:
+        *known, last = map(repr, (True, False, *others))
+        raise SettingsError(f"{name} must be {', '.join(known)} or {last}, not {value!r}")
+
+
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
@@ -255,11 +261,12 @@ class Settings:
     working_set: str | None = None
     """The path of a `working-set.yml`, whose files every call gets to see as far as its budget reaches."""
 
-    working_set_updates: bool = True
+    working_set_updates: bool | Literal["all"] = True
     """Whether the working set follows the conversation; else it is what its manifest says.
 
     The model may ask for files below the manifest's directory that are not hidden, priorities move with use and hints,
-    and large tool results that are no longer sent come back as files.
+    and large tool results that are no longer sent come back as files. With "all" the model may also remove and
+    re-prioritise the manifest's files for its session, except vital and pinned ones and instructions.
     """
 
     durability: Literal["os", "turn", "always"] = "os"
@@ -320,13 +327,11 @@ class Settings:
             "retrieval",
             "embeddings",
             "cache_marks",
-            "working_set_updates",
             "context_document",
         ):
-            if not isinstance(getattr(self, name), bool):
-                raise SettingsError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        if self.cache_key is not None and not isinstance(self.cache_key, bool):
-            raise SettingsError(f"cache_key must be True, False or None, not {self.cache_key!r}")
+            _check_flag(name, getattr(self, name))
+        _check_flag("working_set_updates", self.working_set_updates, "all")
+        _check_flag("cache_key", self.cache_key, None)
         if self.embeddings and find_spec("wordllama") is None:
             raise SettingsError("embeddings need the extra: pip install 'ctxwrap[embeddings]'")
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):

@@ -60,7 +60,8 @@ from ctxwrap.types import (
 from ctxwrap.visibility import Target
 from ctxwrap.wires.channel import PlainStream
 from ctxwrap.wires.sendable import sendable
-from ctxwrap.workingset.updates import Decision, requests_of
+from ctxwrap.workingset.actions import ActionStream
+from ctxwrap.workingset.updates import Decision, requests_in, requests_of
 from ctxwrap.workingset.updates import Request as FileRequest
 from ctxwrap.writing import Writing
 
@@ -261,9 +262,14 @@ class Turn:
         return [], self._writing.screened(self._writing.handed_out(target, self._attempt, kept, tool_call))
 
     def file_requests(self, interrupted: str = "") -> tuple[FileRequest, ...]:
-        """What the model asks of its working set, in a state that is applied and a turn that is complete."""
-        snapshot = None if self._why_incomplete(interrupted) else self._applied_snapshot(self._reply)
-        return requests_of(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
+        """What the model asks of its working set, in a state that is applied or in its answer, if that is complete."""
+        if self._why_incomplete(interrupted):
+            return ()
+        snapshot, reply = self._applied_snapshot(self._reply), self._rewriter.reply
+        listed = requests_of(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
+        fault = "" if reply.natural else "the reply was cut short"
+        blocks = reply.reading.actions if reply.reading else ()
+        return (*listed, *(each._replace(fault=fault) for block in blocks for each in requests_in(block)))
 
     def _pack_lacks(self, known: missing.Known) -> list[Record]:
         """What of the pack is missing that was not, and what is there again."""
@@ -373,8 +379,10 @@ class Turn:
     def _text_stream(self) -> TextStream:
         if self.observes:
             return PlainStream()
-        self._streams.append(ReplyStream(self._opening.runtime.as_json(), self._shown, self._asked_with))
-        return self._streams[-1]
+        stream = ReplyStream(self._opening.runtime.as_json(), self._shown, self._asked_with)
+        self._streams.append(stream)
+        takes_actions = self.mode == "enabled" and self._settings.working_set and self._settings.working_set_updates
+        return ActionStream(stream, self._asked_with.quotes) if takes_actions else stream
 
     def _read_again(self, text: str) -> Reading:
         return read_reply(text, self._opening.runtime.as_json(), self._shown, self._asked_with)

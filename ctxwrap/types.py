@@ -195,6 +195,22 @@ class Text(NamedTuple):
     origin: str = "operator"
 
 
+@dataclass(slots=True, eq=False)
+class Offer:
+    """A text of the caller's for the next call of a session."""
+
+    key: SessionKey
+    kind: str
+    source: str
+    text: str
+    priority: float
+    visibility: tuple[str, ...]
+    holder: object | None = None
+    """The call that has it; a call that comes to nothing gives it back."""
+    warned: bool = False
+    """Whether somebody was told that a call of another tenant or agent passed it by."""
+
+
 class Prefix(NamedTuple):
     """How a request begins: what stands before the conversation, by digests, and which of its messages follow."""
 
@@ -253,6 +269,8 @@ class Reading:
     status: Status = "missing"
     trailer: str = ""
     """The trailer as the model wrote it; if there are several, all of them."""
+    actions: tuple[str, ...] = ()
+    """What the model wrote into its answer to change the working set; it is not shown."""
 
 
 @dataclass(frozen=True, slots=True)

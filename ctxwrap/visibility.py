@@ -17,7 +17,13 @@ REMEMBERED = ("facts", "decisions", "todo", "refs")
 _ALWAYS = ("system", "request", "boot_header", "memory", *REMEMBERED, "recent_messages")
 """What a call is made of: settings of their own switch it off, and the model sees it."""
 
-_KINDS = (*_ALWAYS, "pinned", "summary", "working_set", "retrieved", "children")
+OFFERED = ("knowledge_pack_item", "document_excerpt", "browser_state", "team_memory", "external_resource")
+"""The kinds of context that only a caller has: offered for a call, or entries of a working set."""
+
+FILES = ("working_set", *OFFERED)
+"""The kinds of what a working set holds."""
+
+_KINDS = (*_ALWAYS, "pinned", "summary", *FILES, "retrieved", "children")
 
 Rules = Mapping[str, Sequence[str]]
 """Who may see something, by its kind (`pinned`; `memory` is all that is remembered) or by its source (`notes/a.md`)."""

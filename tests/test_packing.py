@@ -90,7 +90,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Offered:
         "  - {path: hostile.md, priority: 0.8}\n"
         "  - {path: log.txt, priority: 0.3, truncate_strategy: start}\n"
     )
-    return WorkingSet(str(root / "working-set.yml")).offer(MODEL, "s")
+    return WorkingSet(str(root / "working-set.yml")).offer(MODEL, KEY)
 
 
 def found(query: str, below: int, budget: int, count: Any) -> Found:

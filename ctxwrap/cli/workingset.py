@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,10 +115,9 @@ def check(context: click.Context, file: str, as_json: bool) -> None:
     report = _assembly(file, kept.manifest).report
     blocking = [f"{each.path or file}: {each.reason}; {each.resolution}" for each in report.blocking]
     blocking += [kept.problem] if kept.problem else []
+    blocking += [f"there is no {file}; `ctxwrap workingset add PATH` begins one"] if kept.missing else []
     told = tuple(each.reason for each in report.blocking)
     warnings = [each for each in report.warnings if not (told and each.endswith(told))]
-    if not kept.problem and not os.path.lexists(file):
-        warnings.append(f"there is no {file}; `ctxwrap workingset add PATH` begins one")
     if as_json:
         _tell({"blocking": blocking, "warnings": warnings, **report.as_json()}, "", as_json)
     else:
@@ -132,10 +132,18 @@ def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
     from ctxwrap.workingset.keeping import save
 
     kept = _usable(file)
-    manifest = change(kept.manifest)
+    manifest = _dated(change(kept.manifest))
     with in_one_sentence():
         save(file, manifest, kept)
     return manifest
+
+
+def _dated(manifest: Manifest) -> Manifest:
+    """With the time of this change and whose it is, where the manifest tells them."""
+    if not manifest.metadata.last_updated:
+        return manifest
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return replace(manifest, metadata=replace(manifest.metadata, last_updated=now, assembled_by="user"))
 
 
 def _looked(file: str) -> "Kept":
@@ -168,9 +176,9 @@ def _inside(file: str, path: str) -> str:
 def _assembly(file: str, manifest: Manifest) -> "Assembly":
     from ctxwrap.workingset.assembling import assembled
     from ctxwrap.workingset.reading import Reader
+    from ctxwrap.workingset.watching import contents_of
 
-    reader = Reader(_directory(file))
-    return assembled(manifest, {each.path: reader.read(each.path) for each in manifest.files}, boundary=_BOUNDARY)
+    return assembled(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
 
 
 def _states(assembly: "Assembly") -> dict[str, dict[str, Any]]:

@@ -22,6 +22,11 @@ KINDS: dict[str, ContextKind] = {
     "retrieved": "retrieval_result",
     "recent_messages": "session_history",
     "children": "peer_agent_message",
+    "knowledge_pack_item": "knowledge_pack_item",
+    "document_excerpt": "document_excerpt",
+    "browser_state": "browser_state",
+    "team_memory": "team_memory",
+    "external_resource": "external_resource",
 }
 """What each kind of a pack is, as long as nothing more is known of it (`kind_of`)."""
 
@@ -48,6 +53,7 @@ POINTS: dict[str, InjectionPoint] = {
     "background": "user_message_appendix",
     "message": "message_history",
     "found": "user_message_appendix",
+    "offered": "user_message_appendix",
     "state": "user_message_appendix",
     "reminder": "user_message_appendix",
 }

@@ -15,7 +15,8 @@ from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.packs.view import Block, PackView
 from ctxwrap.stages.framing import blocks_in, boundary_of
 from ctxwrap.types import PackItem
-from ctxwrap.visibility import REMEMBERED
+from ctxwrap.visibility import FILES, REMEMBERED
+from ctxwrap.workingset.manifest import OFFER
 from ctxwrap.workingset.watching import OUTPUT
 
 
@@ -77,7 +78,7 @@ class _Things:
         content = self._content(item) if item.included else None
         is_gone = content is None and (bool(self._gone.intersection(blocks)) or self._is_purged(item))
         part = " ".join(item.refs)
-        whole = self._digests.get(item.source, "") if item.kind == "working_set" else ""
+        whole = self._digests.get(item.source, "") if item.kind in FILES else ""
         return Thing(
             self._at, item, kind, _uri(item), part, False, content, is_gone, item.tokens, digest=whole, blocks=blocks
         )
@@ -147,7 +148,7 @@ class _Things:
     def _framed(self) -> dict[str, str]:
         """Files, pins, summary and results of children, by where they lie."""
         boundary = boundary_of(self.told.key)
-        texts = [block.text for block in self.view.blocks if block.name in ("boot", "pinned", "background")]
+        texts = [block.text for block in self.view.blocks if block.name in ("boot", "pinned", "background", "offered")]
         return {block.path: block.content for text in texts for block in blocks_in(text, boundary)}
 
     @cached_property
@@ -179,7 +180,9 @@ class _Things:
         return item.kind == "retrieved" and int(item.refs[0].partition(".")[0]) in self.told.purged
 
     def _place(self, item: PackItem) -> str:
-        if item.kind == "working_set":
+        if item.source.startswith(OFFER):
+            return "offered"
+        if item.kind in FILES:
             return "boot" if self._roles.get(item.source) in ("system", "developer") else "background"
         return _PLACES.get(item.kind, "state")
 
@@ -210,6 +213,6 @@ def _uri(item: PackItem) -> str:
     """Where it lies: in the session, in the working set, at a tool's, or in ctxwrap itself."""
     if item.kind in ("system", "boot_header"):
         return f"ctxwrap:{item.source.replace(' ', '-')}"
-    if item.kind == "working_set":
-        return item.source if item.source.startswith(OUTPUT) else f"workingset:{item.source}"
+    if item.kind in FILES:
+        return item.source if item.source.startswith((OUTPUT, OFFER)) else f"workingset:{item.source}"
     return f"session:{item.source}"

@@ -56,6 +56,10 @@ class Shown:
             return False
         return _without_runtime(data) in self._objects
 
+    def quotes(self, text: str) -> bool:
+        """Whether `text` stands in what the model was given, word for word."""
+        return any(text in each for each in (*self._texts, self._block))
+
     @cached_property
     def has_lookalike(self) -> bool:
         """Whether anything in these texts could be the source of a snapshot."""

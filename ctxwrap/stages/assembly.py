@@ -30,16 +30,19 @@ class Chosen:
     history: tuple[Message, ...] = ()
     left_out: frozenset[int] = frozenset()
     found: Sequence[Candidate] = ()
+    offered: str = ""
+    """What the caller offers for this call."""
     state: dict[str, Any] = field(default_factory=dict)
     """Memory as it is, or what is other than in the epoch."""
 
     @property
     def texts(self) -> dict[str, str]:
-        """What seldom changes and is longer than a few words, by name; what there is none of is left out."""
+        """What the log does not have and is longer than a few words, by name; what there is none of is left out."""
         texts = {
             "boot": self.instructions,
             "pinned": "".join(each.text for each in self.pinned),
             "background": joined(self.files, "".join(each.text for each in self.background)),
+            "offered": self.offered,
         }
         return {name: text for name, text in texts.items() if text}
 
@@ -75,7 +78,12 @@ def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, setting
         standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
         background=framed("background", texts.get("background", "")),
         history=chosen.history,
-        block=joined(framed("found", found), frame(with_runtime(chosen.state, runtime)), words.reminder),
+        block=joined(
+            framed("found", found),
+            framed("background", chosen.offered),
+            frame(with_runtime(chosen.state, runtime)),
+            words.reminder,
+        ),
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
         left_out=chosen.left_out,
         breakpoints=settings.cache_marks,

@@ -11,6 +11,7 @@ from ctxwrap.memory.likeness import key_of
 from ctxwrap.protocol.words import MAX_QUESTIONS
 from ctxwrap.stages.events import EventClass, Ids, context_event
 from ctxwrap.types import Missing, MissingStatus, PackItem, Record, Severity
+from ctxwrap.visibility import FILES
 
 Known = tuple[Missing, ...]
 
@@ -30,7 +31,7 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _VITAL: Mapping[str, Severity] = {"pinned": "high", "summary": "medium", "children": "low"}
 """How bad it is when one of these has no room."""
 
-_KINDS = (*_VITAL, "working_set")
+_KINDS = (*_VITAL, *FILES)
 _CALLED = {"pinned": "the pinned text", "summary": "the summary", "children": "the result"}
 
 
@@ -72,7 +73,7 @@ def _file(path: str, told: Mapping[str, Any]) -> Missing:
 
 def _unshown(item: PackItem) -> Missing | None:
     """What had no room though it matters, or not all of it."""
-    if item.kind == "working_set" and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
+    if item.kind in FILES and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
         told = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
         return _file(item.source, told)
     if item.kind not in _VITAL or item.included or not item.reason.startswith("over budget"):
@@ -92,7 +93,7 @@ def _of_source(source: str, question: str, severity: Severity, **more: Any) -> M
 
 
 def _source_of(item: PackItem) -> str:
-    return f"workingset:{item.source}" if item.kind == "working_set" else f"session:{item.source}"
+    return f"workingset:{item.source}" if item.kind in FILES else f"session:{item.source}"
 
 
 def packed(known: Known, items: Sequence[PackItem], report: Mapping[str, Any], ids: Ids) -> list[Record]:

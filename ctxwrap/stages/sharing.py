@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ctxwrap.types import Candidate, PackItem, Resource, Text
-from ctxwrap.visibility import ALONE, Rules, Target, seen_by
+from ctxwrap.visibility import ALONE, FILES, Rules, Target, seen_by
 
 
 class Sharing:
@@ -19,7 +19,7 @@ class Sharing:
 
     def seen_by(self, kind: str, source: str) -> tuple[Target, ...]:
         """Who may see something, as the caller and the source say."""
-        own = self._declared.get(source) if kind == "working_set" else None
+        own = self._declared.get(source) if kind in FILES else None
         return seen_by(self._rules, kind, source, own)
 
     def offer(self, kind: str, texts: Iterable[Text]) -> None:

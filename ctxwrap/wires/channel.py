@@ -140,7 +140,10 @@ def reading_of(channels: Sequence[Channel]) -> Reading | None:
         return None
     readings = [channel.reading for channel in channels if channel.closed]
     found = next((each for each in reversed(readings) if each.status != "missing"), readings[-1])
-    if found is readings[-1] or not any(each.visible.strip() for each in readings[readings.index(found) + 1 :]):
+    follows = any(each.visible.strip() for each in readings[readings.index(found) + 1 :])
+    if actions := tuple(action for each in readings for action in each.actions):
+        found = replace(found, actions=actions)
+    if not follows:
         return found
     return replace(found, violations=(*found.violations, TEXT_FOLLOWS))
 

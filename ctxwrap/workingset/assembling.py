@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from ctxwrap.stages.framing import checked_boundary, framed, harmless
 from ctxwrap.stages.tokens import estimate
 from ctxwrap.stages.truncation import Count, truncated
-from ctxwrap.workingset.boot import Boot, boot_header
-from ctxwrap.workingset.manifest import Budget, FileRole, Manifest, WorkingFile
+from ctxwrap.workingset.boot import Boot, Constitution, boot_header
+from ctxwrap.workingset.manifest import OFFER, Budget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Unread
 from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, Missing, context_missing
 
-GroupRole = Literal["system", "developer", "user"]
+GroupRole = Literal["system", "developer", "user", "offered"]
+"""What a caller offers for one call is apart: the rest seldom changes, which caches like."""
 _GROUPS: Mapping[FileRole, GroupRole] = {
     "system": "system",
     "developer": "developer",
@@ -40,7 +41,7 @@ class Group(NamedTuple):
 class Assembly:
     header: str
     groups: tuple[Group, ...]
-    """System, developer, user: those that there are, in this order; the header begins the first."""
+    """System, developer, user, offered: those that there are, in this order; the header begins the first."""
     report: AssemblyReport
 
 
@@ -71,11 +72,10 @@ def assembled(
     return assembly
 
 
-def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Unread]) -> FileText | None:
-    """The most important file of the system."""
+def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Unread]) -> Constitution | None:
     first = next((file for file in order if file.role == "system"), None)
     found = contents.get(first.path) if first else None
-    return found if isinstance(found, FileText) else None
+    return Constitution(found, first.version) if first and isinstance(found, FileText) else None
 
 
 @dataclass(slots=True)
@@ -85,15 +85,17 @@ class _Assembling:
     budget: Budget
     header: str = ""
     header_tokens: int = 0
-    texts: dict[GroupRole, list[str]] = field(default_factory=lambda: {"system": [], "developer": [], "user": []})
+    texts: dict[GroupRole, list[str]] = field(default_factory=lambda: {role: [] for role in get_args(GroupRole)})
     included: list[Included] = field(default_factory=list)
     excluded: list[Excluded] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left: int = 0
 
-    def add_header(self, boot: Boot, constitution: FileText | None) -> None:
+    def add_header(self, boot: Boot, constitution: Constitution | None) -> None:
         self.left = self.budget.effective
+        if not boot.working_set:
+            return
         header = boot_header(boot, constitution, self.boundary)
         tokens = self.count(header)
         if tokens > self.left:
@@ -116,7 +118,8 @@ class _Assembling:
         if (content and not piece) or tokens > self.left:
             self._leave_out(file, self._why_not(content, file), _MAKE_ROOM)
             return
-        self.texts[_GROUPS[file.role]].append(framed(piece, file.path, file.role, self.boundary))
+        group: GroupRole = "offered" if file.path.startswith(OFFER) else _GROUPS[file.role]
+        self.texts[group].append(framed(piece, file.path, file.role, self.boundary))
         self.left -= tokens
         if file.is_vital and piece != content:
             self.warnings.append(f"{file.path!r} is vital and truncated")

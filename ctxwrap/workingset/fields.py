@@ -61,6 +61,12 @@ def targets(value: Any) -> tuple[Target, ...] | None:
     raise Wrong(f"visibility must be of {', '.join(TARGETS)}, not {shown(value)}")
 
 
+def inline_text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise Wrong(f"text must be a text, not {shown(value)}; put it in quotes")
+    return value
+
+
 def path(value: Any) -> str:
     """A path that can name a file below a root."""
     if fault := path_fault(value):

@@ -7,11 +7,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.stages.truncation import STRATEGIES, Strategy
+from ctxwrap.visibility import OFFERED
 from ctxwrap.workingset import fields
 from ctxwrap.workingset.plain import has_controls, mapping_in
 
 PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
 NAME = "working-set.yml"
+OFFER = "offer://"
+"""How the paths begin of what a caller offers for one call; no file's path does, since one part of it is empty."""
 MAX_FILES = 200
 
 FileRole = Literal["system", "developer", "user", "context"]
@@ -21,6 +24,7 @@ Hand = Literal["operator", "model", "orchestrator"]
 """Who put a file into the working set."""
 HANDS: tuple[str, ...] = get_args(Hand)
 
+_FILE = "file_excerpt"
 _MAX_TOKENS = 28_000
 _RESERVED = 4_000
 FOCUS = 0.8
@@ -70,6 +74,11 @@ class WorkingFile:
     """The turn that put it there."""
     visibility: tuple[str, ...] | None = None
     """Whom it is for, if it says so."""
+    version: str = ""
+    kind: str = "working_set"
+    """What it is: a file, or one of the kinds that callers offer."""
+    text: str | None = None
+    """Its content, if no file has it."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
     """The entry as it was written."""
 
@@ -77,6 +86,11 @@ class WorkingFile:
     def is_vital(self) -> bool:
         """Whether the model must not be without it."""
         return self.priority >= 1 or self.truncate_strategy == "never"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether only the operator changes its place: it is vital, pinned, or an instruction."""
+        return self.is_vital or self.pin or self.role in ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +102,20 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
+class Header:
+    """What a manifest says about the lines of the boot header; empty is the default."""
+
+    root: str = ""
+    output_sink: str = ""
+    tool_contract: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     files: tuple[WorkingFile, ...] = ()
     budget: Budget = Budget()
     metadata: Metadata = Metadata()
+    header: Header = Header()
     faults: tuple[Fault, ...] = ()
     """What was wrong with it; it can be used all the same."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
@@ -125,6 +149,7 @@ def read_manifest(text: str | bytes) -> Manifest:
         files=_files(source, faults),
         budget=_budget(_part(source, "budget", faults), faults),
         metadata=_metadata(_part(source, "metadata", faults)),
+        header=_header(_part(source, "boot_header", faults), faults),
         faults=tuple(faults),
         source=MappingProxyType(source),
     )
@@ -168,6 +193,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if given is None and usual is None:
         raise fields.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
+    kind = fields.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
         path=fields.path(entry.get("path")),
@@ -180,6 +206,9 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
         pin=entry.get("pin") is True,
         turn=None if turn is None else fields.count("turn", turn),
         visibility=fields.targets(entry.get("visibility")),
+        version=fields.text(entry.get("version")),
+        kind="working_set" if kind == _FILE else kind,
+        text=fields.inline_text(entry.get("text")),
         source=MappingProxyType(entry),
     )
 
@@ -232,3 +261,13 @@ def _tokens(given: Mapping[str, Any], key: str, usual: int, faults: list[Fault])
 
 def _metadata(given: Mapping[str, Any]) -> Metadata:
     return Metadata(*(fields.text(given.get(key)) for key in ("last_updated", "assembled_by", "skill", "notes")))
+
+
+def _header(given: Mapping[str, Any], faults: list[Fault]) -> Header:
+    known = Header.__dataclass_fields__
+    faults += [
+        Fault("", f"boot_header has no line {fields.shown(key)}; there are {', '.join(known)}")
+        for key in given
+        if key not in known
+    ]
+    return Header(**{key: fields.text(given.get(key)) for key in known})

@@ -89,6 +89,12 @@ class Reader:
             self._remember(path, found.stamp, result)
         return result
 
+    def given(self, path: str, text: str) -> FileText:
+        """A text that lies in no file, as if it were read."""
+        shown = self._redaction.redacted(text) if self._redaction else Redacted(text)
+        digest = sha256(shown.text.encode("utf-8", "surrogatepass")).hexdigest()
+        return FileText(path, shown.text, digest, self._count(shown.text), shown.found)
+
     def _remember(self, path: str, stamp: tuple[int, ...], result: FileText | Unread) -> None:
         if len(self._known) >= _REMEMBERED:
             del self._known[next(iter(self._known))]

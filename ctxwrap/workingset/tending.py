@@ -124,7 +124,7 @@ def _moved(
     rules: TendingRules,
     decisions: list[Decision],
 ) -> WorkingFile:
-    if file.is_vital or file.pin or file.role in ("system", "developer"):
+    if file.is_fixed:
         return file
     priority, reason = _by_use(file, uses.get(file.path), turn, rules)
     heat = hints.heat(file.path)

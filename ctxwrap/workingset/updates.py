@@ -38,6 +38,8 @@ class Limits:
     """How many files it may have in the working set."""
     max_requests: int = 20
     """How many requests it may make at a time."""
+    operators_too: bool = False
+    """Whether it may remove and re-prioritise what the operator listed, as far as its session goes."""
     reserved: tuple[str, ...] = (NAME, HOT, COLD)
     """How the names of files begin, in any directory, that are the operator's: they tell what working sets hold."""
 
@@ -179,7 +181,7 @@ def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | N
     known = manifest.file(path)
     if known is None:
         raise fields.Wrong("it is not in the working set")
-    if known.added_by == "operator" or known.pin:
+    if known.is_fixed or (known.added_by == "operator" and not limits.operators_too):
         raise fields.Wrong("the operator put it there; only the operator changes that")
     if request.action == REMOVE:
         return manifest.without_file(path)

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from ctxwrap.redacting import Redaction
 from ctxwrap.stages.truncation import Count
+from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import PackItem
+from ctxwrap.types import Offer, PackItem, SessionKey
 from ctxwrap.workingset.assembling import Assembly, assembled
 from ctxwrap.workingset.boot import Boot
 from ctxwrap.workingset.hints import Hints, load_hints
 from ctxwrap.workingset.keeping import look
-from ctxwrap.workingset.manifest import Fault, Manifest
+from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.reading import FileText, Reader, Unread
 from ctxwrap.workingset.report import Included
 from ctxwrap.workingset.updates import ADD, Decision, Limits, Outcome, Request, decided, with_own
@@ -25,6 +26,12 @@ logger = logging.getLogger("ctxwrap")
 OUTPUT = "tool://"
 """How the paths begin of what a tool gave; no file's path does, since one part of it is empty."""
 
+
+_OUTPUT_SINK = "messages.jsonl"
+"""What the model answers is appended to it."""
+_HIGHEST = 0.95
+"""The priority that a model may give to files that are not its own: below what it must not be without."""
+_MOST_WARNINGS = 1000
 
 Own = Mapping[str, Mapping[str, Any]]
 """What a session's model was granted, by path."""
@@ -44,6 +51,8 @@ class Offered(NamedTuple):
     """How priorities differ from what the manifest says, and why."""
     outputs: tuple[Decision, ...] = ()
     """What came of tool outputs and what went since the last turn."""
+    warned: set[str] | None = None
+    """What the process's log was told of this manifest before."""
 
     @property
     def output_paths(self) -> tuple[str, ...]:
@@ -57,6 +66,8 @@ class Supplement(NamedTuple):
     """For the place of the system's own words."""
     context: str = ""
     """Data."""
+    offered: str = ""
+    """Data of this call alone."""
     tokens: int = 0
     items: tuple[PackItem, ...] = ()
     report: Mapping[str, Any] = {}
@@ -66,14 +77,20 @@ class Supplement(NamedTuple):
 class WorkingSet:
     """Files lie below the directory of the manifest; what did not change is not read again."""
 
-    def __init__(self, path: str, redaction: Redaction | None = None) -> None:
+    def __init__(self, path: str, redaction: Redaction | None = None, *, operators_too: bool = False) -> None:
         self._path = os.path.abspath(path)
-        self._limits = Limits(reserved=(os.path.basename(self._path), *Limits().reserved))
+        usual = Limits()
+        self._limits = Limits(
+            reserved=(os.path.basename(self._path), *usual.reserved),
+            operators_too=operators_too,
+            max_priority=_HIGHEST if operators_too else usual.max_priority,
+        )
         self._redaction = redaction
+        self._warned: set[str] = set()
         self._readers: dict[str, Reader] = {}
         """By the name of what counts their tokens."""
 
-    def offer(self, model: str, session: str, own: Own | None = None) -> Offered:
+    def offer(self, model: str, key: SessionKey, own: Own | None = None) -> Offered:
         """The files as they are now, for a call of that model; `own` are those that its session asked for."""
         measure, kept = Measure(model), look(self._path)
         manifest = with_own(kept.manifest, own or {}, self._limits)
@@ -85,16 +102,24 @@ class WorkingSet:
         if reader is None:
             reader = Reader(os.path.dirname(self._path), measure.text, redaction=self._redaction)
             self._readers[measure.name] = reader
-        contents = {file.path: reader.read(file.path) for file in manifest.files}
+        contents = contents_of(manifest, reader)
         hints = load_hints(directory)
         boot = Boot(
-            root=f"{os.path.basename(directory)}/",
-            session=self._redaction.redacted(session).text if self._redaction else session,
+            root=manifest.header.root or f"{os.path.basename(directory)}/",
+            session=self._session_path(key),
+            output_sink=manifest.header.output_sink or _OUTPUT_SINK,
             working_set=name,
             cache_hints=hints.files,
-            tool_contract="",  # tools are the caller's, and have a contract of their own
+            tool_contract=manifest.header.tool_contract,
+            highest=self._limits.max_priority,
         )
-        return Offered(self._path, manifest, contents, boot, hints.problems, hints)
+        return Offered(self._path, manifest, contents, boot, hints.problems, hints, warned=self._warned)
+
+    def _session_path(self, key: SessionKey) -> str:
+        """Where a store keeps the session, below its root."""
+        shown = [self._redaction.redacted(name).text for name in key] if self._redaction else key
+        tenant, agent, session = map(safe_name, shown)
+        return f"home/{tenant}/agent/{agent}/session/{session}/"
 
     def decide(self, requests: Sequence[Request], own: Own, turn: int) -> tuple[Decision, ...]:
         """What a session's model may have of what it asks for, beside what is its `own` already."""
@@ -117,6 +142,31 @@ class WorkingSet:
             for each in requests
         ]
         return decided(manifest, faulty, self._limits, turn) if unread else granted
+
+
+def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unread]:
+    """What the entries of a manifest hold, by path."""
+    return {
+        file.path: reader.read(file.path) if file.text is None else reader.given(file.path, file.text)
+        for file in manifest.files
+    }
+
+
+def with_offers(files: Offered | None, offers: Sequence[Offer], model: str, redaction: Redaction | None) -> Offered:
+    """The files of a call, if it has any, with what its caller offers beside them."""
+    reader = Reader("", Measure(model).text, redaction=redaction)
+    new: dict[str, WorkingFile] = {}
+    for each in offers:
+        path = source = OFFER + (redaction.redacted(each.source).text if redaction else each.source)
+        while path in new:
+            path = f"{source}#{len(new) + 1}"
+        new[path] = WorkingFile(
+            path, each.priority, pin=True, visibility=each.visibility, kind=each.kind, text=each.text
+        )
+    known = files or Offered("", Manifest(), {}, Boot(working_set=""))
+    manifest = replace(known.manifest, files=(*known.manifest.files, *new.values()))
+    texts = contents_of(Manifest(tuple(new.values())), reader)
+    return known._replace(manifest=manifest, contents={**known.contents, **texts})
 
 
 def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
@@ -143,13 +193,14 @@ def supplement(
         strict=strict,
     )
     blocking = [f"{each.path!r}: {each.reason}" for each in assembly.report.blocking]
-    for problem in () if quiet else (*offered.problems, *blocking):
-        logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
+    if not quiet:
+        _warn(offered, [*offered.problems, *blocking])
     texts = {group.role: group.text for group in assembly.groups}
     report = assembly.report.as_json()["assembly_report"]
     return Supplement(
-        instructions="\n".join(text for role, text in texts.items() if role != "user"),
+        instructions="\n".join(texts[role] for role in ("system", "developer") if role in texts),
         context=texts.get("user", ""),
+        offered=texts.get("offered", ""),
         tokens=assembly.report.used,
         items=_items(assembly, offered),
         report={
@@ -160,14 +211,23 @@ def supplement(
     )
 
 
+def _warn(offered: Offered, problems: Sequence[str]) -> None:
+    """Tell the process's log of problems, each once: they stay the same from call to call."""
+    told = set() if offered.warned is None else offered.warned
+    for problem in problems:
+        if problem not in told and len(told) < _MOST_WARNINGS:
+            told.add(problem)
+            logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
+
+
 def _items(assembly: Assembly, offered: Offered) -> tuple[PackItem, ...]:
     """Every file of the manifest, with the reason why it is in or out."""
     report = assembly.report
-    priorities = {file.path: file.priority for file in offered.manifest.files}
+    known = {file.path: file for file in offered.manifest.files}
 
     def item(path: str, tokens: int, included: bool, reason: str) -> PackItem:
-        origin = "tool" if path.startswith(OUTPUT) else "file"
-        return PackItem("working_set", path, tokens, included, reason, priorities.get(path, 0.0), origin=origin)
+        origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
+        return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
 
     header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
     files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]

@@ -107,7 +107,7 @@ OTHERS = ("files: []\n", "files: [&a {path: x}, *a]\n")
 def offered(home: Path, place: Path, session: str = "s") -> Manifest:
     """The working set as a session has it: the operator's manifest with what its model was granted."""
     own = existing(key_for(session), home).past.files
-    return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", session, own).manifest
+    return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", key_for(session), own).manifest
 
 
 def file(home: Path, place: Path, path: str, session: str = "s") -> WorkingFile | None:
@@ -316,10 +316,14 @@ def test_damage_to_a_request_does_not_touch_memory(provider: Provider, home: Pat
     assert told["granted"] or "cannot be read" in told["reason"]
 
 
-def test_the_visible_text_is_never_searched(provider: Provider, home: Path, place: Path) -> None:
-    text = f"Here is how:\n```yaml\naction: {ADD}\npath: docs/found.md\nwhy: w\n```"
+def test_what_the_user_wrote_is_no_request_also_if_the_model_repeats_it(
+    provider: Provider, home: Path, place: Path
+) -> None:
+    block = f"action: {ADD}\npath: docs/found.md\nwhy: w\n"
+    text = f"You wrote:\n```yaml\n{block}```"
     provider.answer = Told(text)
-    reply = ask(client(provider, home, place), json.dumps({"working_set": [wish(ADD, "docs/found.md")]}))
+    asked = json.dumps({"working_set": [wish(ADD, "docs/found.md")]})
+    reply = ask(client(provider, home, place), f"{asked}\n\n{block}\nExplain both.")
     assert reply.choices[0].message.content == text
     assert updates(home) == []
     assert (place / "working-set.yml").read_text() == MANIFEST

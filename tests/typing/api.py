@@ -23,6 +23,7 @@ assert_type(ctxwrap.wrap(Anthropic()), Anthropic)
 assert_type(ctxwrap.wrap(Anthropic()).messages.create(model="m", max_tokens=1, messages=[]), Message)
 assert_type(ctxwrap.wrap(AsyncAnthropic()), AsyncAnthropic)
 assert_type(ctxwrap.turn_of(client), TurnRecord | None)
+ctxwrap.offer("browser_state", "a page", source="tab", priority=0.7, visibility=["model"], session="s")
 ctxwrap.Settings(summariser=ctxwrap.Summariser(OpenAI(), model="m", every=20))
 
 

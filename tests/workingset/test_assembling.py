@@ -31,6 +31,7 @@ files:
     priority: 1.0
     role: system
     truncate_strategy: never
+    version: 0.1
   - path: task.md
     priority: 0.95
     role: developer
@@ -57,7 +58,7 @@ BOOT = Boot(
     session=".agent/sessions/s1/",
     output_sink="output.md",
     cache_hints=("hot.yml", "cold.yml"),
-    constitution_version="0.1",
+    tool_contract="All calls require `why`",
 )
 
 

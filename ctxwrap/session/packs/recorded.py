@@ -77,6 +77,7 @@ class _Telling:
         yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
         if self._sent["found"]:
             yield self._block("found", "user", "messages.jsonl", framed("found", self._found()))
+        yield from self._text("offered", "user", "the caller", "background")
         state = frame(with_runtime(self._state(), self.runtime))
         yield self._block("state", "user", "events.jsonl", state)
         if words.reminder:
@@ -97,14 +98,14 @@ class _Telling:
             self.notes.append("the text of protocol is no longer kept")
         return Words(_GONE) if text is None else Words.from_text(text)
 
-    def _text(self, name: str, role: str, source: str) -> Iterator[Block]:
+    def _text(self, name: str, role: str, source: str, frame_name: str = "") -> Iterator[Block]:
         id = self._texts.get(name)
         if id is None:
             return
         text = self._lookups.text(str(id))
         if text is None:
             self.notes.append(f"the text of {name} is no longer kept")
-        yield self._block(name, role, source, _GONE if text is None else framed(name, text))  # type: ignore[arg-type]
+        yield self._block(name, role, source, _GONE if text is None else framed(frame_name or name, text))  # type: ignore[arg-type]
 
     def _message(self, number: int, name: str) -> Block:
         kept = self._lookups.message(number)

@@ -14,7 +14,7 @@ class Block(NamedTuple):
     """One part of a request, in the order in which the model reads it."""
 
     name: str
-    """What it is: protocol, boot, system, pinned, memory, background, message, found or state."""
+    """What it is: protocol, boot, system, pinned, memory, background, message, found, offered or state."""
     role: str
     """Whose words it stands among: system, user, assistant or tool."""
     source: str
