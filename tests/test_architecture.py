@@ -45,7 +45,7 @@ LAYERS = (
         "pinning",
     ),
     ("evidence", "copying", "checkup"),
-    ("service",),
+    ("service", "conformance"),
     ("practice", "mcp"),
     ("testing",),
     ("cli",),
