@@ -73,7 +73,7 @@ def read_report(text: str) -> Report:
 def _no_yaml(subject: Manifest | Report) -> Iterator[Finding]:
     if subject.error:
         line = _LINE.search(subject.error)
-        yield Finding(subject.error, line=int(line[1]) if line else None)
+        yield Finding(_LINE.sub("", subject.error), line=int(line[1]) if line else None)
 
 
 def _wrong_protocol(manifest: Manifest) -> Iterator[Finding]:
@@ -217,7 +217,7 @@ def _is_text(value: object) -> bool:
 
 
 MANIFEST_CHECKS: tuple[Check[Manifest], ...] = (
-    Check("CA-yaml", "MUST", "Schema: working-set.yml, in YAML", _no_yaml),
+    Check("CA-yaml", "MUST", "Schema ```yaml # working-set.yml", _no_yaml),
     Check("CA-protocol", "MUST", "protocol: CONTEXT-ASSEMBLY/0.1", _wrong_protocol),
     Check(
         "CA-budget",
@@ -241,7 +241,7 @@ MANIFEST_CHECKS: tuple[Check[Manifest], ...] = (
 )
 
 REPORT_CHECKS: tuple[Check[Report], ...] = (
-    Check("CA-report-yaml", "MUST", "After assembly, the orchestrator reports: assembly_report, in YAML", _no_yaml),
+    Check("CA-report-yaml", "MUST", "After assembly, the orchestrator reports: ```yaml assembly_report:", _no_yaml),
     Check(
         "CA-report",
         "MUST",

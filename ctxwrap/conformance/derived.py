@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, shown
@@ -25,6 +26,8 @@ _RESULT = re.compile(r"context/child/[^/]+/result\.md")
 _TAIL = re.compile(r"tail:([0-9]{1,12})")
 _ADDRESS = re.compile(r"([a-z0-9_]+)-([0-9a-f]+)")
 _REF_KINDS = ("file", "artifact", "tool_output", "swap", "child_result")
+_MOST_WINDOWS = 16
+"""A pack has one, or a few; each is compared with all that was swapped."""
 _REFERENCE = ("source", "start_event", "end_event", "hash")
 
 
@@ -85,7 +88,7 @@ def _no_range(session: Session) -> Iterator[Finding]:
 def _window(text: Any, session: Session) -> tuple[int, int] | None:
     """The messages that a pack's range names."""
     tail = _TAIL.fullmatch(text) if isinstance(text, str) else None
-    count = session.message_count
+    count = session.messages.lines
     return (count - int(tail[1]) + 1, count) if tail else range_in(text)
 
 
@@ -153,15 +156,15 @@ def _deleted(session: Session) -> Iterator[Finding]:
             yield Finding(fault, file=DERIVED["swap_index"], line=number)
     for name, reference in _references(session):
         for end in ("start_event", "end_event"):
-            if isinstance(id := reference.get(end), str) and session.message_ids and id not in session.message_ids:
+            if isinstance(id := reference.get(end), str) and session.messages.ids and id not in session.messages.ids:
                 yield Finding(f"message {shown(id)} is not there", file=name, path=end)
 
 
 def _missing(record: dict[str, Any], session: Session) -> str:
     source, messages = record.get("source"), range_in(record.get("range"))
     if source == MESSAGES:
-        is_lost = messages is not None and messages[1] > session.message_count
-        return f"range {shown(record['range'])} of {session.message_count} messages" if is_lost else ""
+        is_lost = messages is not None and messages[1] > session.messages.lines
+        return f"range {shown(record['range'])} of {session.messages.lines} messages" if is_lost else ""
     if not isinstance(source, str) or source == EVENTS:
         return ""
     chunk = f"{_CHUNKS}{record.get('id')}"
@@ -169,9 +172,8 @@ def _missing(record: dict[str, Any], session: Session) -> str:
 
 
 def _in_window(session: Session) -> Iterator[Finding]:
-    windows = [
-        _window(item.get("range"), session) for _, item in session.pack_items() if item.get("kind") == "recent_messages"
-    ]
+    recent = (item.get("range") for _, item in session.pack_items() if item.get("kind") == "recent_messages")
+    windows = [_window(range, session) for range in islice(recent, _MOST_WINDOWS)]
     for number, record in session.derived["swap_index"].objects:
         swapped = range_in(record.get("range")) if record.get("source") == MESSAGES else None
         for window in windows:
@@ -254,7 +256,7 @@ SESSION_CHECKS: tuple[Check[Session], ...] = (
     _fields("RA-facts", "facts", '{"id":"f1","text":…,"source":"messages:12-18"}'),
     _fields("RA-decisions", "decisions", '{"id":"d1","decision":…,"source":"messages:200-230"}'),
     _fields("RA-refs", "refs", '{"id":"r1","path":"/work/DESIGN.md","kind":"file","summary":…}'),
-    Check("RA-refs-kinds", "SHOULD", "refs: files, artifacts, tool outputs, and swap references", _unknown_ref_kinds),
+    Check("RA-refs-kinds", "SHOULD", "refs files, artifacts, tool outputs, and swap references", _unknown_ref_kinds),
     Check("RA-ids", "SHOULD", 'Example refs.jsonl: {"id":"r1",…} {"id":"r2",…}', _repeated_ids),
     _fields(
         "RA-swap", "swap_index", '{"id":"sha256-abc","kind":"message_range","source":"messages.jsonl",…,"tokens":18000}'

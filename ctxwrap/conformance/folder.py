@@ -3,9 +3,10 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from ctxwrap.errors import InvalidInput
 from ctxwrap.session.abi.reading import parsed
@@ -72,28 +73,41 @@ class Folder:
         """What a file holds; nothing, if it is none."""
         if not self.has(name):
             return b""
+        with self._opened(name) as file:
+            return file.read(MOST_BYTES)
+
+    @contextmanager
+    def _opened(self, name: str) -> Iterator[BinaryIO]:
         with open(os.path.realpath(os.path.join(self._root, name)), "rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise InvalidInput(f"{name} has more than {MOST_BYTES} bytes")
-        return data
+            if os.fstat(file.fileno()).st_size > MOST_BYTES:
+                raise InvalidInput(f"{name} has more than {MOST_BYTES} bytes")
+            yield file
 
     def text(self, name: str) -> str:
         return self.read(name).decode("utf-8", "replace")
 
     def lines(self, name: str) -> Lines:
         found = Lines()
-        for number, value in self._values(name):
-            if isinstance(value, dict):
-                found.objects.append(Line(number, value))
+        for number, value in self.values(name):
+            if isinstance(value, str):
+                found.faults.append((number, value))
             else:
-                found.faults.append((number, str(value) if isinstance(value, ValueError) else "no JSON object"))
+                found.objects.append(Line(number, value))
         return found
 
-    def _values(self, name: str) -> Iterator[tuple[int, Any]]:
-        for number, line in enumerate(self.read(name).split(b"\n"), 1):
-            if line.strip():
-                try:
-                    yield number, parsed(line.decode())
-                except ValueError as error:
-                    yield number, error
+    def values(self, name: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
+        """The object of every line that is not blank, or why it is none."""
+        if not self.has(name):
+            return
+        with self._opened(name) as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, _object(line)
+
+
+def _object(line: bytes) -> dict[str, Any] | str:
+    try:
+        value = parsed(line.decode())
+    except ValueError as error:
+        return str(error)
+    return value if isinstance(value, dict) else "no JSON object"

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
@@ -35,6 +36,12 @@ class Reply:
 
     def line(self, position: int) -> int:
         return self.text.count("\n", 0, position) + 1
+
+    def separator_lines(self) -> Iterator[int]:
+        line = 1
+        for before, position in pairwise((0, *self.separators)):
+            line += self.text.count("\n", before, position)
+            yield line
 
     @property
     def snapshot(self) -> dict[str, Any]:
@@ -101,8 +108,8 @@ def _text_below(reply: Reply) -> Iterator[Finding]:
 
 
 def _several_separators(reply: Reply) -> Iterator[Finding]:
-    for position in reply.separators[:-1]:
-        yield Finding("another separator before the last one", line=reply.line(position))
+    *others, _ = reply.separator_lines() if reply.separators else (0,)
+    yield from (Finding("another separator before the last one", line=line) for line in others)
 
 
 def _no_json(reply: Reply) -> Iterator[Finding]:
@@ -218,7 +225,7 @@ def _is_as_in_template(name: str, value: Any) -> bool:
 
 
 def _section_in_disabled(reply: Reply) -> Iterator[Finding]:
-    yield from (Finding("a separator", line=reply.line(position)) for position in reply.separators)
+    yield from (Finding("a separator", line=line) for line in reply.separator_lines())
 
 
 REPLY_CHECKS: tuple[Check[Reply], ...] = (

@@ -11,11 +11,13 @@ MOST_NODES = 10
 
 _DIAGRAM = re.compile(r"(?ms)^[ \t]*```mermaid[ \t]*\n(.*?)^[ \t]*```")
 _NAME = re.compile(r"[^\s\[\](){}<>|;&:\"'=.-][^\s\[\](){}<>|;&:\"']*")
-_LABEL = re.compile(r"\[[^\]\n]*\]|\([^)\n]*\)|\{[^}\n]*\}|\|[^|\n]*\||\"[^\"\n]*\"|--[^->\n|]+(?=--)")
+_LABEL = re.compile(
+    r"\[[^\]\n]{0,400}\]|\([^)\n]{0,400}\)|\{[^}\n]{0,400}\}|\|[^|\n]{0,400}\||\"[^\"\n]{0,400}\"|--[^->\n|]{1,400}(?=--)"
+)
 _LINK = re.compile(r"<?(?:--+|==+|-\.+-?)[>ox]?|&|;")
 _NO_NODES = ("flowchart", "graph", "subgraph", "end", "classDef", "class", "style", "linkStyle", "click", "direction")
 
-_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»|「[^」\n]*」")
+_QUOTED = re.compile(r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|«[^»\n]{0,600}»|「[^」\n]{0,600}」")
 _PRONOUN = re.compile(
     r"(?<![\w'’])(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Oo]ur|[Oo]urs|[Yy]ou|[Yy]our|[Yy]ours)(?!\w)|我|你|您"
     r"|^\s*(?:[Hh]e|[Ss]he|[Tt]hey|[Ii]t)(?!\w)"

@@ -113,14 +113,17 @@ def conform(path: str, kind: Kind | None = None, *, stdin: BinaryIO | None = Non
 
     With `stdin`, the path is only a name.
     """
-    if stdin is None and os.path.isdir(path):
-        if kind not in (None, "session"):
-            raise InvalidInput(f"it is a folder, and no {kind}")
-        return _checked(path, "session", path)
-    if kind == "session":
-        raise InvalidInput("it is no folder, and so no session")
-    text = _decoded(_read(path) if stdin is None else stdin.read(MOST_BYTES + 1))
-    return _checked(path, kind or kind_of(text, path), text)
+    try:
+        if stdin is None and os.path.isdir(path):
+            if kind not in (None, "session"):
+                raise InvalidInput(f"it is a folder, and no {kind}")
+            return _checked(path, "session", path)
+        if kind == "session":
+            raise InvalidInput("it is no folder, and so no session")
+        text = _decoded(_read(path) if stdin is None else stdin.read(MOST_BYTES + 1))
+        return _checked(path, kind or kind_of(text, path), text)
+    except OSError as error:
+        raise InvalidInput(f"it cannot be read: {error.strerror}") from None
 
 
 def _checked(name: str, kind: Kind, given: str) -> Conformance:
@@ -137,7 +140,9 @@ def _checked(name: str, kind: Kind, given: str) -> Conformance:
 
 def kind_of(text: str, name: str = "") -> Kind:
     """What a text is, by what stands in it and what its file is called."""
-    if SEPARATOR not in text and text.lstrip()[:1] in ("{", "["):
+    if SEPARATOR in text:
+        return "reply"
+    if text.lstrip()[:1] in ("{", "["):
         try:
             value = parsed(text)
         except ValueError:
@@ -146,7 +151,7 @@ def kind_of(text: str, name: str = "") -> Kind:
             return "report"
         if records_in(value).all:
             return "envelope"
-    found = {match[1] is not None for match in _YAML.finditer(text)} if SEPARATOR not in text else set()
+    found = {match[1] is not None for match in _YAML.finditer(text)}
     if True in found:
         return "report"
     return "manifest" if found or name.endswith((".yml", ".yaml")) else "reply"
@@ -154,27 +159,19 @@ def kind_of(text: str, name: str = "") -> Kind:
 
 def _session_folder(path: str) -> Folder:
     folder = Folder(path)
-    try:
-        if folder.has(KEY_FILE):
-            raise InvalidInput("it is a session that is encrypted")
-        if not folder.entries.keys() & {"messages.jsonl", "context"}:
-            raise InvalidInput("it has neither messages.jsonl nor context/, and so is no session")
-    except OSError as error:
-        raise InvalidInput(f"it cannot be read: {error.strerror}") from None
+    if folder.has(KEY_FILE):
+        raise InvalidInput("it is a session that is encrypted")
+    if not folder.entries.keys() & {"messages.jsonl", "context"}:
+        raise InvalidInput("it has neither messages.jsonl nor context/, and so is no session")
     return folder
 
 
 def _read(path: str) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InvalidInput("it is no file")
-            return file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for whoever writes it
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise InvalidInput("it is no file")
+        return file.read(MOST_BYTES + 1)
 
 
 def _decoded(data: bytes) -> str:

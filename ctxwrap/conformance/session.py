@@ -3,11 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from ctxwrap.conformance.checks import Check, Finding, shown
-from ctxwrap.conformance.folder import Folder, Line, Lines
+from ctxwrap.conformance.folder import Folder, Lines
 from ctxwrap.session.abi import SESSION_FILES
 from ctxwrap.session.abi.reading import parsed
 
@@ -31,30 +32,59 @@ _RANGE = re.compile(r"(?:messages(?:\.jsonl)?:)?([0-9]{1,12})(?:-([0-9]{1,12}))?
 _POLICY = re.compile(r"(?:pack_ttl|swap_ttl)=[0-9]+[smhdw]?|dedup_min_refs=[0-9]+|keep_(?:messages|events)=[01]")
 
 
+@dataclass(slots=True)
+class History:
+    """What the checks need to know of a stream, which may be large."""
+
+    lines: int = 0
+    """The number of its last line."""
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    types: set[str] = field(default_factory=set)
+    tool_line: int = 0
+    """The first that is of a tool's call or result."""
+    copies: list[tuple[int, int]] = field(default_factory=list)
+    """Lines with a large output of a tool, and the line that had it first."""
+
+
+def read_history(folder: Folder, name: str) -> History:
+    history, outputs = History(), dict[bytes, int]()
+    for number, record in folder.values(name):
+        history.lines = number
+        if isinstance(record, str):
+            history.faults.append((number, record))
+            continue
+        history.ids |= _ids(record)
+        if isinstance(record.get("type"), str):
+            history.types.add(record["type"])
+        if record.get("tool_calls") or record.get("role") == "tool":
+            history.tool_line = history.tool_line or number
+        content = record.get("content")
+        if record.get("role") == "tool" and isinstance(content, str) and len(content) >= _LARGE:
+            first = outputs.setdefault(hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest(), number)
+            if first != number:
+                history.copies.append((number, first))
+    return history
+
+
+def _ids(record: dict[str, Any]) -> set[str]:
+    """The document does not say where the id of a record stands; ours is under `ctx`."""
+    control = record.get("ctx")
+    ids = (record.get("id"), control.get("id") if isinstance(control, dict) else None)
+    return {id for id in ids if isinstance(id, str)}
+
+
 class Session:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
     @cached_property
-    def messages(self) -> Lines:
-        return self.folder.lines(MESSAGES)
+    def messages(self) -> History:
+        return read_history(self.folder, MESSAGES)
 
     @cached_property
-    def events(self) -> Lines:
-        return self.folder.lines(EVENTS)
-
-    @cached_property
-    def message_count(self) -> int:
-        lines = [number for number, _ in (*self.messages.objects, *self.messages.faults)]
-        return max(lines, default=0)
-
-    @cached_property
-    def message_ids(self) -> set[str]:
-        return ids_of(self.messages)
-
-    @cached_property
-    def event_ids(self) -> set[str]:
-        return ids_of(self.events)
+    def events(self) -> History:
+        return read_history(self.folder, EVENTS)
 
     @cached_property
     def derived(self) -> dict[str, Lines]:
@@ -97,13 +127,6 @@ class Session:
                     yield DERIVED["dedup_index"], number, ref
 
 
-def ids_of(lines: Lines) -> set[str]:
-    """The ids of records; the document does not say where they stand, and ours are under `ctx`."""
-    places = (record.get(name) for _, record in lines.objects for name in ("id", "ctx"))
-    ids = (place.get("id") if isinstance(place, dict) else place for place in places)
-    return {id for id in ids if isinstance(id, str)}
-
-
 def range_in(text: object) -> tuple[int, int] | None:
     """The messages that a text such as `12-18` or `messages:12-18` names."""
     found = _RANGE.fullmatch(text) if isinstance(text, str) else None
@@ -123,23 +146,19 @@ def _outside(session: Session) -> Iterator[Finding]:
             yield Finding("a link that leads out of the session", file=name)
 
 
-def _bad_lines(name: str, lines: Lines) -> Iterator[Finding]:
-    yield from (Finding(why, file=name, line=number) for number, why in lines.faults)
-
-
 def _bad_messages(session: Session) -> Iterator[Finding]:
-    yield from _bad_lines(MESSAGES, session.messages)
+    yield from (Finding(why, file=MESSAGES, line=number) for number, why in session.messages.faults)
 
 
 def _bad_events(session: Session) -> Iterator[Finding]:
-    yield from _bad_lines(EVENTS, session.events)
+    yield from (Finding(why, file=EVENTS, line=number) for number, why in session.events.faults)
 
 
 def _lost_messages(session: Session) -> Iterator[Finding]:
     """Sources of derived records that name messages which are not there."""
     for file, number, text in _sources(session):
-        if text.startswith("messages") and (found := range_in(text)) and found[1] > session.message_count:
-            yield Finding(f"{shown(text)}, but there are {session.message_count} messages", file=file, line=number)
+        if text.startswith("messages") and (found := range_in(text)) and found[1] > session.messages.lines:
+            yield Finding(f"{shown(text)}, but there are {session.messages.lines} messages", file=file, line=number)
 
 
 def _sources(session: Session) -> Iterator[tuple[str, int | None, str]]:
@@ -153,30 +172,23 @@ def _sources(session: Session) -> Iterator[tuple[str, int | None, str]]:
 def _lost_events(session: Session) -> Iterator[Finding]:
     for number, record in session.derived["swap_index"].objects:
         event = record.get("event")
-        if isinstance(event, str) and session.event_ids and event not in session.event_ids:
+        if isinstance(event, str) and session.events.ids and event not in session.events.ids:
             yield Finding(f"event {shown(event)}, which is not there", file=DERIVED["swap_index"], line=number)
 
 
 def _unrecorded_events(session: Session) -> Iterator[Finding]:
-    if not session.events.objects:
+    if not session.events.lines:
         return
-    types = {record.get("type") for _, record in session.events.objects}
-    words = [type for type in types if isinstance(type, str)]
-    called = next((line for line in session.messages.objects if _is_of_tool(line)), None)
-    if called and not any("tool" in type for type in words):
-        yield Finding("a tool was called, and no event is of a tool", file=MESSAGES, line=called.number)
-    for name in session.folder.names(CHILDREN):
-        if not any("child" in type for type in words):
-            yield Finding("a child, and no event is of a child", file=name)
-
-
-def _is_of_tool(line: Line) -> bool:
-    return bool(line.value.get("tool_calls")) or line.value.get("role") == "tool"
+    line, types = session.messages.tool_line, session.events.types
+    if line and not any("tool" in type for type in types):
+        yield Finding("a tool was called, and no event is of a tool", file=MESSAGES, line=line)
+    if not any("child" in type for type in types):
+        yield from (Finding("a child, and no event is of one", file=name) for name in session.folder.names(CHILDREN))
 
 
 def _only_a_summary(session: Session) -> Iterator[Finding]:
-    has_history = bool(session.messages.objects or session.messages.faults)
-    if session.folder.has(MESSAGES) and not has_history and session.folder.text("context/summary.md").strip():
+    is_empty = session.folder.has(MESSAGES) and not session.messages.lines
+    if is_empty and session.folder.text("context/summary.md").strip():
         yield Finding("a summary of messages that are not there", file="context/summary.md")
 
 
@@ -201,24 +213,17 @@ def _removed_results(session: Session) -> Iterator[Finding]:
 
 
 def _unmerged_results(session: Session) -> Iterator[Finding]:
-    if not session.folder.has(DERIVED["refs"]) and not isinstance(session.pack, dict):
+    if not isinstance(session.pack, dict) and (session.pack is not None or not session.folder.has(DERIVED["refs"])):
         return
-    named = {place.removeprefix("./") for _, _, place in session.references()}
+    named = {"/".join(place.removeprefix("./").split("/", 3)[:3]) for _, _, place in session.references()}
     for child in session.folder.names(CHILDREN):
-        if session.folder.text(f"{child}/result.md").strip() and not any(
-            name.startswith(f"{child}/") for name in named
-        ):
+        if child not in named and session.folder.text(f"{child}/result.md").strip():
             yield Finding("neither a pack item nor a reference names it", file=f"{child}/result.md")
 
 
 def _copied_outputs(session: Session) -> Iterator[Finding]:
-    seen = dict[bytes, int]()
-    for number, record in session.messages.objects:
-        content = record.get("content")
-        if record.get("role") == "tool" and isinstance(content, str) and len(content) >= _LARGE:
-            first = seen.setdefault(hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest(), number)
-            if first != number:
-                yield Finding(f"the output of line {first} once more", file=MESSAGES, line=number)
+    for number, first in session.messages.copies:
+        yield Finding(f"the output of line {first} once more", file=MESSAGES, line=number)
 
 
 def _bad_policy(session: Session) -> Iterator[Finding]:
@@ -231,19 +236,19 @@ def _bad_policy(session: Session) -> Iterator[Finding]:
 HISTORY_CHECKS: tuple[Check[Session], ...] = (
     Check("RA-layout", "MUST", "A durable agent session may contain: messages.jsonl … context/ …", _wrong_places),
     Check("RA-inside", "MUST", "Context files stay under the owning session, not the root ABI.", _outside),
-    Check("RA-messages", "MUST", "messages.jsonl: append-only logical conversation history", _bad_messages),
+    Check("RA-messages", "MUST", "messages.jsonl append-only logical conversation history", _bad_messages),
     Check(
         "RA-messages-append-only",
         "MUST",
         "messages.jsonl MUST be append-only logical history.",
         _lost_messages,
     ),
-    Check("RA-events", "MUST", "events.jsonl: tool calls, child agents, errors, and state changes", _bad_events),
+    Check("RA-events", "MUST", "events.jsonl tool calls, child agents, errors, and state changes", _bad_events),
     Check("RA-events-append-only", "SHOULD", "events.jsonl SHOULD be append-only runtime history.", _lost_events),
     Check(
         "RA-events-recorded",
         "SHOULD",
-        "events.jsonl: tool calls, child agents, errors, and state changes",
+        "events.jsonl tool calls, child agents, errors, and state changes",
         _unrecorded_events,
     ),
     Check("RA-summary-only-copy", "MUST", "A summary is never the only copy of history.", _only_a_summary),
