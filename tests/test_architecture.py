@@ -46,7 +46,7 @@ LAYERS = (
         "pinning",
     ),
     ("evidence", "copying", "checkup"),
-    ("service",),
+    ("service", "conformance"),
     ("practice", "mcp"),
     ("testing",),
     ("cli",),

@@ -412,6 +412,33 @@ def schema(name: str | None) -> None:
 
 
 @main.command()
+@click.argument("path", required=False)
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["session", "envelope", "manifest", "report", "reply", "disabled-reply", "context", "summary"]),
+    help="What it is. [default: by what stands in it]",
+)
+@click.option("--strict", is_flag=True, help="Count what SHOULD be as well.")
+@click.option("--list", "lists", is_flag=True, help="List all checks.")
+@AS_JSON
+def conform(path: str | None, lists: bool, as_json: bool, **how: Any) -> None:
+    """Check PATH against the five documents, whoever wrote it; - is stdin.
+
+    A session folder, records of Agent Context, a working-set manifest, an assembly report, a model's reply, a context
+    document or a summary. Exit code 0: no MUST is broken; 1: one is; 2: it cannot be checked.
+    """
+    from ctxwrap.cli.conform import list_checks, run_conform
+
+    if lists:
+        list_checks(as_json=as_json)
+    elif path is None:
+        raise click.UsageError("name a PATH, or --list")
+    else:
+        run_conform(path, as_json=as_json, **how)
+
+
+@main.command()
 @STORE
 @TENANT
 @click.option("--vault", default="default", show_default=True, help="The vault that is meant if a call names none.")

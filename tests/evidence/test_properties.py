@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from ctxwrap.conformance import published
 from ctxwrap.evidence import envelope_of, faults_in, import_envelope, schema_of
 from ctxwrap.evidence.document import evidence_in
 from ctxwrap.evidence.schemas import NAMED
 from ctxwrap.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
-from tests.evidence import published
 from tests.evidence.logs import BOUNDARY, KEY, append, begin, done, entry, frame
 
 WORDS = st.sampled_from(

@@ -1,0 +1,280 @@
+"""What a session folder derives from its history under the Context Runtime ABI: pack, compression, swap and dedup."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from ctxwrap.conformance.checks import Check, Finding, at, is_count, shown
+from ctxwrap.conformance.session import DERIVED, EVENTS, HISTORY_CHECKS, MESSAGES, Session, range_in
+from ctxwrap.session.abi import RECORDS, RecordKind
+from ctxwrap.session.abi.reading import parsed
+
+_PACK, _BUDGET = "context/pack.json", "context/budget"
+_CHUNKS, _BLOBS = "context/swap/chunk/", "context/dedup/blob/"
+_KINDS = (
+    ("context/pinned/", "system"),
+    ("context/summary.md", "summary"),
+    ("context/facts.jsonl", "facts"),
+    ("context/decisions.jsonl", "decisions"),
+    ("context/todo.md", "todo"),
+    ("context/refs.jsonl", "refs"),
+)
+_RESULT = re.compile(r"context/child/[^/]+/result\.md")
+_TAIL = re.compile(r"tail:([0-9]{1,12})")
+_ADDRESS = re.compile(r"([a-z0-9_]+)-([0-9a-f]+)")
+_REF_KINDS = ("file", "artifact", "tool_output", "swap", "child_result")
+_MOST_WINDOWS = 16
+"""A pack has one, or a few; each is compared with all that was swapped."""
+_REFERENCE = ("source", "start_event", "end_event", "hash")
+
+
+def _bad_pack(session: Session) -> Iterator[Finding]:
+    pack = session.pack
+    if isinstance(pack, ValueError):
+        yield Finding(str(pack), file=_PACK)
+    elif pack is not None and not isinstance(pack, dict):
+        yield Finding("no JSON object", file=_PACK)
+    elif pack is not None:
+        items = pack.get("items")
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            yield Finding(f"no list of objects, but {shown(items)}", file=_PACK, path="items")
+
+
+def _lacking_pack(session: Session) -> Iterator[Finding]:
+    if not isinstance(session.pack, dict):
+        return
+    for name in ("session", "agent"):
+        if not isinstance(session.pack.get(name), str):
+            yield Finding(shown(session.pack.get(name)), file=_PACK, path=name)
+    if not is_count(session.pack.get("budget_tokens")):
+        yield Finding(shown(session.pack.get("budget_tokens")), file=_PACK, path="budget_tokens")
+    for path, item in session.pack_items():
+        if not isinstance(item.get("kind"), str):
+            yield Finding(shown(item.get("kind")), file=_PACK, path=at(path, "kind"))
+        if not is_count(item.get("tokens")):
+            yield Finding(shown(item.get("tokens")), file=_PACK, path=at(path, "tokens"))
+
+
+def _no_source(session: Session) -> Iterator[Finding]:
+    for path, item in session.pack_items():
+        if not isinstance(item.get("source"), str) or not item["source"]:
+            yield Finding(shown(item.get("source")), file=_PACK, path=at(path, "source"))
+
+
+def _wrong_kinds(session: Session) -> Iterator[Finding]:
+    for path, item in session.pack_items():
+        kind, usual = item.get("kind"), _usual_kind(item.get("source"))
+        if usual and isinstance(kind, str) and kind != usual:
+            yield Finding(f"{shown(kind)} for {shown(item['source'])}", file=_PACK, path=at(path, "kind"))
+
+
+def _usual_kind(source: Any) -> str | None:
+    if not isinstance(source, str):
+        return None
+    if _RESULT.fullmatch(source):
+        return "child_result"
+    return next((kind for start, kind in _KINDS if source.startswith(start)), None)
+
+
+def _no_range(session: Session) -> Iterator[Finding]:
+    for path, item in session.pack_items():
+        if item.get("kind") == "recent_messages" and _window(item.get("range"), session) is None:
+            yield Finding(shown(item.get("range")), file=_PACK, path=at(path, "range"))
+
+
+def _window(text: Any, session: Session) -> tuple[int, int] | None:
+    """The messages that a pack's range names."""
+    tail = _TAIL.fullmatch(text) if isinstance(text, str) else None
+    count = session.messages.lines
+    return (count - int(tail[1]) + 1, count) if tail else range_in(text)
+
+
+def _over_budget(session: Session) -> Iterator[Finding]:
+    text = session.folder.text(_BUDGET).strip()
+    if text and not re.fullmatch(r"[0-9]{1,18}", text):
+        yield Finding(f"no number of tokens, but {shown(text)}", file=_BUDGET)
+    elif text and int(text):
+        tokens = [item["tokens"] for _, item in session.pack_items() if is_count(item.get("tokens"))]
+        if sum(tokens) > int(text):
+            yield Finding(f"{sum(tokens)} tokens of {text}", file=_PACK, path="items")
+
+
+def _unreadable_pack(session: Session) -> Iterator[Finding]:
+    if any(session.pack_items()) and not session.folder.text("context/pack.md").strip():
+        yield Finding("no text of what was sent", file="context/pack.md")
+
+
+def _bad_lines(session: Session) -> Iterator[Finding]:
+    for kind, lines in session.derived.items():
+        yield from (Finding(why, file=DERIVED[kind], line=number) for number, why in lines.faults)
+
+
+def _lacking_fields(kind: RecordKind, session: Session) -> Iterator[Finding]:
+    for number, record in session.derived[kind].objects:
+        for name in RECORDS[kind]:
+            if not _is_as_in_example(name, record.get(name)):
+                yield Finding(shown(record.get(name)), file=DERIVED[kind], line=number, path=name)
+
+
+def _is_as_in_example(name: str, value: Any) -> bool:
+    if name in ("tokens", "bytes"):
+        return is_count(value)
+    if name == "refs":
+        return isinstance(value, list) and bool(value) and all(isinstance(ref, str) for ref in value)
+    return isinstance(value, str) and value != ""
+
+
+def _repeated_ids(session: Session) -> Iterator[Finding]:
+    for kind in ("facts", "decisions", "refs", "swap_index"):
+        seen = dict[str, int]()
+        for number, record in session.derived[kind].objects:
+            id = record.get("id")
+            if isinstance(id, str) and (first := seen.setdefault(id, number)) != number:
+                yield Finding(f"{shown(id)} is the id of line {first}", file=DERIVED[kind], line=number)
+
+
+def _unknown_ref_kinds(session: Session) -> Iterator[Finding]:
+    for number, record in session.derived["refs"].objects:
+        if isinstance(kind := record.get("kind"), str) and kind not in _REF_KINDS:
+            yield Finding(shown(kind), file=DERIVED["refs"], line=number, path="kind")
+
+
+def _no_place(session: Session) -> Iterator[Finding]:
+    """Swapped content of which nobody can tell which part of its source it is."""
+    for number, record in session.derived["swap_index"].objects:
+        needed = "range" if record.get("source") == MESSAGES else "event" if record.get("source") == EVENTS else ""
+        if needed and not isinstance(record.get(needed), str):
+            yield Finding(shown(record.get(needed)), file=DERIVED["swap_index"], line=number, path=needed)
+
+
+def _deleted(session: Session) -> Iterator[Finding]:
+    for number, record in session.derived["swap_index"].objects:
+        if fault := _missing(record, session):
+            yield Finding(fault, file=DERIVED["swap_index"], line=number)
+    for name, reference in _references(session):
+        for end in ("start_event", "end_event"):
+            if isinstance(id := reference.get(end), str) and session.messages.ids and id not in session.messages.ids:
+                yield Finding(f"message {shown(id)} is not there", file=name, path=end)
+
+
+def _missing(record: dict[str, Any], session: Session) -> str:
+    source, messages = record.get("source"), range_in(record.get("range"))
+    if source == MESSAGES:
+        is_lost = messages is not None and messages[1] > session.messages.lines
+        return f"range {shown(record['range'])} of {session.messages.lines} messages" if is_lost else ""
+    if not isinstance(source, str) or source == EVENTS:
+        return ""
+    chunk = f"{_CHUNKS}{record.get('id')}"
+    return "" if session.folder.has(chunk) or session.folder.has(source) else f"{shown(source)} is not there"
+
+
+def _in_window(session: Session) -> Iterator[Finding]:
+    recent = (item.get("range") for _, item in session.pack_items() if item.get("kind") == "recent_messages")
+    windows = [_window(range, session) for range in islice(recent, _MOST_WINDOWS)]
+    for number, record in session.derived["swap_index"].objects:
+        swapped = range_in(record.get("range")) if record.get("source") == MESSAGES else None
+        for window in windows:
+            if swapped and window and swapped[0] <= window[1] and window[0] <= swapped[1]:
+                found = f"messages {swapped[0]}-{swapped[1]} are in the pack's {window[0]}-{window[1]}"
+                yield Finding(found, file=DERIVED["swap_index"], line=number)
+
+
+def _copied_chunks(session: Session) -> Iterator[Finding]:
+    """Chunks of messages that are no reference to them."""
+    known = dict(_references(session))
+    for _, record in session.derived["swap_index"].objects:
+        name = f"{_CHUNKS}{record.get('id')}"
+        if record.get("source") != MESSAGES or not session.folder.has(name):
+            continue
+        missing = [part for part in _REFERENCE if not isinstance(known.get(name, {}).get(part), str)]
+        if missing:
+            yield Finding(f"no reference: without {', '.join(missing)}", file=name)
+
+
+def _references(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name in session.folder.names(_CHUNKS):
+        try:
+            value = parsed(session.folder.text(name))
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield name, value
+
+
+def _wrong_addresses(session: Session) -> Iterator[Finding]:
+    for name in session.folder.names(_BLOBS):
+        address = _ADDRESS.fullmatch(name.removeprefix(_BLOBS))
+        if address is None:
+            yield Finding("its name is no digest", file=name)
+        elif address[1] in ("md5", "sha1", "sha256", "sha512"):
+            digest = hashlib.new(address[1], session.folder.read(name), usedforsecurity=False).hexdigest()
+            if not digest.startswith(address[2]):
+                yield Finding(f"its content is {address[1]}-{digest[: len(address[2])]}", file=name)
+
+
+def _fields(id: str, kind: RecordKind, example: str) -> Check[Session]:
+    return Check(id, "SHOULD", f"Example {DERIVED[kind].rpartition('/')[2]}: {example}", partial(_lacking_fields, kind))
+
+
+SESSION_CHECKS: tuple[Check[Session], ...] = (
+    *HISTORY_CHECKS,
+    Check("RA-pack", "MUST", "Before a model call, an agent builds a context pack.", _bad_pack),
+    Check(
+        "RA-pack-fields",
+        "SHOULD",
+        'Example pack.json: { "session": "default", "agent": "coder", "budget_tokens": 32000, "items": [ { "kind": …, '
+        '"source": …, "tokens": … } ] }',
+        _lacking_pack,
+    ),
+    Check("RA-pack-source", "SHOULD", "pack items SHOULD identify their source.", _no_source),
+    Check(
+        "RA-pack-kinds",
+        "SHOULD",
+        'Example pack.json: "kind": "system", "source": "context/pinned/system.md" …',
+        _wrong_kinds,
+    ),
+    Check(
+        "RA-pack-range",
+        "SHOULD",
+        'Example pack.json: "kind": "recent_messages", "source": "messages.jsonl", "range": "tail:40"',
+        _no_range,
+    ),
+    Check("RA-pack-budget", "SHOULD", "pack generation SHOULD respect context/budget when present.", _over_budget),
+    Check(
+        "RA-pack-inspectable",
+        "SHOULD",
+        "The runtime or agent should make it possible to inspect what was sent to the model by reading the generated "
+        "pack.",
+        _unreadable_pack,
+    ),
+    Check(
+        "RA-compression", "MUST", "Compression creates typed derived files instead of replacing history.", _bad_lines
+    ),
+    _fields("RA-facts", "facts", '{"id":"f1","text":…,"source":"messages:12-18"}'),
+    _fields("RA-decisions", "decisions", '{"id":"d1","decision":…,"source":"messages:200-230"}'),
+    _fields("RA-refs", "refs", '{"id":"r1","path":"/work/DESIGN.md","kind":"file","summary":…}'),
+    Check("RA-refs-kinds", "SHOULD", "refs files, artifacts, tool outputs, and swap references", _unknown_ref_kinds),
+    Check("RA-ids", "SHOULD", 'Example refs.jsonl: {"id":"r1",…} {"id":"r2",…}', _repeated_ids),
+    _fields(
+        "RA-swap", "swap_index", '{"id":"sha256-abc","kind":"message_range","source":"messages.jsonl",…,"tokens":18000}'
+    ),
+    Check(
+        "RA-swap-place",
+        "SHOULD",
+        'Example index.jsonl: "source":"messages.jsonl","range":"1-120" … "source":"events.jsonl","event":"ev-991"',
+        _no_place,
+    ),
+    Check("RA-swap-kept", "MUST", "Swap removes content from the prompt window, not from storage.", _deleted),
+    Check("RA-swap-window", "MUST", "Swap means content is out of the current prompt window", _in_window),
+    Check(
+        "RA-swap-reference",
+        "SHOULD",
+        "Swap chunks SHOULD prefer references to raw history when a stable reference is enough",
+        _copied_chunks,
+    ),
+    _fields("RA-dedup", "dedup_index", '{"hash":"sha256-abc","refs":[…],"bytes":12000,"tokens":3000}'),
+    Check("RA-dedup-address", "MUST", "Dedup uses content-addressed chunks or refs.", _wrong_addresses),
+)

@@ -1,0 +1,250 @@
+"""Records of Agent Context, alone or together with the envelope that holds them, whoever made them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, get_args
+
+from ctxwrap.conformance.checks import Check, Finding, at, shown
+from ctxwrap.conformance.published import SCHEMAS
+from ctxwrap.evidence.vocabulary import TARGETS, ContextKind, InjectionPoint
+
+_KINDS, _POINTS = frozenset(get_args(ContextKind)), frozenset(get_args(InjectionPoint))
+_BY_ID = {
+    "event_id": "context_event",
+    "missing_id": "missing_context",
+    "injection_id": "context_injection",
+    "assembly_id": "context_assembly",
+    "selection_id": "context_selection",
+    "window_id": "context_window",
+    "budget_id": "context_budget",
+    "compaction_id": "context_compaction",
+    "summary_id": "context_summary",
+    "item_id": "context_item",
+    "source_id": "context_source_ref",
+    "surface_id": "context_surface",
+    "context_id": "context_envelope",
+}
+"""A record is of the type whose id it has; of several, the first here, since records name others by their ids."""
+
+_LARGEST_DEPTH = 4
+"""Of lists and objects around records."""
+
+
+class Found(NamedTuple):
+    path: str
+    type: str
+    value: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        return str(self.value[_ID_OF[self.type]])
+
+
+_ID_OF = {type: name for name, type in _BY_ID.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    all: tuple[Found, ...]
+
+    def of(self, type: str) -> Iterator[Found]:
+        return (each for each in self.all if each.type == type)
+
+
+def records_in(value: Any) -> Records:
+    """The records in a JSON value: one alone, several in a list, or in lists or objects under any names."""
+    return Records(tuple(_records(value, "", _LARGEST_DEPTH)))
+
+
+def _records(value: Any, path: str, depth: int) -> Iterator[Found]:
+    if isinstance(value, dict):
+        type = next((_BY_ID[name] for name in _BY_ID if isinstance(value.get(name), str)), None)
+        if type is not None:
+            yield Found(path, type, value)
+            return
+    if depth == 0 or not isinstance(value, (dict, list)):
+        return
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _records(part, at(path, key), depth - 1)
+
+
+def _misshapen(type: str, records: Records) -> Iterator[Finding]:
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+    validator = Draft202012Validator(SCHEMAS[type])
+    for record in records.of(type):
+        for error in validator.iter_errors(record.value):
+            path = record.path
+            for key in error.absolute_path:
+                path = at(path, key)
+            yield Finding(error.message[:200], path=path)
+
+
+def _unknown_kinds(records: Records) -> Iterator[Finding]:
+    for record in records.of("context_item"):
+        kind = record.value.get("context_kind")
+        if isinstance(kind, str) and kind not in _KINDS:
+            yield Finding(shown(kind), path=at(record.path, "context_kind"))
+
+
+def _neither_inline_nor_reference(records: Records) -> Iterator[Finding]:
+    for record in records.of("context_item"):
+        mode = record.value.get("content_mode")
+        needed = "content" if mode == "inline" else "content_ref"
+        if isinstance(mode, str) and mode != "opaque" and record.value.get(needed) is None:
+            yield Finding(f"content_mode is {shown(mode)}, and there is no {needed}", path=record.path)
+
+
+def _unknown_targets(records: Records) -> Iterator[Finding]:
+    for record in records.all:
+        for path, target in _targets(record):
+            if isinstance(target, str) and target not in TARGETS:
+                yield Finding(shown(target), path=path)
+
+
+def _targets(record: Found) -> Iterator[tuple[str, Any]]:
+    if record.type in ("context_budget", "context_assembly", "context_injection", "context_window"):
+        yield at(record.path, "target"), record.value.get("target")
+    visibility = record.value.get("visibility")
+    for number, target in enumerate(visibility if isinstance(visibility, list) else ()):
+        yield at(at(record.path, "visibility"), number), target
+
+
+def _visible_to_nobody(records: Records) -> Iterator[Finding]:
+    for record in records.of("context_item"):
+        if record.value.get("visibility") == []:
+            yield Finding("no target", path=at(record.path, "visibility"))
+
+
+def _shown_to_others(records: Records) -> Iterator[Finding]:
+    """Injections for a target that may not see the item."""
+    visibility = {each.id: each.value.get("visibility") for each in records.of("context_item")}
+    for record in records.of("context_injection"):
+        target = record.value.get("target")
+        for ref in _refs(record.value.get("item_refs")):
+            seen_by = visibility.get(ref)
+            if isinstance(seen_by, list) and isinstance(target, str) and target not in seen_by:
+                yield Finding(f"{shown(ref)} is not visible to {shown(target)}", path=at(record.path, "item_refs"))
+
+
+def _unknown_points(records: Records) -> Iterator[Finding]:
+    for record in records.of("context_injection"):
+        point = record.value.get("injection_point")
+        if isinstance(point, str) and point not in _POINTS:
+            yield Finding(shown(point), path=at(record.path, "injection_point"))
+
+
+def _not_candidates(records: Records) -> Iterator[Finding]:
+    for record in records.of("context_selection"):
+        candidates = set(_refs(record.value.get("candidate_item_refs")))
+        chosen = {name: set(_refs(record.value.get(name))) for name in ("selected_item_refs", "omitted_item_refs")}
+        for name, refs in chosen.items():
+            if candidates and (others := refs - candidates):
+                yield Finding(f"no candidate: {shown(min(others))}", path=at(record.path, name))
+        if both := chosen["selected_item_refs"] & chosen["omitted_item_refs"]:
+            yield Finding(f"selected and omitted: {shown(min(both))}", path=record.path)
+        if left := candidates - chosen["selected_item_refs"] - chosen["omitted_item_refs"]:
+            yield Finding(f"neither selected nor omitted: {shown(min(left))}", path=record.path)
+
+
+def _dangling(records: Records) -> Iterator[Finding]:
+    """References of an envelope to records that are not there, in a file that has records of that type."""
+    known = defaultdict[str, set[str]](set)
+    for record in records.all:
+        known[record.type].add(record.id)
+    for record in records.of("context_envelope"):
+        for name, type in _HELD.items():
+            for ref in _refs(record.value.get(name)):
+                if known[type] and ref not in known[type]:
+                    yield Finding(f"{shown(ref)} is not in the file", path=at(record.path, name))
+
+
+_HELD = {
+    "surface_refs": "context_surface",
+    "item_refs": "context_item",
+    "selection_refs": "context_selection",
+    "budget_ref": "context_budget",
+    "assembly_refs": "context_assembly",
+    "injection_refs": "context_injection",
+    "compaction_refs": "context_compaction",
+    "missing_context_refs": "missing_context",
+}
+
+
+def _refs(value: Any) -> Iterator[str]:
+    """Ids in a list of references, which are texts or objects that have one."""
+    given: Iterable[Any] = value if isinstance(value, list) else (value,)
+    for ref in given:
+        if isinstance(ref, str):
+            yield ref
+        elif isinstance(ref, dict):
+            names = ("item_ref", "ref", "id", *_BY_ID)
+            yield from (ref[name] for name in names if isinstance(ref.get(name), str))
+
+
+def _lacking_one_of(type: str, names: tuple[str, ...], records: Records) -> Iterator[Finding]:
+    for record in records.of(type):
+        if not any(record.value.get(name) not in (None, "", [], {}) for name in names):
+            yield Finding(f"none of {', '.join(names)}", path=record.path)
+
+
+_PURPOSES = {
+    "context_envelope": "One portable snapshot for a turn, task, session, tool call, UI review, or peer-agent handoff.",
+    "context_surface": "The context that was available before selection.",
+    "context_item": "A unit of context, either inline or by reference.",
+    "context_source_ref": "Origin, selector, digest, authority, and native id mapping for an item.",
+    "context_selection": "Candidate, selected, omitted, ranking, and rationale records.",
+    "context_budget": "Token, byte, item, time, and visibility limits.",
+    "context_window": "Ordered segments and reserved space for the final context window.",
+    "context_assembly": "Ordered blocks assembled for a target.",
+    "context_injection": "Where context became visible: system prompt, message history, tool argument, tool-visible "
+    "resource, UI panel, runtime metadata, or peer-agent message.",
+    "context_compaction": "Replacement of original context with a shorter summary or structured digest.",
+    "context_summary": "Summary content plus source coverage, loss notes, and refresh policy.",
+    "missing_context": "Known missing inputs, blockers, questions, and requested sources.",
+    "context_event": "Lifecycle event for surfaces, selections, budgets, injections, compactions, redactions, and "
+    "exports.",
+}
+"""What the document says an object is for."""
+
+
+def _row(name: str, type: str, find: Any) -> Check[Records]:
+    return Check(f"AC-{name}", "MUST", f"{type}: {_PURPOSES[type]}", find)
+
+
+ENVELOPE_CHECKS: tuple[Check[Records], ...] = (
+    *(_row(type.replace("_", "-"), type, partial(_misshapen, type)) for type in SCHEMAS),
+    _row("context-window", "context_window", partial(_lacking_one_of, "context_window", ("segments",))),
+    _row(
+        "context-injection",
+        "context_injection",
+        partial(_lacking_one_of, "context_injection", ("injection_point", "target")),
+    ),
+    _row(
+        "context-summary",
+        "context_summary",
+        partial(_lacking_one_of, "context_summary", ("content", "content_ref", "source_item_refs")),
+    ),
+    _row("inline-or-reference", "context_item", _neither_inline_nor_reference),
+    _row("candidates", "context_selection", _not_candidates),
+    _row("portable", "context_envelope", _dangling),
+    Check("AC-kinds", "SHOULD", "Initial context_kind values: user_message, system_prompt, …, custom", _unknown_kinds),
+    Check("AC-injection-points", "SHOULD", f"context_injection: {_PURPOSES['context_injection']}", _unknown_points),
+    Check(
+        "AC-targets",
+        "MUST",
+        "Context may be visible to one or more targets: model, tool, runtime, ui, user, reviewer, peer_agent, "
+        "evidence_export",
+        _unknown_targets,
+    ),
+    Check("AC-visible", "MUST", "Context may be visible to one or more targets", _visible_to_nobody),
+    Check(
+        "AC-not-every-target",
+        "SHOULD",
+        "A compatible implementation should not assume that context injected into one target is visible to every "
+        "target.",
+        _shown_to_others,
+    ),
+)

@@ -1,0 +1,286 @@
+"""A model's reply under the Context Protocol, judged as it stands: what could be mended is broken."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
+from ctxwrap.protocol import reading
+from ctxwrap.protocol.spelling import SEPARATOR
+
+_AT_LINE_START = re.compile(rf"(?m)^[ \t]*{SEPARATOR}")
+_MARKUP = re.compile(r"```\w*|~~~\w*|</?[\w:-]{1,40}>|[}\],;]")
+"""What wraps or closes JSON, and is no response text."""
+
+_RUNTIME = ("round", "datetime", "startup_at")
+_ITEM = ("id", "type", "decay", "round", "tags", "content")
+_TIERS = ("core", "working", "ephemeral")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    text: str
+    separators: tuple[int, ...] = ()
+    """Where they begin; the last one counts."""
+    value: Any = None
+    before: str = ""
+    after: str = ""
+    """What stands before and behind the JSON."""
+    json_at: int = 0
+    json_end: int = 0
+    error: str = ""
+    """Why there is no JSON."""
+
+    def line(self, position: int) -> int:
+        return self.text.count("\n", 0, position) + 1
+
+    def separator_lines(self) -> Iterator[int]:
+        line = 1
+        for before, position in pairwise((0, *self.separators)):
+            line += self.text.count("\n", before, position)
+            yield line
+
+    @property
+    def snapshot(self) -> dict[str, Any]:
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        memory = self.snapshot.get("memory")
+        return memory if isinstance(memory, dict) else {}
+
+    def items(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for tier, items in self.memory.items():
+            for number, item in enumerate(items if isinstance(items, list) else ()):
+                if isinstance(item, dict):
+                    yield f"memory.{tier}[{number}]", item
+
+
+def read_reply(text: str) -> Reply:
+    separators = tuple(match.end() - len(SEPARATOR) for match in _AT_LINE_START.finditer(text))
+    if not separators and (last := text.rfind(SEPARATOR)) >= 0:
+        separators = (last,)
+    if not separators:
+        return Reply(text)
+    start = separators[-1] + len(SEPARATOR)
+    json_at = _json_start(text, start)
+    if json_at < 0:
+        return Reply(text, separators, json_at=start, error="no JSON follows the separator")
+    try:
+        value, end = _DECODER.raw_decode(text, json_at)
+    except (ValueError, RecursionError) as error:
+        return Reply(text, separators, before=text[start:json_at].strip(), json_at=json_at, error=_told(error))
+    before, after = text[start:json_at].strip(), text[end:].strip()
+    return Reply(text, separators, value, before, after, json_at, end)
+
+
+def _json_start(text: str, start: int) -> int:
+    """Where the JSON begins: with what follows the separator, or with the first brace behind it."""
+    begins = re.compile(r"\s*").match(text, start)
+    assert begins is not None
+    if text[begins.end() : begins.end() + 1] in ("{", "[", '"'):
+        return begins.end()
+    return text.find("{", start)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _told(error: Exception) -> str:
+    return "nested too deeply to be read" if isinstance(error, RecursionError) else str(error)
+
+
+def _no_section(reply: Reply) -> Iterator[Finding]:
+    if not reply.separators:
+        yield Finding(f"no {SEPARATOR} in {len(reply.text)} characters")
+
+
+def _text_below(reply: Reply) -> Iterator[Finding]:
+    if re.search(r"\w", _MARKUP.sub("", reply.after)):
+        yield Finding(f"text behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
+
+
+def _several_separators(reply: Reply) -> Iterator[Finding]:
+    *others, _ = reply.separator_lines() if reply.separators else (0,)
+    yield from (Finding("another separator before the last one", line=line) for line in others)
+
+
+def _no_json(reply: Reply) -> Iterator[Finding]:
+    if reply.error and not _can_be_mended(reply):
+        yield Finding(reply.error, line=reply.line(reply.json_at))
+
+
+def _needs_preprocessing(reply: Reply) -> Iterator[Finding]:
+    if reply.error and _can_be_mended(reply):
+        yield Finding(reply.error, line=reply.line(reply.json_at))
+
+
+def _can_be_mended(reply: Reply) -> bool:
+    return reading.read_reply(reply.text).status == "repaired"
+
+
+def _extra_characters(reply: Reply) -> Iterator[Finding]:
+    if reply.before:
+        yield Finding(f"before the JSON: {shown(reply.before)}", line=reply.line(reply.separators[-1]))
+    if marks := "".join(_MARKUP.findall(reply.after)) if reply.after else "":
+        yield Finding(f"behind the JSON: {shown(marks)}", line=reply.line(reply.json_end))
+    elif reply.after and not re.search(r"\w", reply.after):
+        yield Finding(f"behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
+
+
+def _runtime_lost(reply: Reply) -> Iterator[Finding]:
+    if not reply.snapshot:
+        return
+    runtime = reply.snapshot.get("runtime")
+    if not isinstance(runtime, dict):
+        yield Finding(f"not the injected fields: {shown(runtime)}", path="runtime")
+        return
+    yield from (Finding("missing", path=at("runtime", name)) for name in _RUNTIME if runtime.get(name) is None)
+
+
+def _bad_round(reply: Reply) -> Iterator[Finding]:
+    value = _runtime(reply).get("round")
+    if value is not None and not is_count(value):
+        yield Finding(shown(value), path="runtime.round")
+
+
+def _bad_times(reply: Reply) -> Iterator[Finding]:
+    for name in _RUNTIME[1:]:
+        value = _runtime(reply).get(name)
+        if value is not None and not is_moment(value):
+            yield Finding(shown(value), path=at("runtime", name))
+
+
+def _runtime(reply: Reply) -> dict[str, Any]:
+    runtime = reply.snapshot.get("runtime")
+    return runtime if isinstance(runtime, dict) else {}
+
+
+def _lacking_items(reply: Reply) -> Iterator[Finding]:
+    for path, item in reply.items():
+        if missing := [name for name in _ITEM if item.get(name) is None]:
+            yield Finding(f"without {', '.join(missing)}", path=path)
+
+
+def _bad_decays(reply: Reply) -> Iterator[Finding]:
+    for path, item in reply.items():
+        if item.get("decay") is not None and not is_share(item["decay"]):
+            yield Finding(shown(item["decay"]), path=at(path, "decay"))
+
+
+def _narrative(reply: Reply) -> Iterator[Finding]:
+    if reply.error or not reply.separators:
+        return
+    if not isinstance(reply.value, dict):
+        yield Finding(f"no object, but {shown(reply.value)}")
+    elif not isinstance(reply.value.get("memory"), dict):
+        yield Finding(f"no object of tiers, but {shown(reply.value.get('memory'))}", path="memory")
+    for tier, items in reply.memory.items():
+        if not isinstance(items, list):
+            yield Finding(f"no list of items, but {shown(items)}", path=f"memory.{tier}")
+            continue
+        for number, item in enumerate(items):
+            if not isinstance(item, dict):
+                yield Finding(f"no item, but {shown(item)}", path=f"memory.{tier}[{number}]")
+
+
+def _unknown_tiers(reply: Reply) -> Iterator[Finding]:
+    yield from (Finding("no tier of the protocol", path=at("memory", tier)) for tier in reply.memory.keys() - {*_TIERS})
+
+
+def _off_template(reply: Reply) -> Iterator[Finding]:
+    value = reply.snapshot
+    if not value:
+        return
+    if value.get("version") != "2.2":
+        yield Finding(shown(value.get("version")), path="version")
+    yield from (
+        Finding("missing", path=at("memory", tier)) for tier in _TIERS if reply.memory and tier not in reply.memory
+    )
+    if not isinstance(value.get("capabilities"), list):
+        yield Finding(shown(value.get("capabilities")), path="capabilities")
+    if not isinstance(value.get("active_task"), str):
+        yield Finding(shown(value.get("active_task")), path="active_task")
+    for path, item in reply.items():
+        yield from (
+            Finding(shown(item[name]), path=at(path, name))
+            for name in _ITEM
+            if item.get(name) is not None and name != "decay" and not _is_as_in_template(name, item[name])
+        )
+
+
+def _is_as_in_template(name: str, value: Any) -> bool:
+    if name == "round":
+        return is_count(value)
+    if name == "tags":
+        return isinstance(value, list) and all(isinstance(tag, str) for tag in value)
+    return isinstance(value, str)
+
+
+def _section_in_disabled(reply: Reply) -> Iterator[Finding]:
+    yield from (Finding("a separator", line=line) for line in reply.separator_lines())
+
+
+REPLY_CHECKS: tuple[Check[Reply], ...] = (
+    Check("CP-1", "MUST", "Every response MUST include a `<<<CONTEXT>>>` section.", _no_section),
+    Check("CP-2", "MUST", "`<<<CONTEXT>>>` MUST appear at the very bottom of the response.", _text_below),
+    Check(
+        "CP-3",
+        "MUST",
+        "`<<<CONTEXT>>>` MUST be the ONLY separator between response text and structured context.",
+        _several_separators,
+    ),
+    Check("CP-4", "MUST", "All content AFTER `<<<CONTEXT>>>` MUST be valid JSON.", _no_json),
+    Check(
+        "CP-5",
+        "MUST",
+        "JSON MUST be directly parseable by `JSON.parse()` without preprocessing.",
+        _needs_preprocessing,
+    ),
+    Check("CP-6", "MUST", "No extra characters are allowed before or after the JSON block.", _extra_characters),
+    Check(
+        "CP-7",
+        "MUST",
+        "`round`, `datetime`, and `startup_at` are SYSTEM-INJECTED fields. The model MUST preserve them exactly as "
+        "received.",
+        _runtime_lost,
+    ),
+    Check("CP-round", "MUST", "round: conversation counter (monotonic, system managed)", _bad_round),
+    Check(
+        "CP-times",
+        "MUST",
+        "datetime: current system time (ISO 8601); startup_at: session start time (ISO 8601)",
+        _bad_times,
+    ),
+    Check(
+        "CP-8",
+        "MUST",
+        "All memory objects MUST contain: `id`, `type`, `decay`, `round`, `tags`, `content`",
+        _lacking_items,
+    ),
+    Check("CP-9", "MUST", "`decay` MUST be a floating point number between 0 and 1.", _bad_decays),
+    Check("CP-10", "MUST", "Context represents a computable state snapshot, NOT narrative text.", _narrative),
+    Check(
+        "CP-tiers",
+        "MUST",
+        "core: long-term persistent memory; working: multi-round task memory; ephemeral: short-lived temporary memory",
+        _unknown_tiers,
+    ),
+    Check("CP-template", "SHOULD", "Context JSON Template", _off_template),
+)
+
+DISABLED_REPLY_CHECKS: tuple[Check[Reply], ...] = (
+    Check(
+        "CP-disabled",
+        "MUST",
+        "If contextMode = disabled: The agent MUST NOT output <<<CONTEXT>>>.",
+        _section_in_disabled,
+    ),
+)
