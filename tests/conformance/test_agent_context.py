@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 import ctxwrap
 from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
+from ctxwrap.conformance.published import SCHEMAS
 from ctxwrap.evidence import Evidence, envelope_of
 from ctxwrap.evidence.vocabulary import TARGETS, ContextKind
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.practice.answer import ToolCall
 from ctxwrap.stores.files import FileStore
-from tests.evidence.published import SCHEMAS
 from tests.support import Told, item, lines, state_shown, trailer
 
 KINDS = [
