@@ -400,3 +400,18 @@ def test_addresses() -> None:
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("::")
+
+
+def test_a_user_line_says_who_a_tenant_is() -> None:
+    access = access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme = Ada Lovelace <ada@example.com>\nuser b=<b@c>"})
+    assert access.tokens == {ACME: "acme"}
+    assert access.users == {
+        "acme": {"name": "Ada Lovelace", "email": "ada@example.com"},
+        "b": {"name": "", "email": "b@c"},
+    }
+
+
+@pytest.mark.parametrize("user", ["", "Ada <ada>", "Ada <ada@example.com", "Ada <a@b> and more", "<a b@c>"])
+def test_a_user_line_that_names_nobody_is_an_error(user: str) -> None:
+    with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT} is not a name"):
+        access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme={user}"})
