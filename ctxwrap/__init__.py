@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ctxwrap.clients.results import turn_of as turn_of
     from ctxwrap.copying import copy_sessions as copy_sessions
     from ctxwrap.documenting import flush as flush
+    from ctxwrap.ending import end_session as end_session
     from ctxwrap.errors import Conflict as Conflict
     from ctxwrap.errors import ContextConflict as ContextConflict
     from ctxwrap.errors import ContextMissing as ContextMissing
@@ -91,6 +92,7 @@ _HOMES = {
     "collect_garbage": "housekeeping",
     "completion": "wrapping",
     "copy_sessions": "copying",
+    "end_session": "ending",
     "export_session": "archive",
     "flush": "documenting",
     "forget": "forgetting",

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from ctxwrap.background import background
 from ctxwrap.context import Context, Target
 from ctxwrap.documenting import follow
+from ctxwrap.ending import asks_to_end, end_behind
 from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
 from ctxwrap.scope import offers_for
@@ -163,10 +164,15 @@ class OpenCall:
             if turn.mode == "disabled":
                 self._release_offers()
             kept = session.shelf.keep(turn.texts)
-            session.append(turn.id, *turn.opening_records(kept), self._clock(), part="o")
+            messages, events = turn.opening_records(kept)
+            if session.past.derived.ended_at:
+                events.append({"type": "session_resume", "ctx": {}})
+            session.append(turn.id, messages, events, self._clock(), part="o")
             self._opened = session, turn  # also if nobody knows whether the medium has it: then its end is written, too
             return True
 
+        if session.is_ending:  # its last turn was answered a moment ago
+            background.finish(lambda subject: subject is session)
         with self._telemetry.opening(self._opened_record), undisturbed():
             is_open = session.do(opened, self._undo)
         if self._context.settings.derive == "behind":
@@ -408,9 +414,12 @@ class OpenCall:
         """Bring up to date what nobody waits for: the context document, and the files that follow from the log."""
         settings = self._context.settings
         has_document = settings.context_document and self._target.mode == "enabled" and not interrupted
+        ends = session.is_ending = not interrupted and self._target.mode not in _AS_IT_IS and asks_to_end(session)
 
         def work() -> None:
-            if has_document:
+            if ends:
+                end_behind(session, turn.id, self._clock, has_document=settings.context_document)
+            elif has_document:
                 follow(session, turn.id, self._clock)
             session.catch_up()
 

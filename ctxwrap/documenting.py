@@ -15,18 +15,22 @@ from typing import NamedTuple
 
 from ctxwrap.background import background
 from ctxwrap.entries.raw import Raw
+from ctxwrap.errors import StoreUnavailable
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted
 from ctxwrap.session import Session
 from ctxwrap.session.documents import EXTRACT, Documents
 from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
 from ctxwrap.threads import undisturbed
-from ctxwrap.types import Kept, Record
+from ctxwrap.types import Kept, Message, Record
 
 logger = logging.getLogger("ctxwrap")
 
 EVERY = 6
 """After so many messages the document has its next version."""
+
+END_MARKER = "<END_SESSION>"
+"""A user's message that ends with it, on a line of its own, ends the session."""
 
 _FIRST = 10
 """So many of the newest messages a first document is made of."""
@@ -101,16 +105,28 @@ def _unread(session: Session) -> int:
 
 
 def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
-    def grown() -> None:
-        if _unread(session):
-            session.append(turn, [], [next_version(session)], clock(), is_edge=False)
-
     try:
-        with undisturbed():
-            session.do(grown)
-        _behind.note(session, is_behind=False)
+        grow(session, turn, clock)
+    except StoreUnavailable as error:
+        logger.warning("session %r: its context document is behind: %s", session.key.session, error)
     except Exception as error:
         logger.info("session %r: its context document is behind: %r", session.key.session, error)
+
+
+def grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+    """Write the next version of the document if there is anything new, once what it covers is on the medium.
+
+    If messages come meanwhile, the version is left for the next time.
+    """
+    durable = session.sync() if _unread(session) else 0
+
+    def grown() -> None:
+        if _unread(session) and session.past.sequence["messages"] <= durable:
+            session.append(turn, [], [next_version(session)], clock(), is_edge=False)
+        _behind.note(session, _unread(session) > 0)
+
+    with undisturbed():
+        session.do(grown)
 
 
 class News(NamedTuple):
@@ -178,10 +194,21 @@ def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:
     """Messages as they were said, each with its time; purged ones say nothing."""
     records = session.log.pick("messages", [kept.number for kept in messages])
     return [
-        Raw(kept.number, kept.message.role, kept.message.text, _time(records.get(kept.number)), kept.message.name)
+        Raw(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
         for kept in messages
-        if kept.message.text.strip() not in ("", PURGED)
+        if (text := _said(kept.message)).strip() not in ("", PURGED)
     ]
+
+
+def before_end_marker(text: str) -> str | None:
+    """What stands before the marker that ends a session; None if the text does not end with one."""
+    before, _, last = text.rstrip().rpartition("\n")
+    return before if last.strip() == END_MARKER else None
+
+
+def _said(message: Message) -> str:
+    before = before_end_marker(message.text)
+    return message.text if before is None else before
 
 
 def _time(record: Record | None) -> str:

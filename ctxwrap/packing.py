@@ -17,7 +17,7 @@ from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.protocol.text import frame
 from ctxwrap.records import ranges
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stages.assembly import WORDS, Chosen, assemble, protocol_for
+from ctxwrap.stages.assembly import Chosen, assemble, protocol_for, words_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
@@ -139,7 +139,7 @@ class _Packing:
         self.measure = Measure(asked.request.model)
         self.boundary = boundary_of(asked.key)
         self.protocol = protocol_for(asked.mode, settings)
-        self.words = WORDS[self.protocol]
+        self.words = words_for(self.protocol, opening.state["capabilities"])
         self.framing = self._frame_tokens()
         self.talk = conversation(asked.request, opening, settings, self.measure)
         self.whole = self.measure.body(asked.wire, asked.body)

@@ -23,7 +23,7 @@ from functools import reduce
 from typing import Any
 
 from ctxwrap.language.statements import Statement, statements_in
-from ctxwrap.memory.capabilities import merged
+from ctxwrap.memory.capabilities import merged, rewritten_in
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
@@ -310,7 +310,7 @@ class Turn:
         if applied is not None:
             capabilities, violation = merged(now.capabilities, applied["capabilities"])
             applied = {**applied, "capabilities": capabilities}
-            self._violations += (violation,) if violation else ()
+            self._violations += (*((violation,) if violation else ()), *rewritten_in(self._operations))
         observed, due = self._operations if applied is None else (), not reason and self._is_due(reply)
         messages = writing.answer(reply, screen, self._status, reason, self._origin)
         screen.reading(self._rewriter.reply.reading)  # for what it finds

@@ -447,6 +447,9 @@ def conform(path: str | None, lists: bool, as_json: bool, **how: Any) -> None:
 @click.option(
     "--token-file", metavar="FILE", help="Lines token=tenant. [default: CTXWRAP_MCP_TOKENS, else a new token]"
 )
+@click.option(
+    "--user", metavar="'NAME <ADDRESS>'", envvar="CTXWRAP_MCP_USER", help="Who --tenant is; get_user tells it."
+)
 @click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="A name that clients call it by.")
 @click.option("--create/--no-create", default=True, help="Whether agents may create memories and vaults.")
 @click.option("--prompts", metavar="DIR", help="A directory of prompts that come before the built-in ones.")

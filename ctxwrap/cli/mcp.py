@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -41,19 +41,25 @@ def run_mcp(
     create: bool,
     prompts: str | None,
     model: str | None,
+    user: str | None,
 ) -> None:
     _check_extra()
     logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
     check_id("tenant", tenant)
-    serving = _servers(store, vault, memory, create=create, prompts=prompts, model=model)
+    from ctxwrap.mcp.tokens import access_of, profile_of
+
+    users = {tenant: profile_of(user, "--user")} if user else {}
     if http is None:
         if token_file or allow_hosts:
             raise SettingsError("--token-file and --allow-host are for --http: on stdio whoever started it is served")
         from ctxwrap.mcp.server import run_on_stdio
 
-        run_on_stdio(serving(tenant))
+        run_on_stdio(_servers(store, vault, memory, users, create=create, prompts=prompts, model=model)(tenant))
     else:
-        _serve_http(http, tenant, serving, token_file, allow_hosts)
+        access = access_of(token_file)
+        users |= access.users
+        serving = _servers(store, vault, memory, users, create=create, prompts=prompts, model=model)
+        _serve_http(http, tenant, serving, access.tokens, allow_hosts)
 
 
 def _check_extra() -> None:
@@ -65,7 +71,14 @@ def _check_extra() -> None:
 
 
 def _servers(
-    store: str | None, vault: str, memory: str, *, create: bool, prompts: str | None, model: str | None
+    store: str | None,
+    vault: str,
+    memory: str,
+    users: Mapping[str, Mapping[str, str]],
+    *,
+    create: bool,
+    prompts: str | None,
+    model: str | None,
 ) -> "Callable[[str], MCPServer]":
     """What makes the server of a tenant."""
     from ctxwrap.mcp.server import server_for
@@ -75,7 +88,8 @@ def _servers(
     writer = _writer(model) if model else None
 
     def serving(tenant: str) -> "MCPServer":
-        memories = Memories(place, tenant=tenant, vault=vault, settings=settings, writer=writer)
+        user = users.get(tenant)
+        memories = Memories(place, tenant=tenant, vault=vault, settings=settings, user=user, writer=writer)
         if memory:
             _have(memories, memory, create=create)
         return server_for(memories, memory=memory, allow_create=create)
@@ -101,15 +115,18 @@ def _have(memories: "Memories", memory: str, *, create: bool) -> None:
 
 
 def _serve_http(
-    text: str, tenant: str, serving: "Callable[[str], MCPServer]", token_file: str | None, allow_hosts: tuple[str, ...]
+    text: str,
+    tenant: str,
+    serving: "Callable[[str], MCPServer]",
+    tokens: Mapping[str, str],
+    allow_hosts: tuple[str, ...],
 ) -> None:
     from ctxwrap.mcp.hosts import Address, address_of, hosts_of, is_loopback
     from ctxwrap.mcp.http import PATH, Gate, bound, serve
-    from ctxwrap.mcp.tokens import Tokens, tokens_of
+    from ctxwrap.mcp.tokens import Tokens
 
     address = address_of(text)
     loopback = is_loopback(address.host)
-    tokens = tokens_of(token_file)
     if not loopback and not (tokens and allow_hosts):
         raise SettingsError(
             f"{address.host} can be reached from other machines: name a --token-file, and with --allow-host the name"

@@ -21,7 +21,7 @@ from ctxwrap.inspection.turns import TurnInfo, turns_in
 from ctxwrap.records import count_in
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.compliance import Compliance
-from ctxwrap.session.compression import counts_in
+from ctxwrap.session.compression import Counts, counts_in
 from ctxwrap.session.dedup import BLOBS, INDEX
 from ctxwrap.session.finding import finish_background_work
 from ctxwrap.session.verifying.fold import folded
@@ -39,7 +39,7 @@ class SessionInfo:
 
     key: SessionKey
     state: str
-    """active, idle, done, error or cancelled; empty, like the times, if nobody wrote it down.
+    """active, idle, done, error, cancelled or ended; empty, like the times, if nobody wrote it down.
 
     Or unreadable, with nothing else told, if the store does not open it: it is encrypted, say, and no key was given.
     """
@@ -142,10 +142,11 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
     check_known(store, key, messages, events)
     said, happened = ([record for _, record in stream.records] for stream in (messages, events))
     derived = folded(log.files, said, happened, lambda: None).computed()  # the files may be behind the log
+    counts = counts_in(loaded(derived, _SUMMARY))
     return SessionDetails(
         info=replace(
             _info(store, key),
-            state=_value(derived, "state"),
+            state=_state(derived, counts),
             rounds=_rounds(messages, events),
             messages=messages.newest,
             created_at=_value(derived, "created_at"),
@@ -185,8 +186,8 @@ def _told(store: Store, key: SessionKey) -> SessionInfo:
 
 def _info(store: Store, key: SessionKey) -> SessionInfo:
     files = store.open(key).files
-    state = _value(files, "state")
     counts = counts_in(loaded(files, _SUMMARY))
+    state = _state(files, counts)
     return SessionInfo(
         key=key,
         state=state,
@@ -198,6 +199,11 @@ def _info(store: Store, key: SessionKey) -> SessionInfo:
         missing_snapshots=counts.missing if counts else 0,
         missing_share=round(counts.missing / counts.asked, 3) if counts and counts.asked else 0.0,
     )
+
+
+def _state(files: Files, counts: Counts | None) -> str:
+    state = _value(files, "state")
+    return "ended" if counts and counts.has_ended and state != "active" else state
 
 
 def _value(files: Files, name: str) -> str:

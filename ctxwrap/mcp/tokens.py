@@ -1,4 +1,4 @@
-"""Who may come in over HTTP: bearer tokens, known by their hashes only, each of one tenant."""
+"""Who may come in over HTTP: bearer tokens, known by their hashes only, each of one tenant, and who the users are."""
 
 import hashlib
 import hmac
@@ -8,6 +8,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from ctxwrap.errors import SettingsError
 from ctxwrap.stores.names import check_id
@@ -18,6 +19,8 @@ LARGEST_FILE = 1 << 20
 
 _LINE = re.compile(r"(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})=(?P<tenant>[^=\s].*)")
 _BEARER = re.compile(rb"(?i:bearer) +(?P<token>[A-Za-z0-9._~+/-]{16,256}={0,2})")
+_USER = re.compile(r"user (?P<tenant>[^=]+)=(?P<user>.*)")
+_PROFILE = re.compile(r"(?P<name>[^<>]*)(?:<(?P<email>[^<>@\s]+@[^<>@\s]+)>)?")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -35,14 +38,29 @@ class Tokens:
         return found[0] if said and found else None
 
 
-def tokens_of(file: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Tokens and their tenants from a file, else from the environment; none if there is neither."""
+class Access(NamedTuple):
+    tokens: dict[str, str]
+    """Their tenants."""
+    users: dict[str, dict[str, str]]
+    """Name and e-mail address of the users, by tenant."""
+
+
+def access_of(file: str | None, environment: Mapping[str, str] = os.environ) -> Access:
+    """What a token file says, else the environment; there are no tokens if there is neither."""
     if file is not None:
-        tokens = _parsed(_text_of(Path(file)), f"the token file {file}")
-        if not tokens:
+        access = _parsed(_text_of(Path(file)), f"the token file {file}")
+        if not access.tokens:
             raise SettingsError(f"the token file {file} is empty: each of its lines is token=tenant")
-        return tokens
+        return access
     return _parsed(environment.get(ENVIRONMENT, ""), ENVIRONMENT)
+
+
+def profile_of(user: str, where: str) -> dict[str, str]:
+    """The name and e-mail address in a text such as `Ada Lovelace <ada@example.com>`."""
+    said = _PROFILE.fullmatch(user.strip())
+    if said is None or not said.group():
+        raise SettingsError(f"{where} is not a name, an <address> or both, such as Ada Lovelace <ada@example.com>")
+    return {"name": said["name"].strip(), "email": said["email"] or ""}
 
 
 def new_token() -> str:
@@ -85,15 +103,19 @@ def _check_owner(path: Path, known: os.stat_result) -> None:
         )
 
 
-def _parsed(text: str, where: str) -> dict[str, str]:
-    tokens: dict[str, str] = {}
+def _parsed(text: str, where: str) -> Access:
+    tokens, users = dict[str, str](), dict[str, dict[str, str]]()
     for number, line in _lines(text):
+        user = _USER.fullmatch(line)
+        if user is not None:
+            users[user["tenant"].strip()] = profile_of(user["user"], f"the user in line {number} of {where}")
+            continue
         said = _LINE.fullmatch(line)
         if said is None:
             raise SettingsError(f"line {number} of {where} is not token=tenant, with a token of 16 letters or more")
         if tokens.setdefault(said["token"], said["tenant"]) != said["tenant"]:
             raise SettingsError(f"line {number} of {where} gives a token to a second tenant: each has its own")
-    return tokens
+    return Access(tokens, users)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from ctxwrap.language.asserted import asserted_in
 from ctxwrap.language.slots import name_in, slot_of
 from ctxwrap.language.statement import LIFE
 from ctxwrap.language.statements import MOST, Statement, statements_in
+from ctxwrap.memory.capabilities import reason_for_new, writes_once
 from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
 from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
 from ctxwrap.memory.kinds import is_passing
@@ -151,6 +152,7 @@ class _Comparison:
         self._turn = turn
         self._said, self._answered = (subjects(text[:_HEARD]) for text in (turn.said, turn.answered))
         self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
+        self._writes_once = writes_once(now.capabilities)
         self._user: str | None = None
         """The user's name, once somebody asked for it."""
         self._taken: set[str] = set()
@@ -245,7 +247,8 @@ class _Comparison:
 
     def _said_again(self, twin: Item, item: Item) -> Iterator[Operation]:
         """Repeating what is known, under any id, is no evidence; what has faded does not come back by it either."""
-        if twin.origin == "rule" and item.origin != "rule" and not is_foreign(item.origin):
+        is_reworded = twin.origin == "rule" and item.origin != "rule" and not is_foreign(item.origin)
+        if is_reworded and not self._writes_once:
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._written.put(twin.id, item.content)
@@ -293,6 +296,11 @@ class _Comparison:
         if known.tier == "core" and self._ceiling != "core":
             yield from self._beside(known, tier, given, was)
             return
+        if self._writes_once and given["content"] != was["content"]:
+            if not same_fact(given["content"], was["content"]):
+                yield from self._replaced(known, tier, given)
+                return
+            given = {**given, "content": was["content"]}
         if not self._now.evolves:
             self._taken.add(known.id)
             self._written.put(known.id, given["content"])
@@ -308,6 +316,17 @@ class _Comparison:
             self._done.add(item.id)
             another = known.last > self._touched_before(known.id, was)
             yield self._put("update", item, "over another turn" if another else "changed")
+
+    def _replaced(self, known: Item, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
+        """A new item instead of another content for one that keeps its own, which goes to swap unless it is pinned."""
+        for operation in self._added(tier, given):
+            if operation.kind != "add":
+                yield operation
+                continue
+            yield operation._replace(reason=reason_for_new(known.id, operation.id))
+            if known.tier != "swap" and not known.pinned:
+                self._done.add(known.id)
+                yield Operation("drop", known.id, known.tier, reason="superseded", successor=operation.id)
 
     def _beside(self, known: Item, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Iterator[Operation]:
         """What the model makes of a core item that it may not change: an item of its own, if it says something else."""

@@ -79,6 +79,11 @@ DELTA_TEXT = _protocol(
 )
 """The same for a model that is to write only what changed."""
 
+WRITE_ONCE_TEXT = f"""{_OPEN_PROTOCOL}
+Memory is write_once: an object keeps its content. To change it, write a new object and drop the old one.
+{_CLOSE_PROTOCOL}"""
+"""What a model is told in addition while memory has that capability."""
+
 REMINDER = f"Answer, then end with {SEPARATOR} and the JSON."
 """The last words of a request that asks for a snapshot: by then the model has read many answers of its own without."""
 

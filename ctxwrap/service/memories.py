@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.documenting import news_of, next_version
@@ -44,6 +44,8 @@ from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Record, SessionKey
+
+T = TypeVar("T")
 
 _CONTENT = 65_536
 """A context may be so long, in characters, to be trimmed."""
@@ -93,7 +95,7 @@ class Memories:
         """A new memory; or a session that has no title yet, which gets one."""
         told = metadata(
             checking.title(title),
-            checking.memory_type(memory_type),
+            self.prompts(memory_type).memoryType,  # of a type without prompts nobody could keep a memory
             checking.description(description),
             Screen(self._settings.redaction),
         )
@@ -179,7 +181,7 @@ class Memories:
             past = session.past
             if entry.request and entry.stored(session) is not None:
                 return ""
-            kind, raw = past.derived.collected.kind or "chat", Raw(session.next_message, entry.role, entry.raw)
+            kind, raw = _kind(session), Raw(session.next_message, entry.role, entry.raw)
             document = past.documents.text
         return self._asking.summary(kind, raw, document)
 
@@ -232,6 +234,7 @@ class Memories:
     ) -> Stored:
         """Write the next version of the context document.
 
+        The entries before it are made durable first, as by `await_consistency`, which still tells of failed writes.
         With `expected_version` it is a ContextConflict if somebody else wrote one meanwhile. What is too long is
         trimmed, and the answer says so. What repeats the summary of an entry is refused: name facts by raw entries.
         """
@@ -240,11 +243,12 @@ class Memories:
         given = Screen(self._settings.redaction).text(checking.text("content", content, _CONTENT))
         text = trimmed(given) if len(given) > LONGEST else given
         expected = None if expected_version is None else checking.version(expected_version)
+        covers = self._synced(memory_id, vault, "put_context", lambda session: session.past.sequence["messages"])
         with self._writing(memory_id, vault, "put_context") as session:
             documents = session.past.documents
             _check_version(documents.number, expected)
             refuse_summaries(session, text, documents.text)
-            event = documents.next(text, by, session.past.sequence["messages"], _ORIGINS[by])
+            event = documents.next(text, by, covers, _ORIGINS[by])
             self._append(session, [], [event])
         note = f"trimmed from {len(given)} to {len(text)} characters" if text != given else ""
         return Stored(id=memory_id, version=event["version"], note=note)
@@ -252,19 +256,23 @@ class Memories:
     def grow_context(self, memory_id: str, *, vault: str | None = None) -> Stored:
         """Let the context document take in the entries since its newest version: by the writer, else by rules.
 
-        Nothing but raw entries goes into it. A ContextConflict if somebody else wrote a version meanwhile.
+        Nothing but raw entries goes into it, and these are made durable first. A ContextConflict if somebody else wrote
+        a version meanwhile.
         """
-        with self._writing(memory_id, vault, "grow_context") as session:
-            kind, news = session.past.derived.collected.kind or "chat", news_of(session)
+        kind, edition, news = self._synced(
+            memory_id, vault, "grow_context", lambda session: (_kind(session), session.log.edition(), news_of(session))
+        )
         written = trimmed(self._asking.context(kind, news.document, news.raws)) if news.raws else ""
         with self._writing(memory_id, vault, "grow_context") as session:
             documents = session.past.documents
             _check_version(documents.number, news.version)
-            if written:
+            if written and edition == session.log.edition():  # else something was forgotten that it may tell
                 refuse_summaries(session, written, documents.text)
                 event = documents.next(written, "model", news.covers, least_trusted(news.origin, _ORIGINS["model"]))
             else:
                 event = next_version(session)
+                if event["covers"] > news.covers:
+                    session.log.settled()()
             self._append(session, [], [event])
             return Stored(id=memory_id, version=session.past.documents.number)
 
@@ -310,6 +318,15 @@ class Memories:
         """The prompts for agents that keep a memory of that type."""
         return prompts_for(memory_type, self._settings.prompts_dir)
 
+    def _synced(self, memory_id: str, vault: str | None, what: str, look: Callable[[Session], T]) -> T:
+        """What `look` finds in a memory, when the medium has every write before it."""
+        key = self._shelves.key_of(memory_id, vault)
+        with self._losses.noted(key, what):
+            with self._shelves.opened(memory_id, key.agent) as session:
+                wait, found = session.log.settled(), look(session)
+            wait()
+        return found
+
     @contextmanager
     def _writing(self, memory_id: str, vault: str | None, what: str) -> Iterator[Session]:
         key = self._shelves.key_of(memory_id, vault)
@@ -320,6 +337,10 @@ class Memories:
         self, session: Session, messages: list[Record], events: list[Record], now: datetime | None = None
     ) -> None:
         session.append(new_turn_id(), messages, events, now or no_earlier(session, self._clock()))
+
+
+def _kind(session: Session) -> str:
+    return session.past.derived.collected.kind or "chat"
 
 
 def _check_version(version: int, expected: int | None) -> None:

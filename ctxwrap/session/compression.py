@@ -16,7 +16,7 @@ SUMMARY = "context/summary.md"
 
 _HEAD = re.compile(
     rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n"
-    rb"(?:Snapshots: (\d{1,15}) of (\d{1,15}) missing\n)?"
+    rb"(?:Snapshots: (\d{1,15}) of (\d{1,15}) missing\n)?(Ended: )?"
 )
 """How a summary begins."""
 
@@ -41,6 +41,7 @@ class Told(NamedTuple):
     """How many replies should have had a snapshot."""
     missing: int = 0
     """How many of them had none."""
+    ended_at: str = ""
 
 
 class View(NamedTuple):
@@ -93,6 +94,8 @@ class Compression:
         lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
         if told.missing:
             lines.append(f"Snapshots: {told.missing} of {told.asked} missing")
+        if told.ended_at:
+            lines.append(f"Ended: {told.ended_at}")
         if memory.active_task:
             lines.append(f"Task: {shortened(memory.active_task, _TEXT)}")
         if told.summary:
@@ -123,11 +126,15 @@ class Counts(NamedTuple):
     missing: int
     """Replies without a snapshot, of so many that were asked for one; both 0 if there are none."""
     asked: int
+    has_ended: bool
 
 
 def counts_in(summary: bytes) -> Counts | None:
     head = _HEAD.match(summary)
-    return Counts(*(int(number or 0) for number in head.groups())) if head else None
+    if head is None:
+        return None
+    messages, rounds, missing, asked = (int(number or 0) for number in head.groups()[:4])
+    return Counts(messages, rounds, missing, asked, has_ended=bool(head[5]))
 
 
 def _whence(item: Item) -> Record:

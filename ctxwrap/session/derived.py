@@ -47,6 +47,8 @@ class Derived:
         self._round = 0
         self.created_at = ""
         self.updated_at = ""
+        self.ended_at = ""
+        """When the session ended, unless it was resumed since."""
         self._latest: str | None = None
         """The newest answer, if one came since this was made."""
         self._compression = Compression()
@@ -76,6 +78,10 @@ class Derived:
             self.swap.let_go(self._messages)
         if kind in ("memory", "entry") and isinstance(control, dict):
             self.created_at = self.created_at or str(control.get("time") or "")
+        if kind == "session_end" and isinstance(control, dict):
+            self.ended_at = str(control.get("time") or "")
+        elif kind in ("start", "entry"):
+            self.ended_at = ""
         self.summaries.take(event)
         self.documents.take(event, number)
         self.collected.take_event(event)
@@ -119,6 +125,7 @@ class Derived:
             refs=(*self._outputs, *self.children.refs),
             asked=self.compliance.total.asked,
             missing=self.compliance.total.missing,
+            ended_at=self.ended_at,
         )
 
     def _note_time(self, record: Record) -> None:
@@ -141,6 +148,7 @@ class Derived:
             "compliance": self.compliance.as_json(),
             "created_at": self.created_at,
             "updated_at": self.updated_at,
+            "ended_at": self.ended_at,
         }
 
     @classmethod
@@ -156,6 +164,7 @@ class Derived:
         derived.collected = Collected.from_json(value["collected"])
         derived.compliance = Compliance(**value["compliance"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
+        derived.ended_at = value["ended_at"]
         return derived
 
 

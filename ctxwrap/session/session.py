@@ -80,6 +80,8 @@ class Session:
         self._edition = 0
         self._opened = False
         self._unsaved = 0
+        self.is_ending = False
+        """Whether the end of the session was asked for and is still to be written."""
         self._owed: dict[str, Callable[[], Ending]] = {}
         """The ends of turns that the medium refused, by turn."""
         self._begin()
@@ -156,6 +158,13 @@ class Session:
         except StoreError:
             self._opened = False  # nobody knows what the medium has: look again before the next word
             raise
+
+    def sync(self) -> int:
+        """Wait, outside of `locked`, until the medium has everything written so far; the number of the last message."""
+        with undisturbed(), self.locked():
+            wait, last = self.log.settled(), self.past.sequence["messages"]
+        self._wait_for(wait)
+        return last
 
     def refresh(self) -> None:
         """Read what was appended since the last time, here or elsewhere; or everything, if the log was rewritten."""

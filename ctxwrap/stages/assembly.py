@@ -9,9 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ctxwrap.memory.capabilities import writes_once
 from ctxwrap.memory.epoch import Tiers, brief
 from ctxwrap.protocol.snapshot import with_runtime
-from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT, READING_TEXT, REMINDER, escaped, frame, framed
+from ctxwrap.protocol.text import (
+    DELTA_TEXT,
+    PROTOCOL_TEXT,
+    READING_TEXT,
+    REMINDER,
+    WRITE_ONCE_TEXT,
+    escaped,
+    frame,
+    framed,
+)
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.types import Candidate, Injection, Message, Runtime
 
@@ -68,6 +78,14 @@ WORDS = {
     "reading": Words(READING_TEXT),
 }
 """By what the model is to do with its memory: keep it, in one way or another, or only read it."""
+
+
+def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
+    """What the model is told by the name of a protocol, and of what it may do with its memory."""
+    words = WORDS[protocol]
+    if protocol == "reading" or not writes_once(capabilities):
+        return words
+    return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
 
 def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:

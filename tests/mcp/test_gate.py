@@ -19,7 +19,7 @@ from ctxwrap.cli import main
 from ctxwrap.errors import SettingsError
 from ctxwrap.mcp.hosts import Address, address_of, hosts_of, is_loopback, is_our_page, is_ours
 from ctxwrap.mcp.http import LARGEST_BODY
-from ctxwrap.mcp.tokens import ENVIRONMENT, Tokens, new_token, tokens_of
+from ctxwrap.mcp.tokens import ENVIRONMENT, Tokens, access_of, new_token
 from tests.mcp.doors import TOKENS, OverHttp, http_server
 
 ACME, OTHER = TOKENS
@@ -312,13 +312,13 @@ def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
     path.write_text(f"{ACME}=acme\n")
     path.chmod(mode)
     with pytest.raises(SettingsError, match="chmod 600"):
-        tokens_of(str(path))
+        access_of(str(path))
 
 
 def test_a_token_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tokens", 0o600)
     with pytest.raises(SettingsError, match="no regular file"):
-        tokens_of(str(tmp_path / "tokens"))
+        access_of(str(tmp_path / "tokens"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -328,7 +328,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path: Path) -> None:
     path.chmod(0o600)
     os.chown(path, 12_345, 12_345)
     with pytest.raises(SettingsError, match="belongs to another user"):
-        tokens_of(str(path))
+        access_of(str(path))
 
 
 def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
     path.touch(0o600)
     path.write_text("# nobody yet\n")
     with pytest.raises(SettingsError, match="is empty"):
-        tokens_of(str(path))
+        access_of(str(path))
 
 
 def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_file: Path) -> None:
@@ -351,13 +351,13 @@ def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_fi
 @pytest.mark.parametrize("line", ["short=acme", f"{ACME}", f"{ACME}=", "=acme", "a b c d e f g h i j=acme"])
 def test_a_line_that_is_no_token_is_named_but_not_shown(line: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT}") as raised:
-        tokens_of(None, {ENVIRONMENT: f"{OTHER}=other\n{line}"})
+        access_of(None, {ENVIRONMENT: f"{OTHER}=other\n{line}"})
     assert ACME not in str(raised.value)
 
 
 def test_a_token_is_of_one_tenant() -> None:
     with pytest.raises(SettingsError, match="second tenant"):
-        tokens_of(None, {ENVIRONMENT: f"{ACME}=acme\n{ACME}=other"})
+        access_of(None, {ENVIRONMENT: f"{ACME}=acme\n{ACME}=other"})
 
 
 def test_tokens_are_kept_as_hashes_only() -> None:
@@ -370,7 +370,7 @@ def test_tokens_are_kept_as_hashes_only() -> None:
 
 
 def test_tokens_may_end_like_base64() -> None:
-    assert tokens_of(None, {ENVIRONMENT: f"{ACME}===acme\n{OTHER}=a tenant = with all"}) == {
+    assert access_of(None, {ENVIRONMENT: f"{ACME}===acme\n{OTHER}=a tenant = with all"}).tokens == {
         f"{ACME}==": "acme",
         OTHER: "a tenant = with all",
     }
@@ -400,3 +400,18 @@ def test_addresses() -> None:
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("::")
+
+
+def test_a_user_line_says_who_a_tenant_is() -> None:
+    access = access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme = Ada Lovelace <ada@example.com>\nuser b=<b@c>"})
+    assert access.tokens == {ACME: "acme"}
+    assert access.users == {
+        "acme": {"name": "Ada Lovelace", "email": "ada@example.com"},
+        "b": {"name": "", "email": "b@c"},
+    }
+
+
+@pytest.mark.parametrize("user", ["", "Ada <ada>", "Ada <ada@example.com", "Ada <a@b> and more", "<a b@c>"])
+def test_a_user_line_that_names_nobody_is_an_error(user: str) -> None:
+    with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT} is not a name"):
+        access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme={user}"})

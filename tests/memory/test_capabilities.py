@@ -1,6 +1,7 @@
 """What a model says it can do: it may change that, but for what it once wrote as `write_once`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.inspection import memory_of
 from ctxwrap.memory.capabilities import is_fixed, merged, name_of
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.session.finding import key_for
+from ctxwrap.session.finding import existing, key_for
+from ctxwrap.settings import MemoryRules
 from ctxwrap.stores.files import FileStore
 from ctxwrap.types import TurnRecord
-from tests.support import events, state_shown
+from tests.support import events, item, state_shown
 
 SEARCH = {"name": "search", "scope": "write_once", "note": "the web, ten results"}
 DRAW = {"name": "draw", "note": "small pictures"}
@@ -111,3 +115,87 @@ def test_the_model_is_shown_what_stayed(chat: Chat) -> None:
     sent = chat.provider.seen[-1].json["messages"][-1]["content"]
     assert "the web, ten results" in sent
     assert "everything" not in sent
+
+
+MEMORY = {"name": "memory", "scope": "write_once"}
+
+
+class WriteOnceChat(Chat):
+    """A session whose memory is write_once, with a model that writes the items that a test says."""
+
+    def tell(self, *items: dict[str, Any], dropped: Sequence[str] = ()) -> TurnRecord:
+        def answer(ask: Ask) -> Answer:
+            state = state_shown(ask) | {"capabilities": [MEMORY], "dropped": list(dropped)}
+            state["memory"] = {"core": list(items), "working": [], "ephemeral": []}
+            return Answer(f"Fine.\n\n{SEPARATOR}\n{json.dumps(state)}")
+
+        self.provider.answer = answer
+        reply = self.client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Go on."}])
+        turn = ctxwrap.turn_of(reply)
+        assert turn is not None
+        return turn
+
+    @property
+    def items(self) -> dict[str, tuple[str, str]]:
+        """Content and place of each item."""
+        memory = existing(key_for("s"), self.home, keeps_all=True).memory
+        return {each.id: (each.content, each.tier) for each in (*memory.items.values(), *memory.swap.values())}
+
+
+LISBON, PORTO = "The office is in Lisbon.", "The printer is in Porto, on the third floor."
+
+
+@pytest.fixture(params=[{}, {"evolution": "off"}, {"snapshot": "full"}], ids=["delta", "off", "full"])
+def once(provider: Provider, home: Path, request: pytest.FixtureRequest) -> WriteOnceChat:
+    chat = WriteOnceChat(provider, home)
+    chat.restart(**request.param)
+    return chat
+
+
+def test_an_item_of_write_once_memory_keeps_its_content(once: WriteOnceChat) -> None:
+    assert once.tell(item("c-1", LISBON)).violations == ()
+    turn = once.tell(item("c-1", PORTO))
+    assert turn.violations == ("memory is write_once: 'c-1' keeps its content, 'c-1-2' has the new one",)
+    assert once.items == {"c-1": (LISBON, "swap"), "c-1-2": (PORTO, "core")}
+    drop = next(each for each in turn.operations if each.kind == "drop")
+    assert (drop.id, drop.successor) == ("c-1", "c-1-2")
+    assert any(turn.violations[0] in event["violations"] for event in events(once.home, "s") if "violations" in event)
+
+
+def test_write_once_memory_takes_new_items_and_lets_items_go(once: WriteOnceChat) -> None:
+    once.tell(item("c-1", LISBON), item("c-2", "The team has four members."))
+    turn = once.tell(item("c-2", "The team has four members."), item("c-3", PORTO), dropped=["c-1"])
+    assert turn.violations == ()
+    assert {id for id, (_, tier) in once.items.items() if tier != "swap"} == {"c-2", "c-3"}
+
+
+def test_a_pinned_item_of_write_once_memory_stays_beside_the_new_one(once: WriteOnceChat) -> None:
+    once.tell(item("c-1", LISBON))
+    ctxwrap.pin("s", "c-1", store=once.home)
+    once.tell(item("c-1", PORTO))
+    assert once.items == {"c-1": (LISBON, "core"), "c-1-2": (PORTO, "core")}
+
+
+def test_the_model_is_told_of_write_once_memory_only_while_there_is(chat: Chat) -> None:
+    sentence = "Memory is write_once: an object keeps its content."
+    chat.hear(SEARCH)
+    chat.hear(MEMORY)
+    chat.hear(MEMORY)
+    sent = [str(seen.json["messages"]) for seen in chat.provider.seen]
+    assert [sentence in text for text in sent] == [False, False, True]
+    chat.restart(context_mode="readonly")
+    chat.hear(MEMORY)
+    assert sentence not in str(chat.provider.seen[-1].json["messages"])
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from([LISBON, PORTO, "Tea is fine.", "No, 7."]))))
+def test_no_content_of_write_once_memory_is_ever_rewritten(replies: list[dict[str, str]]) -> None:
+    memory, contents = Memory(MemoryRules()), dict[str, str]()
+    memory.capabilities = [MEMORY]
+    for round, told in enumerate(replies, 1):
+        shown = memory.at(round)[0]
+        known = [item(id, content, round=round) for id, content in told.items()]
+        returned = {**shown, "memory": {"core": known, "working": [], "ephemeral": []}}
+        memory.apply(compare(shown, returned, memory, Circumstances(round)), round)
+        for each in (*memory.items.values(), *memory.swap.values()):
+            assert contents.setdefault(each.id, each.content) == each.content

@@ -250,8 +250,9 @@ class TestConsistency:
             monkeypatch.setattr(os, name, lambda handle, real=real: (synced.add(os.fstat(handle).st_ino), real(handle)))
         service.add_entry(memory, "Raw.")
         service.add_entry(memory, "A long report. " * 2000)
-        service.put_context(memory, "One.")
         assert synced == set(), "the default waits for nothing"
+        service.put_context(memory, "One.")
+        assert synced, "but a context is written only when the entries before it are durable"
         told = service.await_consistency(memory)
         assert (told.status, told.entries, told.contextVersion) == ("consistent", 2, 1)
         place = home / "home/default/agent/default/session" / memory

@@ -16,6 +16,7 @@ from ctxwrap.cli import main
 from ctxwrap.inspection import memory_of, session_details
 from ctxwrap.practice import Provider
 from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.finding import key_for
 from ctxwrap.storage import STREAMS
 from tests.stores.test_encrypted_chats import ANSWER, KEY, MASTER, SAID, Model, chat, say, settled
 
@@ -134,3 +135,18 @@ def test_a_store_that_is_closed_leaves_no_connection_lease_or_sign_of_life(
         assert connection.execute("SELECT * FROM ctxwrap_writers").fetchall() == []
         assert connection.execute("SELECT * FROM ctxwrap_leases WHERE expires > now()").fetchall() == []
     stream.close()
+
+
+def test_a_session_ends_and_is_resumed(provider: Provider, database: str) -> None:
+    client = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
+    store = ctxwrap.open_store(database)
+    with ctxwrap.wrap(client, store=store, session="s", derive="inline") as wrapped:
+        for text in ("My name is Ada.\n<END_SESSION>", "One thing more."):
+            wrapped.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+    ctxwrap.end_session("s", store=store)
+    kinds = ("document", "session_end", "session_resume")
+    types = [each["type"] for each in store.open(key_for("s")).read("events")[0] if each["type"] in kinds]
+    assert types == ["document", "session_end", "session_resume", "document", "session_end"]
+    assert session_details(store, key_for("s")).info.state == "ended"
+    assert ctxwrap.verify("s", store=store).findings == ()
+    store.close()

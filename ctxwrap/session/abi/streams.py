@@ -50,13 +50,13 @@ OWN_EVENT_TYPES = frozenset(
         "summary",
     }
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
-    | {"memory", "entry", "document"}
+    | {"memory", "entry", "document", "session_end", "session_resume"}
     | {*EVENT_CLASSES}
 )
 _WITHOUT_RUN = frozenset(
     {"agent.child.cancel", "agent.stop", "agent.child.start", "agent.child.result"}
     | {"recall", "pin", "forget", "purge", "summarise", "summary", "evidence"}
-    | {"memory", "entry", "document"}
+    | {"memory", "entry", "document", "session_end", "session_resume"}
     | {*EVENT_CLASSES}
 )
 """Events that may happen outside of any run."""
