@@ -97,6 +97,8 @@ def sources(context: Context, target: Target, model: str, session: Session, offe
 
 
 _NOT_OPENED = "not opened"
+_USED = object()
+"""Who holds an offer that a call has used."""
 
 
 class OpenCall:
@@ -186,11 +188,11 @@ class OpenCall:
             offer.holder = offer.holder or self
         return [offer for offer in self._offers if offer.holder is self]
 
-    def _release_offers(self) -> None:
-        """Leave what was offered to the next call: this one shows it to nobody."""
+    def _release_offers(self, *, used: bool = False) -> None:
+        """Leave what was offered to the next call, unless this one used it; neither keeps this call alive."""
         for offer in self._offers:
             if offer.holder is self:
-                offer.holder = None
+                offer.holder = _USED if used else None
 
     def _can_come(self, session: Session) -> bool:
         """Whether there is hope that the session is free: the first time it is asked for with what is to be written.
@@ -302,8 +304,8 @@ class OpenCall:
             return
         self._saved = True
         session, turn = self._opened
-        if self._offers and interrupted and not turn.said:
-            self._release_offers()
+        if self._offers:
+            self._release_offers(used=not interrupted or bool(turn.said))
         end = partial(self._end, session, turn, interrupted)
         if interrupted:  # this may be the moment that an object is collected, in which no thread can start
             when_undisturbed(end)
