@@ -48,6 +48,7 @@ OWN_EVENT_TYPES = frozenset(
         "choice",
         "summarise",
         "summary",
+        "tool_result",
     }
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
     | {"memory", "entry", "document"}
@@ -215,6 +216,7 @@ _FORMS: dict[str, tuple[Callable[[Record], bool], Kind]] = {
     "done": (_is_done, "invalid done status"),
     "usage": (_is_usage, "invalid usage"),
     "tool_call": (_is_call, "invalid tool call"),
+    "tool_result": (_is_call, "invalid tool call"),
     "approval_request": (_is_approval_request, "invalid approval"),
     "approval_result": (_is_approval_result, "invalid approval"),
     "agent.child.cancel": (_is_child_cancel, "invalid agent lifecycle"),
