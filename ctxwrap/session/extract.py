@@ -28,7 +28,7 @@ _FILLER = 0.4
 _ROWS = 12
 """So many stretches a digest has; with more, neighbours become one."""
 
-_PER_ROW = 3
+_PER_ROW = 4
 
 
 class Sentence(NamedTuple):
@@ -69,7 +69,7 @@ class Extract:
 
 
 def _score(sentence: Sentence, terms: frozenset[str], counts: Counter[str]) -> float:
-    """What its terms weigh, those more that the stretch comes back to; less in a long sentence, a question or one word."""
+    """What its terms weigh, more if the stretch comes back to them; less in a question or a single word."""
     weight = float(sum(min(_COMMON, counts[term]) + (3 if any(map(str.isdigit, term)) else 1) for term in terms))
     weight *= (1.25 if sentence.role == "user" else 1.0) * (0.6 if sentence.text.endswith(("?", "？")) else 1.0)
     weight *= 0.4 if len(terms) < 2 else 1.0
@@ -127,9 +127,16 @@ def told(sentences: list[Sentence]) -> str:
     return " ".join(head + each.text for head, each in zip(heads, sentences, strict=True))
 
 
+def _distinct(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """The first of those that differ in numbers only."""
+    found: dict[str, Sentence] = {}
+    for each in sentences:
+        found.setdefault(_NUMBER.sub("0", each.text), each)
+    return list(found.values())
+
+
 def _chosen(sentences: Iterable[Sentence]) -> list[Sentence]:
-    distinct = {_NUMBER.sub("0", each.text): each for each in sentences}.values()
-    best = sorted(distinct, key=lambda each: (-each.score, each.number))[:_PER_ROW]
+    best = sorted(_distinct(sentences), key=lambda each: (-each.score, each.number))[:_PER_ROW]
     return sorted(best, key=lambda each: each.number)
 
 

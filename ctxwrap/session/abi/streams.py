@@ -216,7 +216,6 @@ _FORMS: dict[str, tuple[Callable[[Record], bool], Kind]] = {
     "done": (_is_done, "invalid done status"),
     "usage": (_is_usage, "invalid usage"),
     "tool_call": (_is_call, "invalid tool call"),
-    "tool_result": (_is_call, "invalid tool call"),
     "approval_request": (_is_approval_request, "invalid approval"),
     "approval_result": (_is_approval_result, "invalid approval"),
     "agent.child.cancel": (_is_child_cancel, "invalid agent lifecycle"),

@@ -1,0 +1,1 @@
+"""The five documents' requirements, one test each, named by document and requirement."""
