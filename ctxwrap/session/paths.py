@@ -17,7 +17,7 @@ _EXTENSION = re.compile(
 def paths_in(text: str) -> Iterator[str]:
     """The paths and addresses in a text, in their order."""
     for word in text.split():
-        path = word.strip(_AROUND).rstrip(".").removeprefix("./")
+        path = word.lstrip(_AROUND).rstrip(f"{_AROUND}.").removeprefix("./")
         if ("/" in path or "." in path) and len(path) <= _LONGEST and _is_place(path):
             yield path
 
