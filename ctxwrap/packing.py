@@ -6,7 +6,7 @@ aside and it is looked for when these are known.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from ctxwrap.records import ranges
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages.assembly import Chosen, assemble, protocol_for, words_for
 from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
+from ctxwrap.stages.copies import counted_once, referred
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.remembering import remembered, sizes
@@ -144,6 +145,9 @@ class _Packing:
         self.talk = conversation(asked.request, opening, settings, self.measure)
         self.whole = self.measure.body(asked.wire, asked.body)
         self.ledger = Ledger(self._budget(most), settings.shares, self._talk())
+        self.talk = self.talk._replace(older=counted_once(self.talk.older, self.measure))
+        self.copies: dict[int, int] = {}
+        """Which messages are sent as references to which others."""
         self.chosen = Chosen()
         self.items: list[PackItem] = []
         self.sent: tuple[Older, ...] = ()
@@ -326,11 +330,12 @@ class _Packing:
         if self.sources.retrieve:
             self.ledger.hold("retrieved", self.ledger.budget.effective)
         older, start = self.talk.older, self._start()
-        self.sent = older[start:]
+        self.sent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.sent, "recent history", included=True)
         self._note_messages(older[:start], _OLDER, included=False)
         self._note_messages(self.talk.elsewhere, _ELSEWHERE, included=False)
         self.chosen.history = tuple(each.message for each in self.sent if each.place < 0)
+        self.chosen.references = _references(each for each in self.sent if each.number in self.copies)
         self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
         self.ledger.spend("recent", sum(each.tokens for each in self.sent))
 
@@ -406,6 +411,7 @@ class _Packing:
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
+            **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 
     def _head(self, injection: Injection) -> list[Part]:
@@ -442,6 +448,15 @@ class _Packing:
 
     def _callers_origin(self) -> Origin:
         return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
+
+
+def _references(copies: Iterable[Older]) -> dict[int, dict[str, str]]:
+    """What the caller's messages at some places say in the place of what tools gave, by the ids of the calls."""
+    texts: dict[int, dict[str, str]] = {}
+    for each in copies:
+        if each.place >= 0:
+            texts.setdefault(each.place, {})[each.message.tool_call_id] = each.message.text
+    return texts
 
 
 def _read(offered: Offered, kind: str) -> Iterator[Text]:

@@ -41,6 +41,8 @@ def bring_back(
     """
     key = key_for(session, tenant, agent)
     known = existing(key, store)
+    if id in known.memory.items:
+        return (returned_item(known.memory.items[id]),)
     entry = entry_of(known, id)
     if not entry.item:
         return messages_of(known, entry)

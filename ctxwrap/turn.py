@@ -249,7 +249,8 @@ class Turn:
         """The caller's new messages, and the events that start the turn; `kept` is where its texts lie."""
         start = self._writing.start(self._pack, self.body, kept or {}, self._screen, self._origin)
         lacks = self._pack_lacks(self._opening.missing)
-        return self._writing.asked(self._new), self._writing.screened([*start, *lacks])
+        events = [*start, *lacks, *self._writing.tool_results()]
+        return self._writing.asked(self._new), self._writing.screened(events)
 
     def resources(self, target: Target) -> tuple[Resource, ...]:
         """What of this turn's context is for somebody beside the model, or instead of it."""
@@ -320,6 +321,7 @@ class Turn:
             *writing.observation(observed),
             *writing.files(self.file_decisions),
             *self._questions(reply, answer_at),
+            *writing.tool_calls(reply, answer_at),
             *writing.choices(reply),
         ]
         return messages, writing.screened(writing.ended(events, self._attempt, reply, reason, screen))

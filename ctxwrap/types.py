@@ -102,6 +102,8 @@ class Injection:
     """Data that seldom changes."""
     left_out: frozenset[int] = frozenset()
     """Which of the body's messages are not sent, by their places; what the operator says always is."""
+    references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    """Texts in the place of what tools gave, by places of the body's messages and ids of calls."""
     breakpoints: bool = False
     """Whether places are marked up to which the provider may cache, where its API has marks."""
 

@@ -11,6 +11,7 @@ from ctxwrap.packing import Pack
 from ctxwrap.records import as_record, kept_of
 from ctxwrap.screening import Screen
 from ctxwrap.session import blobs
+from ctxwrap.session.abi import legal_name
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stages import events, injection, receipt
 from ctxwrap.tokens.measure import Measure
@@ -163,6 +164,36 @@ class Writing:
             {"type": "choice", "run": self.id, "index": at, **as_record(message)}
             for at, message in enumerate(reply.messages[1:], 1)
         ]
+
+    def tool_calls(self, reply: Reply, answer_at: int) -> list[Record]:
+        """The tools that the answer calls; the calls themselves stand in its message."""
+        calls = (call for message in reply.messages[:1] for call in message.tool_calls)
+        return [self._tool_event("tool_call", call["id"], call["name"], answer_at) for call in calls]
+
+    def tool_results(self) -> list[Record]:
+        """What tools gave since the last turn: which call, how much, and whether it failed."""
+        new = enumerate((message for message, _ in self.opening.new), self.opening.first_message)
+        results = [(number, message) for number, message in new if message.role == "tool"]
+        names = self._names_of_calls() if results else {}
+        return [
+            self._tool_event(
+                "tool_result",
+                message.tool_call_id,
+                message.name or names.get(message.tool_call_id, ""),
+                number,
+                bytes=len(message.text.encode("utf-8", "surrogatepass")),
+                **({"error": True} if message.extra.get("is_error") is True else {}),
+            )
+            for number, message in results
+        ]
+
+    def _names_of_calls(self) -> dict[str, str]:
+        known = (*(kept.message for kept in self.opening.history), *self.request.messages)
+        return {str(call["id"]): str(call["name"]) for message in known for call in message.tool_calls}
+
+    def _tool_event(self, type: str, id: str, name: str, number: int, **more: Any) -> Record:
+        event = {"type": type, "run": self.id, "id": legal_name(id or "none"), "name": legal_name(name or "unknown")}
+        return {**event, "message": number, **more, "ctx": {}}
 
     def ended(self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: Screen) -> list[Record]:
         """The records of a turn's end, and that it is at its end."""

@@ -42,8 +42,11 @@ class Memory:
         self._swapped_by_word: dict[str, set[str]] = {}
         self._unread: list[str] = []
         """What went to swap since somebody asked for it by its words."""
-        self.departed: list[Item] = []
-        """What went to swap, or says something else there, since somebody emptied this list."""
+        self.crossings: list[tuple[Item | None, Item]] = []
+        """What went to swap, came back, or says something else there, since somebody emptied this list.
+
+        Each as it was in swap, if it was there, and as it is.
+        """
 
     def govern(self, rules: MemoryRules, *, evolves: bool) -> None:
         """Go by other rules from now on."""
@@ -152,7 +155,7 @@ class Memory:
         self.round = data["round"]
         for item in map(Item.from_json, (*data["items"], *data["swap"])):
             self._put(item)
-        self.departed.clear()
+        self.crossings.clear()
         self.forgotten = set(data["forgotten"])
         self.capabilities, self.active_task = list(data["capabilities"]), str(data["active_task"])
 
@@ -175,10 +178,11 @@ class Memory:
         here, there = (self.swap, self.items) if item.tier == "swap" else (self.items, self.swap)
         there.pop(item.id, None)
         here[item.id] = item
+        was = known if known is not None and known.tier == "swap" else None
+        if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
+            self.crossings.append((was, item))
         if item.tier == "swap":
             self._unread.append(item.id)
-            if known is None or known.tier != "swap" or known.content != item.content:
-                self.departed.append(item)
             self._let_sink()
         elif self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))

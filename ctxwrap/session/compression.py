@@ -1,14 +1,17 @@
 """Compression: what memory and log amount to, as typed files with where it comes from; made without a model."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.kinds import kind_of
 from ctxwrap.memory.memory import Memory
+from ctxwrap.records import message_range
 from ctxwrap.session.abi import legal_name
+from ctxwrap.session.extract import Row
 from ctxwrap.session.growing import line
+from ctxwrap.session.paths import is_address, paths_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.types import Record
 
@@ -19,6 +22,9 @@ _HEAD = re.compile(
     rb"(?:Snapshots: (\d{1,15}) of (\d{1,15}) missing\n)?(Ended: )?"
 )
 """How a summary begins."""
+
+_PATH = 300
+_DOTS = {".", ".."}
 
 _TEXT = 1000
 """No text in a line is longer than that."""
@@ -35,8 +41,10 @@ class Told(NamedTuple):
     """What was answered last, in short."""
     summary: Record | None = None
     """The last summary that a model wrote, with the messages it is of."""
+    rows: tuple[Row, ...] = ()
+    """What was said in each stretch of the conversation, in short."""
     refs: tuple[Record, ...] = ()
-    """Tool outputs and results of children that can be looked up."""
+    """What can be looked up: files that were named, tool outputs, results of children, chunks in swap."""
     asked: int = 0
     """How many replies should have had a snapshot."""
     missing: int = 0
@@ -85,9 +93,17 @@ class Compression:
         return {
             "context/facts.jsonl": lines["fact"],
             "context/decisions.jsonl": lines["decision"],
-            "context/refs.jsonl": lines["ref"] + b"".join(map(line, refs)),
+            "context/refs.jsonl": lines["ref"] + b"".join(map(line, self._others(refs))),
             "context/todo.md": _markdown(todo),
         }
+
+    def _others(self, refs: Sequence[Record]) -> Iterator[Record]:
+        """The refs beside those of memory: each id once, and no file that memory names already."""
+        known = {legal_name(view.item.id) for view in self._of("ref")}
+        paths = {path for view in self._of("ref") if (path := path_of(view.item))}
+        for ref in refs:
+            if ref["path"] not in paths:
+                yield ref if ref["id"] not in known else {**ref, "id": legal_name(f"{ref['kind']}/{ref['id']}")}
 
     def _summary(self, memory: Memory, told: Told) -> bytes:
         """What the session is about, in the order in which somebody new to it would ask."""
@@ -101,7 +117,10 @@ class Compression:
         if told.summary:
             lines += ["", f"## So far ({told.summary['source']})", "", str(told.summary["text"]).strip()]
         said = (("user", told.user), ("assistant", told.assistant))
+        behind = message_range(str(told.summary["source"]))[1] if told.summary else 0
+        rows = [f"messages:{row.first}-{row.last}: {row.text}" for row in told.rows if row.last > behind and row.text]
         sections = (
+            ("Since then" if told.summary else "So far", rows),
             ("Known", [view.text for view in self._of("fact") if view.item.tier == "core"]),
             ("Decided", [view.text for view in self._of("decision")]),
             ("Open", [view.text for view in self._of("todo")]),
@@ -143,11 +162,16 @@ def _whence(item: Item) -> Record:
     return {"source": source, "tier": item.tier, "origin": item.origin, **named}
 
 
+def path_of(item: Item) -> str:
+    """Where an item says that something lies; nothing if it names no place."""
+    told = [str(item.extra.get("path") or ""), *paths_in(item.content[:_TEXT])]
+    return next((path for each in told if (path := shortened(each, _PATH)) and not _DOTS & set(path.split("/"))), "")
+
+
 def _ref(item: Item, text: str) -> Record:
-    path = shortened(str(item.extra.get("path") or item.content), 300)
-    if not path or ".." in path.split("/"):
-        path = "context/refs.jsonl"
-    return {"path": path, "kind": "file", "summary": text}
+    path = path_of(item)
+    kind = "artifact" if is_address(path) or item.type.strip().casefold() == "artifact" else "file"
+    return {"path": path or "messages.jsonl", "kind": kind, "summary": text}
 
 
 def _markdown(lines: Sequence[str]) -> bytes:

@@ -1,6 +1,7 @@
 """Dedup: which large contents are said more than once, and what it saves to keep them once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.growing import Growing
@@ -53,7 +54,7 @@ class DedupIndex:
             self._uses[name] = use
             if len(self._uses) > _AT_HAND:
                 self._uses.pop(next(iter(self._uses)))
-            self.index.add(_line(name, use))
+            self.index.add(name, partial(_line, name, replace(use)))
 
     def save(self, files: Files) -> bool:
         for name in self._unlinked:

@@ -4,10 +4,12 @@ Everything here follows from the records alone and from their order within each 
 read: whoever reads the log from its start gets the same bytes.
 """
 
-from collections import deque
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import Any
 
 from ctxwrap.memory.memory import Memory
+from ctxwrap.records import numbers_in
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.children import Children
 from ctxwrap.session.collected import Collected
@@ -15,21 +17,43 @@ from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import Compression, Told
 from ctxwrap.session.dedup import DedupIndex
 from ctxwrap.session.documents import DOCUMENT, Documents
+from ctxwrap.session.extract import Digest, Row
 from ctxwrap.session.inputs import INPUTS
+from ctxwrap.session.paths import is_address, paths_in
 from ctxwrap.session.summaries import Summaries
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stages.tokens import estimate_message
 from ctxwrap.storage import Files
 from ctxwrap.types import Message, Record
 
-_OUTPUTS = 50
-"""So many of the newest tool outputs are listed among the refs."""
+_REFS = 50
+"""So many of the newest tool outputs are listed among the refs, and as many files that users named."""
+
+_READ = 2000
+"""So many characters of a user's message are looked at for files that it names."""
 
 _SHOWN = 300
 """So many characters of what was said last are shown."""
 
 COUNTING = ("done", "entry")
 """The events that say how many messages there are."""
+
+
+class Newest:
+    """The newest refs, each id once."""
+
+    def __init__(self, most: int, refs: Iterable[Record] = ()) -> None:
+        self._most = most
+        self._refs = {str(ref["id"]): ref for ref in refs}
+
+    def put(self, ref: Record) -> None:
+        self._refs.pop(ref["id"], None)
+        self._refs[ref["id"]] = ref
+        if len(self._refs) > self._most:
+            self._refs.pop(next(iter(self._refs)))
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._refs.values())
 
 
 class Derived:
@@ -41,7 +65,9 @@ class Derived:
         self.documents = Documents()
         self.collected = Collected()
         self.compliance = Compliance()
-        self._outputs: deque[Record] = deque(maxlen=_OUTPUTS)
+        self._digest = Digest()
+        self._outputs = Newest(_REFS)
+        self._files = Newest(_REFS)
         self._said: dict[str, str] = {}
         self._messages = 0
         self._round = 0
@@ -61,7 +87,11 @@ class Derived:
         self.collected.take_message(number, message, record)
         self._note_time(record)
         if message.role == "tool":
-            self._outputs += [_output(blob, message) for blob in blobs_in(record)]
+            for blob in blobs_in(record):
+                self._outputs.put(_output(blob, message))
+        if message.role == "user":
+            for path in paths_in(message.text[:_READ]):
+                self._files.put(_file(path, message, number))
         if message.role in ("user", "assistant") and message.text:
             self._said[message.role] = message.text[: 4 * _SHOWN]
         if message.role == "assistant":
@@ -75,7 +105,11 @@ class Derived:
             self._round = max(self._round, int(event["runtime"]["round"]))
         elif kind in COUNTING and isinstance(control, dict):
             self._messages = int(control.get("messages") or self._messages)
-            self.swap.let_go(self._messages)
+            self.swap.end_turn(self._messages)
+        elif kind == "tool_result" and isinstance(control, dict):
+            self.swap.take_result(int(event["message"]), str(control.get("id") or ""))
+        if "prefix" in event:
+            self._take_window(event["prefix"])
         if kind in ("memory", "entry") and isinstance(control, dict):
             self.created_at = self.created_at or str(control.get("time") or "")
         if kind == "session_end" and isinstance(control, dict):
@@ -87,9 +121,17 @@ class Derived:
         self.collected.take_event(event)
         self.children.take(event)
         self.compliance.take(event)
-        for item in memory.departed:
-            self.swap.take_item(item)
-        memory.departed.clear()
+        for was, item in memory.crossings:
+            if was is not None:
+                self.swap.return_item(was)
+            if item.tier == "swap":
+                self.swap.take_item(item)
+        memory.crossings.clear()
+
+    def _take_window(self, prefix: Record) -> None:
+        numbers = [number for number in numbers_in(str(prefix["messages"])) if number]
+        if numbers:
+            self.swap.begin_window(min(numbers))
 
     def save(self, files: Files, memory: Memory, state: str) -> bool:
         """Bring the files up to date; whether those that only grow can be right.
@@ -122,11 +164,22 @@ class Derived:
             user=shortened(self._said.get("user", ""), _SHOWN),
             assistant=shortened(self._said.get("assistant", ""), _SHOWN),
             summary=self.summaries.newest,
-            refs=(*self._outputs, *self.children.refs),
+            rows=self._rows,
+            refs=(*self._files, *self._outputs, *self.children.refs, *self.swap.refs),
             asked=self.compliance.total.asked,
             missing=self.compliance.total.missing,
             ended_at=self.ended_at,
         )
+
+    @property
+    def _rows(self) -> tuple[Row, ...]:
+        self._digest_filled()
+        return (*self._digest.rows, *([self.swap.open.row] if self.swap.open else []))
+
+    def _digest_filled(self) -> None:
+        for chunk in self.swap.filled:
+            self._digest.add(chunk.row)
+        self.swap.filled.clear()
 
     def _note_time(self, record: Record) -> None:
         control = record.get("ctx")
@@ -134,11 +187,14 @@ class Derived:
             self.updated_at = max(self.updated_at, control["time"])
 
     def as_json(self) -> Record:
+        self._digest_filled()
         return {
             "swap": self.swap.as_json(),
+            "digest": self._digest.as_json(),
             "dedup": self.dedup.as_json(),
             "children": self.children.as_json(),
             "outputs": list(self._outputs),
+            "files": list(self._files),
             "said": self._said,
             "messages": self._messages,
             "round": self._round,
@@ -157,7 +213,8 @@ class Derived:
         derived.swap = SwapIndex.from_json(value["swap"])
         derived.dedup = DedupIndex.from_json(value["dedup"])
         derived.children = Children.from_json(value["children"])
-        derived._outputs.extend(value["outputs"])
+        derived._digest = Digest.from_json(value["digest"])
+        derived._outputs, derived._files = Newest(_REFS, value["outputs"]), Newest(_REFS, value["files"])
         derived._said, derived._messages, derived._round = value["said"], value["messages"], value["round"]
         derived.summaries = Summaries(**value["summaries"])
         derived.documents = Documents(**value["documents"])
@@ -183,4 +240,15 @@ def _output(blob: dict[str, Any], message: Message) -> Record:
         "path": f"context/dedup/blob/{blob['id']}",
         "kind": "tool_output",
         "summary": shortened(message.text) or "no text",
+    }
+
+
+def _file(path: str, message: Message, number: int) -> Record:
+    at = message.text.find(path)
+    return {
+        "id": f"path-{sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}",
+        "path": path,
+        "kind": "artifact" if is_address(path) else "file",
+        "summary": shortened(message.text[max(0, message.text.rfind("\n", 0, at)) :]),
+        "source": f"messages:{number}-{number}",
     }

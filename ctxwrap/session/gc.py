@@ -39,6 +39,8 @@ _PLACE = re.compile(rb"context/(?:dedup/blob|swap/chunk)/[A-Za-z0-9._+-]{1,64}")
 _LARGEST_REFERENCE = 4096
 _WRITTEN = {f"context/{name}" for name in CONTEXT_FILES - {"budget", "plan.json"}} | {SWAP_INDEX, DEDUP_INDEX}
 _REFERENCE = {"source", "start_event", "end_event", "hash"}
+_MEMORY = {"source", "range", "item", "type", "content", "hash"}
+"""What a chunk of swap holds: where in the log its content is, or what a faded memory says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,10 +245,12 @@ def _uses(log: Log) -> _Uses:
 
 
 def _named(files: Files) -> set[str]:
-    """The chunks and blobs that a pack, a ref or the index of swap names."""
+    """The chunks and blobs that a pack, a ref or the index of swap names; not those that refs list because of swap."""
     children = [entry.name for entry in files.entries(CHILD) if entry.name.endswith("/refs.jsonl")]
-    places = ("context/pack.json", "context/refs.jsonl", SWAP_INDEX, *children)
-    return {name.decode() for place in places for name in _PLACE.findall(files.load(place) or b"")}
+    texts = [files.load(place) or b"" for place in ("context/pack.json", SWAP_INDEX, *children)]
+    refs = (files.load("context/refs.jsonl") or b"").split(b"\n")
+    texts += [line for line in refs if b',"kind":"swap",' not in line]
+    return {name.decode() for text in texts for name in _PLACE.findall(text)}
 
 
 def _directly_in(directory: str, files: Files) -> Iterator[FileEntry]:
@@ -256,12 +260,14 @@ def _directly_in(directory: str, files: Files) -> Iterator[FileEntry]:
 
 
 def _is_reference(entry: FileEntry, files: Files) -> bool:
-    """Whether a chunk only says where in the log its messages are, so that nothing is lost with it."""
+    """Whether a chunk is one that follows from the log, so that nothing is lost with it."""
     try:
         known = json.loads(files.load(entry.name) or b"") if entry.size <= _LARGEST_REFERENCE else None
     except (ValueError, RecursionError):
         return False
-    if not isinstance(known, dict) or not known.keys() <= _REFERENCE or known.get("source") != "messages.jsonl":
+    if not isinstance(known, dict) or not (known.keys() <= _REFERENCE or known.keys() == _MEMORY):
+        return False
+    if known.get("source") not in ("messages.jsonl", "events.jsonl"):
         return False
     digits = str(known.get("hash")).removeprefix("sha256:")
     return entry.name == f"{CHUNKS}/sha256-{digits[:56]}"

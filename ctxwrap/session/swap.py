@@ -1,19 +1,23 @@
-"""Swap: what left the prompt window, listed in an index with where it lies in the log; nothing is copied.
+"""Swap: what is out of the prompt window, listed in an index with where it lies in the log.
 
-Messages leave in chunks of a fixed number, when as many newer ones are there; memory items when they fade. A chunk's
-name is a digest of what its messages say, so that a line of the index can be checked against the log.
+Messages are grouped in chunks. A chunk is listed when the newest pack begins behind its last message, and taken off the
+list when a later pack begins before that. A large tool output is listed once, when no message with it is in the window;
+a memory item as long as it is faded. What stands for a chunk under `context/swap/chunk/` is a reference to the log
+wherever that has the content in one place.
 """
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from hashlib import sha256
-from typing import Any
 
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import telling_words
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.alignment import Digest
 from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.extract import Extract, Row
 from ctxwrap.session.growing import Growing
 from ctxwrap.stages.tokens import estimate, estimate_message
 from ctxwrap.storage import Files
@@ -25,6 +29,9 @@ CHUNKS = "context/swap/chunk"
 CHUNK = 40
 """So many messages make a chunk."""
 
+_CHUNK_TOKENS = 4000
+"""So do fewer messages that have so many tokens."""
+
 _TERMS = 48
 """So many words of a chunk stand in its line, so that it is found by them."""
 
@@ -32,6 +39,12 @@ _SHOWN = 160
 
 _READ = 4000
 """So many characters of a message are looked at for words."""
+
+_AT_HAND = 64
+"""So many chunks that are listed can return to the window."""
+
+_OUTPUTS = 512
+"""So many tool outputs are known by where they were said last."""
 
 
 def shortened(text: str, limit: int = _SHOWN) -> str:
@@ -43,7 +56,7 @@ def shortened(text: str, limit: int = _SHOWN) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Chunk:
     """Messages in a row."""
 
@@ -54,115 +67,212 @@ class Chunk:
     end: str = ""
     digest: str = ""
     tokens: int = 0
-    asked: str = ""
-    """What the user said first."""
     words: set[str] = field(default_factory=set)
-    outputs: list[Record] = field(default_factory=list)
-    """What tools gave that is kept apart."""
+    extract: Extract = field(default_factory=Extract)
+    gave: str = ""
+    """What a tool gave first, in short."""
+    outputs: dict[str, Record] = field(default_factory=dict)
+    """What tools gave that is kept apart and was not said again, by its name."""
+    _row: Row | None = None
 
     def add(self, number: int, message: Message, said: Digest, record: Record) -> None:
         id = str((record.get("ctx") or {}).get("id") or "")
         self.last, self.start, self.end = number, self.start or id, id
         self.digest = sha256(f"{self.digest}{said}".encode()).hexdigest()
         self.tokens += estimate_message(message)
-        if message.role == "user" and not self.asked:
-            self.asked = shortened(message.text)
         self.words |= telling_words(message.text[:_READ])
+        self.extract.add(number, message)
         if message.role == "tool":
-            self.outputs += [_output(blob, number, message) for blob in blobs_in(record)]
+            self.gave = self.gave or shortened(message.text)
+            self.outputs |= {str(blob["id"]): _output(blob, number, message, id) for blob in blobs_in(record)}
 
-    def as_line(self) -> Record:
-        return {
-            "id": f"sha256-{self.digest[:56]}",
-            "kind": "message_range",
-            "source": "messages.jsonl",
-            "range": f"{self.first}-{self.last}",
-            "summary": self.asked or "no message of a user",
-            "tokens": self.tokens,
-            "terms": self.terms,
-            "digest": f"sha256:{self.digest}",
-        }
+    @property
+    def is_full(self) -> bool:
+        return self.last - self.first + 1 >= CHUNK or self.tokens >= _CHUNK_TOKENS
+
+    @property
+    def name(self) -> str:
+        return f"sha256-{self.digest[:56]}"
+
+    @property
+    def row(self) -> Row:
+        """The sentences that stand for it; the rest is let go of once it is full."""
+        if self._row is None:
+            row = Row(self.first, self.last, self.extract.best())
+            if not self.is_full:
+                return row
+            self._row, self.extract = row, Extract()
+        return self._row
 
     @property
     def terms(self) -> list[str]:
         """The words by which it is found: long ones first, since they tell more."""
         return sorted(sorted(self.words, key=lambda word: (-len(word), word))[:_TERMS])
 
-    def as_reference(self) -> Record:
+    def as_line(self) -> Record:
         return {
+            "id": self.name,
+            "kind": "message_range",
             "source": "messages.jsonl",
-            "start_event": self.start,
-            "end_event": self.end,
-            "hash": f"sha256:{self.digest}",
+            "range": f"{self.first}-{self.last}",
+            "summary": self.summary,
+            "tokens": self.tokens,
+            "terms": self.terms,
+            "digest": f"sha256:{self.digest}",
         }
 
+    @property
+    def summary(self) -> str:
+        return self.row.text or self.gave or "no message that says anything"
+
+    @property
+    def ref(self) -> Record:
+        return {"id": self.name, "path": f"{CHUNKS}/{self.name}", "kind": "swap", "summary": self.summary}
+
+    def as_reference(self) -> Record:
+        return _reference("messages.jsonl", self.start, self.end, f"sha256:{self.digest}")
+
     def as_json(self) -> Record:
-        return {**{each.name: getattr(self, each.name) for each in fields(self)}, "words": sorted(self.words)}
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        words = self.terms if self._row else sorted(self.words)
+        return {**known, "words": words, "extract": self.extract.as_json()}
 
     @classmethod
     def from_json(cls, value: Record) -> "Chunk":
-        return cls(**{**value, "words": set(value["words"])})
-
-
-def _output(blob: Record, number: int, message: Message) -> Record:
-    return {
-        "id": blob["id"],
-        "kind": "tool_output",
-        "source": f"context/dedup/blob/{blob['id']}",
-        "range": f"{number}-{number}",
-        "summary": shortened(message.text) or "no text",
-        "tokens": estimate(message.text),
-        "digest": blob["digest"],
-    }
+        row = value["_row"] and Row.from_json(value["_row"])
+        extract = Extract.from_json(value["extract"])
+        return cls(**{**value, "words": set(value["words"]), "extract": extract, "_row": row})
 
 
 class SwapIndex:
-    def __init__(self, size: int = 0, open: Chunk | None = None, closed: list[Chunk] | None = None) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.index = Growing(INDEX, size)
-        self._open = open
-        self._closed = closed or []
-        """Whole, but not old enough to leave."""
-        self.references: dict[str, Record] = {}
-        """What is to lie in files of its own: where each new chunk begins and ends."""
+        self._open: Chunk | None = None
+        self._closed: list[Chunk] = []
+        """Full, and not behind the window yet."""
+        self._left: list[Chunk] = []
+        """The newest of those that are listed."""
+        self._outputs: dict[str, int] = {}
+        """The message that says a tool output last, by the output's name."""
+        self._events: dict[int, str] = {}
+        """The events that tell of tool outputs in messages not listed yet."""
+        self._has_window = False
+        """Whether a pack was ever sent."""
+        self._files: dict[str, Record | None] = {}
+        """Files of chunks that are to be written, or to go."""
+        self.filled: list[Chunk] = []
+        """What became full since somebody emptied this list."""
 
     def take_message(self, number: int, message: Message, said: Digest, record: Record) -> None:
         if self._open is None:
             self._open = Chunk(number)
+        if message.role == "tool":
+            for blob in blobs_in(record):
+                self._note_output(str(blob["id"]), number)
         self._open.add(number, message, said, record)
-        if self._open.last - self._open.first + 1 >= CHUNK:
+        if self._open.is_full:
             self._closed.append(self._open)
+            self.filled.append(self._open)
             self._open = None
 
-    def let_go(self, messages: int) -> None:
-        """Let the chunks leave that are old enough when there are so many messages."""
-        while self._closed and self._closed[0].last + CHUNK <= messages:
+    def _note_output(self, name: str, number: int) -> None:
+        """A tool output that was said before is in the window again."""
+        before = self._outputs.pop(name, None)
+        if before is not None:
+            chunk = next((each for each in self._chunks() if each.first <= before <= each.last), None)
+            if chunk is not None:
+                chunk.outputs.pop(name, None)
+            if chunk is None or chunk in self._left:
+                self._remove(name)
+        self._outputs[name] = number
+        if len(self._outputs) > _OUTPUTS:
+            self._outputs.pop(next(iter(self._outputs)))
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """The newest first."""
+        yield from [self._open] if self._open else []
+        yield from reversed(self._closed)
+        yield from reversed(self._left)
+
+    @property
+    def open(self) -> Chunk | None:
+        return self._open
+
+    @property
+    def refs(self) -> tuple[Record, ...]:
+        """The newest chunks that are listed, as refs."""
+        return tuple(chunk.ref for chunk in self._left)
+
+    def take_result(self, number: int, event: str) -> None:
+        """The event that tells of the tool output in a message."""
+        self._events[number] = event
+
+    def begin_window(self, first: int) -> None:
+        """A pack was sent whose first message is `first`."""
+        self._has_window = True
+        self._move(first)
+
+    def end_turn(self, messages: int) -> None:
+        """There are so many messages; as long as no pack is sent, the newest of them count as the window."""
+        if not self._has_window:
+            self._move(messages - CHUNK + 1)
+
+    def _move(self, first: int) -> None:
+        """List what lies before the first message of the window, and nothing else."""
+        while self._closed and self._closed[0].last < first:
             chunk = self._closed.pop(0)
-            line = chunk.as_line()
-            self.index.add(line)
-            self.references[f"{CHUNKS}/{line['id']}"] = chunk.as_reference()
-            for output in chunk.outputs:
-                self.index.add(output)
+            self._left.append(chunk)
+            self._list(chunk)
+        while self._left and self._left[-1].last >= first:
+            chunk = self._left.pop()
+            self._closed.insert(0, chunk)
+            for name in (chunk.name, *chunk.outputs):
+                self._remove(name)
+        del self._left[:-_AT_HAND]
+
+    def _list(self, chunk: Chunk) -> None:
+        self._add(chunk.name, chunk.as_line, chunk.as_reference())
+        events = {number: self._events.pop(number) for number in list(self._events) if number <= chunk.last}
+        for name, output in chunk.outputs.items():
+            output["event"] = output["event"] or events.get(output["number"], "")
+            self._add(name, partial(_output_line, name, output), _output_reference(output))
+
+    def _add(self, name: str, line: Callable[[], Record], chunk: Record) -> None:
+        self.index.add(name, line)
+        self._files[f"{CHUNKS}/{name}"] = chunk
+
+    def _remove(self, name: str) -> None:
+        self.index.remove(name)
+        self._files[f"{CHUNKS}/{name}"] = None
 
     def take_item(self, item: Item) -> None:
         """An item of memory that nobody mentioned for too long."""
-        name, whole = blob_name(f"{item.id}\n{item.content}".encode("utf-8", "surrogatepass"))
-        line: dict[str, Any] = {
+        name, digest = _item_name(item)
+        said = {"source": "messages.jsonl", "range": item.source.removeprefix("messages:")}
+        line: Record = {
             "id": name,
-            "kind": "message_range",
-            "source": "messages.jsonl",
-            "range": item.source.removeprefix("messages:"),
+            "kind": "memory",
+            **said,
             "summary": shortened(item.content, 1000) or "no text",
             "tokens": estimate(item.content),
             "item": item.id,
             "origin": item.origin,
-            "digest": whole,
+            "digest": digest,
         }
-        self.index.add(line)
+        content = {"item": item.id, "type": item.type, "content": item.content, "hash": digest}
+        self._add(name, lambda: line, {**said, **content})
+
+    def return_item(self, item: Item) -> None:
+        """An item that is at hand again, or says something else, as it was before."""
+        self._remove(_item_name(item)[0])
 
     def save(self, files: Files) -> bool:
-        for name, reference in self.references.items():
-            files.save(name, _json(reference))
-        self.references = {}
+        for name, record in self._files.items():
+            if record is None:
+                files.remove(name)
+            else:
+                files.save(name, _json(record))
+        self._files = {}
         return self.index.save(files)
 
     def as_json(self) -> Record:
@@ -170,12 +280,58 @@ class SwapIndex:
             "size": self.index.size,
             "open": self._open and self._open.as_json(),
             "closed": [chunk.as_json() for chunk in self._closed],
+            "left": [chunk.as_json() for chunk in self._left],
+            "outputs": self._outputs,
+            "events": list(self._events.items()),
+            "has_window": self._has_window,
         }
 
     @classmethod
     def from_json(cls, value: Record) -> "SwapIndex":
-        chunks = [Chunk.from_json(each) for each in value["closed"]]
-        return cls(value["size"], Chunk.from_json(value["open"]) if value["open"] else None, chunks)
+        swap = cls(value["size"])
+        swap._open = Chunk.from_json(value["open"]) if value["open"] else None
+        swap._closed = [Chunk.from_json(each) for each in value["closed"]]
+        swap._left = [Chunk.from_json(each) for each in value["left"]]
+        swap._outputs, swap._events = value["outputs"], dict(value["events"])
+        swap._has_window = value["has_window"]
+        return swap
+
+
+def _output(blob: Record, number: int, message: Message, id: str) -> Record:
+    return {
+        "number": number,
+        "message": id,
+        "event": "",
+        "summary": shortened(message.text) or "no text",
+        "tokens": estimate(message.text),
+        "digest": blob["digest"],
+    }
+
+
+def _output_line(name: str, output: Record) -> Record:
+    event, number = output["event"], output["number"]
+    return {
+        "id": name,
+        "kind": "tool_output",
+        "source": "events.jsonl" if event else "messages.jsonl",
+        **({"event": event} if event else {}),
+        "range": f"{number}-{number}",
+        **{field: output[field] for field in ("summary", "tokens", "digest")},
+    }
+
+
+def _output_reference(output: Record) -> Record:
+    source, at = ("events.jsonl", output["event"]) if output["event"] else ("messages.jsonl", output["message"])
+    return _reference(source, at, at, output["digest"])
+
+
+def _reference(source: str, start: str, end: str, digest: str) -> Record:
+    return {"source": source, "start_event": start, "end_event": end, "hash": digest}
+
+
+def _item_name(item: Item) -> tuple[str, str]:
+    """The name and the digest of what an item says."""
+    return blob_name(f"{item.id}\n{item.content}".encode("utf-8", "surrogatepass"))
 
 
 def _json(record: Record) -> bytes:

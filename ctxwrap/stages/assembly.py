@@ -5,7 +5,7 @@ is pinned and the memory of the epoch, files and results as data, the conversati
 message, and last of all what changed in memory, the round, the time, and one line that reminds of the snapshot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ class Chosen:
     """The summary, and the results of children."""
     history: tuple[Message, ...] = ()
     left_out: frozenset[int] = frozenset()
+    references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     found: Sequence[Candidate] = ()
     offered: str = ""
     """What the caller offers for this call."""
@@ -104,6 +105,7 @@ def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, setting
         ),
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
         left_out=chosen.left_out,
+        references=chosen.references,
         breakpoints=settings.cache_marks,
     )
 

@@ -37,7 +37,7 @@ class AnthropicMessages:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection.left_out)]
+        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection)]
         messages = [neutral_message(message) for message in messages]
         first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
         texts = _arranged(body, injection, newest >= 0)

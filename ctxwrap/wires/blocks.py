@@ -38,7 +38,12 @@ def split(message: Body) -> list[Message]:
     role = message.get("role")
     blocks = blocks_of(message.get("content"))
     results = [
-        Message("tool", plain(block.get("content")), tool_call_id=str(block.get("tool_use_id") or ""))
+        Message(
+            "tool",
+            plain(block.get("content")),
+            tool_call_id=str(block.get("tool_use_id") or ""),
+            extra={"is_error": True} if block.get("is_error") is True else {},
+        )
         for block in blocks
         if block.get("type") == "tool_result"
     ]
@@ -73,7 +78,8 @@ def merged(history: tuple[Message, ...]) -> list[Body]:
 
 def _spell(message: Message) -> list[Body]:
     if message.role == "tool":
-        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text}]
+        failed = {"is_error": True} if message.extra.get("is_error") is True else {}
+        return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text, **failed}]
     blocks = blocks_of(spelled(message.content, "text", _PARTS))
     blocks = [_unmarked(block) for block in blocks if block.get("type") != "text" or block["text"].strip()]
     return blocks + [

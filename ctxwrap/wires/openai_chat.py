@@ -43,7 +43,7 @@ class OpenAIChat:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = kept(body.get("messages") or (), injection.left_out)
+        messages = kept(body.get("messages") or (), injection)
         own = leading(messages)
         messages[own:own] = [_spell(message) for message in injection.history]
         messages = [neutral_message(message) for message in messages]

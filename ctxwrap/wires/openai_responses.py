@@ -12,7 +12,7 @@ from ctxwrap.wires.items import CALLS, Placed, as_items, is_fetched, kept_items,
 from ctxwrap.wires.limits import raised_limits, roomy_limits
 from ctxwrap.wires.messages import joined, tool_call
 from ctxwrap.wires.neutral import neutral_item, neutral_value
-from ctxwrap.wires.placing import is_user, leading, surrounded
+from ctxwrap.wires.placing import is_user, leading, surrounded, with_references
 
 _ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
 """What a response repeats of its request, which is not quite what the caller asked."""
@@ -47,7 +47,9 @@ class OpenAIResponses:
         provider's prompt cache.
         """
         given = _neutral_input(body.get("input"))
-        items = kept_items(given, injection.left_out) if isinstance(given, list) else as_items(given)
+        items = as_items(given)
+        if isinstance(given, list):
+            items = kept_items(with_references(given, injection), injection.left_out)
         own = leading(items)
         items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
         items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")

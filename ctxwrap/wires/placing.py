@@ -17,11 +17,34 @@ def is_user(message: Body) -> bool:
     return message.get("role") == "user"
 
 
-def kept(messages: Iterable[Body], left_out: frozenset[int]) -> list[Body]:
-    """The messages that are sent; those of the operator always are."""
+def kept(messages: Iterable[Body], injection: Injection) -> list[Body]:
+    """The messages that are sent, with references in the place of copies; those of the operator always are."""
+    left_out = injection.left_out
+    messages = with_references(messages, injection)
     if not left_out:
-        return list(messages)
+        return messages
     return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
+
+
+def with_references(messages: Iterable[Body], injection: Injection) -> list[Body]:
+    messages = list(messages)
+    for at, texts in injection.references.items():
+        messages[at] = _with_results(messages[at], texts)
+    return messages
+
+
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    """A message with other texts for what tools gave in it, by the ids of the calls."""
+    if "output" in message:
+        return {**message, "output": texts[str(message.get("call_id") or "")]}
+    if message.get("role") in ("tool", "function"):
+        return {**message, "content": texts[str(message.get("tool_call_id") or "")]}
+    return {**message, "content": [_with_result(block, texts) for block in message["content"]]}
+
+
+def _with_result(block: Body, texts: Mapping[str, str]) -> Body:
+    is_copy = block.get("type") == "tool_result" and block.get("tool_use_id") in texts
+    return {**block, "content": texts[block["tool_use_id"]]} if is_copy else block
 
 
 def leading(messages: list[Body]) -> int:

@@ -33,7 +33,7 @@ def told(store: Store) -> Teller:
     """A session whose first forty messages have left."""
     teller = Teller(store)
     teller.says("The lighthouse of Ushant was painted green.", CALL, OUTPUT)
-    teller.says("We spoke of yx3 as well.")
+    teller.says(f"{'We spoke of it. ' * 50}And of yx3 as well.")
     teller.chats(50)
     return teller
 

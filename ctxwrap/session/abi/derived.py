@@ -46,7 +46,7 @@ def _is_swap_source(text: str) -> bool:
 
 
 _REF_KINDS = frozenset({"file", "artifact", "tool_output", "swap", "child_result"})
-_SWAP_KINDS = frozenset({"message_range", "tool_output", "file"})
+_SWAP_KINDS = frozenset({"message_range", "tool_output", "file", "memory"})
 _line = _text(is_single_line)
 
 RECORDS: Mapping[RecordKind, Mapping[str, Check]] = {

@@ -48,6 +48,7 @@ OWN_EVENT_TYPES = frozenset(
         "choice",
         "summarise",
         "summary",
+        "tool_result",
     }
     | {"agent.child.start", "agent.child.result", "working_set", "resources", "evidence"}
     | {"memory", "entry", "document", "session_end", "session_resume"}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from ctxwrap.session.packs.view import Block, PackView
+from ctxwrap.session.packs.view import KINDS, Block, PackView
 from ctxwrap.types import Missing, PackItem
 
 _FENCE = re.compile("`{3,}")
@@ -34,7 +34,10 @@ def _lines(view: PackView) -> Iterator[str]:
 
 
 def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
-    rows = [(item.kind, item.source, str(item.tokens), item.reason, " ".join(item.refs)) for item in items]
+    rows = [
+        (KINDS.get(item.kind, item.kind), item.source, str(item.tokens), item.reason, " ".join(item.refs))
+        for item in items
+    ]
     yield from ("", f"## {title}", "")
     if not rows:
         yield "Nothing."

@@ -11,6 +11,7 @@ from ctxwrap.retrieval.passages import passages
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.packs.view import Block, PackView
 from ctxwrap.stages.assembly import Words, memory_text
+from ctxwrap.stages.copies import reference_to
 from ctxwrap.stages.receipt import budget_in, items_in
 from ctxwrap.stages.surface import Passage, told
 from ctxwrap.tokens.measure import Measure
@@ -58,6 +59,7 @@ class _Telling:
         self._sent: Record = event.get("sent") or {}
         self._texts = texts_in(event)
         self._prefix: Record = event.get("prefix") or {}
+        self._copies: dict[int, int] = dict(self._sent.get("copies") or ())
         self._epoch, self._lookups, self._measure = epoch, lookups, measure
         self.runtime = Runtime(**event["runtime"])
         self.notes: list[str] = []
@@ -112,6 +114,11 @@ class _Telling:
         if kept is None:
             return self._block(name, "unknown", "messages.jsonl", _UNKNOWN)
         message = kept.message
+        first = self._copies.get(number, 0)
+        known = self._lookups.message(first) if first else None
+        if known is not None:
+            message = message._replace(content=reference_to(known.message, first))
+            kept = Kept(number, message)
         text = message.content if isinstance(message.content, str) else escaped(message.content)
         shown = text if message.role == "system" else neutral(text)
         calls = [escaped(call) for call in message.tool_calls]

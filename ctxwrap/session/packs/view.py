@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ctxwrap.records import numbers_in
 from ctxwrap.session.abi import source_issue
 from ctxwrap.types import Body, Missing, PackItem, Record
 
@@ -71,6 +72,7 @@ class PackView:
         return {
             "session": self.session,
             "agent": self.agent,
+            "budget_tokens": None if self.budget.get("set_by") == "nothing" else self.budget.get("limit"),
             "turn": self.turn,
             "round": self.round,
             "at": self.at,
@@ -78,13 +80,32 @@ class PackView:
             "mode": self.mode,
             "sha256": self.sha256,
             "budget": self.budget,
-            "items": [_listed(item) for item in self.included],
-            "left_out": [_listed(item) for item in self.left_out],
+            "items": [self._listed(item) for item in self.included],
+            "left_out": [self._listed(item) for item in self.left_out],
             **({"missing": [each._asdict() for each in self.missing]} if self.missing else {}),
             "blocks": list(self._outline()),
             **({"assembly_report": self.report} if self.report else {}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
+
+    def _listed(self, item: PackItem) -> Record:
+        told = {**item.as_json(), "kind": KINDS.get(item.kind, item.kind)}
+        if source_issue(item.source):
+            told |= {"path": item.source, "source": "events.jsonl"}
+        elif item.source == "messages.jsonl" and item.refs:
+            told["range"] = self._range(item)
+        return told
+
+    def _range(self, item: PackItem) -> str:
+        """`tail:40` for the last forty messages before those of the call itself, else the numbers."""
+        if item.kind != "recent_messages" or not item.included:
+            return ",".join(dict.fromkeys(ref.partition(".")[0] for ref in item.refs))
+        (span,) = item.refs
+        numbers = numbers_in(span)
+        named = (block.source.partition("messages:")[2] for block in self.blocks)
+        behind = min((int(number) for number in named if number.isdecimal() and int(number) > numbers[-1]), default=0)
+        is_tail = numbers == list(range(numbers[0], numbers[-1] + 1)) and behind == numbers[-1] + 1
+        return f"tail:{len(numbers)}" if is_tail else span
 
     def _outline(self) -> Iterator[Record]:
         """The blocks without their texts, messages in a row as one: `items` tells which they are."""
@@ -101,8 +122,5 @@ class PackView:
 _BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
 
 
-def _listed(item: PackItem) -> dict[str, Any]:
-    told = item.as_json()
-    if source_issue(item.source):
-        told |= {"path": item.source, "source": "events.jsonl"}
-    return told
+KINDS = {"pinned": "system", "children": "child_result"}
+"""What the document calls kinds that have another name in settings and reports."""

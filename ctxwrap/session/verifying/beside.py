@@ -116,7 +116,8 @@ class FileCheck:
             issues = record_issues(_KINDS[name], text)
             if issues:
                 return f"line {issues[0].at}: {issues[0].kind}"
-            ranges = {line.get("range"): line.get("digest") for line in _lines(wanted) if "item" not in line}
+            chunks = (line for line in _lines(wanted) if line.get("kind") == "message_range")
+            ranges = {line.get("range"): line.get("digest") for line in chunks}
             for number, line in enumerate(_lines(text), 1):
                 reason = self._line_reason(line, messages, ranges)
                 if reason:
@@ -129,7 +130,7 @@ class FileCheck:
         first, last = _range(str(line.get("range") or line.get("source") or ""))
         if last > messages:
             return f"messages {first} to {last} are not in the log"
-        if line.get("kind") == "message_range" and "item" not in line:
+        if line.get("kind") == "message_range":
             digest = ranges.get(line.get("range"))
             if digest != line.get("digest"):
                 return f"its digest is not that of messages {first} to {last}"

@@ -1,0 +1,147 @@
+"""Extracts: the sentences of a stretch of messages that say the most, as they were said; made without a model."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
+
+from ctxwrap.language.words import terms_of
+from ctxwrap.types import Message
+
+_READ = 600
+"""So many characters of a message are looked at."""
+
+_PER_MESSAGE = 3
+_LONGEST = 160
+"""So many sentences of a message are candidates, and so many characters of each are shown."""
+
+_SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?](?!\s|$)[^.!?。！？\n]*)*[.!?。！？]*")
+_NUMBER = re.compile(r"\d+")
+_COMMON = 4
+"""A term that was said so often counts no more when it is said again."""
+
+_FILLER = 0.4
+"""A sentence with less, such as a thank you, stands only for a stretch that has no other."""
+
+_ROWS = 12
+"""So many stretches a digest has; with more, neighbours become one."""
+
+_PER_ROW = 4
+
+
+class Sentence(NamedTuple):
+    number: int
+    """The message that says it."""
+    role: str
+    text: str
+    score: float = 0.0
+
+
+@dataclass(slots=True)
+class Extract:
+    """The candidates of a stretch of messages that still grows."""
+
+    candidates: list[Sentence] = field(default_factory=list)
+
+    def add(self, number: int, message: Message) -> None:
+        if message.role not in ("user", "assistant"):
+            return
+        self.candidates += [Sentence(number, message.role, text) for text in sentences_in(message.text)]
+
+    def best(self) -> list[Sentence]:
+        """The sentences that say the most, in their order."""
+        terms = [frozenset(terms_of(each.text)) for each in self.candidates]
+        counts = Counter(term for each in terms for term in each)
+        scored = (
+            each._replace(score=_score(each, of, counts)) for each, of in zip(self.candidates, terms, strict=True)
+        )
+        told = [each for each in scored if each.score]
+        return _chosen([each for each in told if each.score >= _FILLER] or told)
+
+    def as_json(self) -> list[Sentence]:
+        return self.candidates
+
+    @classmethod
+    def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
+        return cls([Sentence(*each) for each in value])
+
+
+def _score(sentence: Sentence, terms: frozenset[str], counts: Counter[str]) -> float:
+    """What its terms weigh, more if the stretch comes back to them; less in a question or a single word."""
+    weight = float(sum(min(_COMMON, counts[term]) + (3 if any(map(str.isdigit, term)) else 1) for term in terms))
+    weight *= (1.25 if sentence.role == "user" else 1.0) * (0.6 if sentence.text.endswith(("?", "？")) else 1.0)
+    weight *= 0.4 if len(terms) < 2 else 1.0
+    return round(weight / (6 + len(terms)), 4)
+
+
+class Row(NamedTuple):
+    """A stretch of messages and the sentences that stand for it."""
+
+    first: int
+    last: int
+    sentences: list[Sentence]
+
+    @property
+    def text(self) -> str:
+        return told(self.sentences)
+
+    @classmethod
+    def from_json(cls, value: tuple[int, int, list[Any]]) -> "Row":
+        first, last, sentences = value
+        return cls(first, last, [Sentence(*each) for each in sentences])
+
+
+@dataclass(slots=True)
+class Digest:
+    """A whole conversation in a few rows, the oldest of which are the widest."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        if len(self.rows) > _ROWS:
+            at = min(range(len(self.rows) - 1), key=lambda at: self.rows[at + 1].last - self.rows[at].first)
+            one, other = self.rows[at : at + 2]
+            self.rows[at : at + 2] = [Row(one.first, other.last, _chosen([*one.sentences, *other.sentences]))]
+
+    def as_json(self) -> list[Row]:
+        return self.rows
+
+    @classmethod
+    def from_json(cls, value: Iterable[tuple[int, int, list[Any]]]) -> "Digest":
+        return cls([Row.from_json(each) for each in value])
+
+
+def sentences_in(text: str) -> list[str]:
+    """The first sentences of a text, each on one line."""
+    lines = (_on_one_line(found[0]) for found in _SENTENCE.finditer(text[:_READ]))
+    return list(islice((line for line in lines if len(line) > 1), _PER_MESSAGE))
+
+
+def told(sentences: list[Sentence]) -> str:
+    """Sentences in a row, each with who said it where that changes."""
+    speakers = [""] + [each.role for each in sentences]
+    heads = ["" if one == other else f"{other}: " for one, other in pairwise(speakers)]
+    return " ".join(head + each.text for head, each in zip(heads, sentences, strict=True))
+
+
+def _distinct(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """The first of those that differ in numbers only."""
+    found: dict[str, Sentence] = {}
+    for each in sentences:
+        found.setdefault(_NUMBER.sub("0", each.text), each)
+    return list(found.values())
+
+
+def _chosen(sentences: Iterable[Sentence]) -> list[Sentence]:
+    best = sorted(_distinct(sentences), key=lambda each: (-each.score, each.number))[:_PER_ROW]
+    return sorted(best, key=lambda each: each.number)
+
+
+def _on_one_line(text: str) -> str:
+    if not text.isprintable():
+        text = "".join(each if each.isprintable() else " " for each in text)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
