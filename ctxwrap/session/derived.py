@@ -174,7 +174,8 @@ class Derived:
     @property
     def _rows(self) -> tuple[Row, ...]:
         self._digest_filled()
-        return (*self._digest.rows, *([self.swap.open.row] if self.swap.open else []))
+        rows = (*self._digest.rows, *([self.swap.open.row] if self.swap.open else []))
+        return tuple(row for row in rows if row.first > self.summaries.forgotten)
 
     def _digest_filled(self) -> None:
         for chunk in self.swap.filled:

@@ -20,6 +20,8 @@ class Summaries:
     """The last message up to which one was asked for, whatever came of it."""
     told: int = 0
     """The last message that the next one need not or must not read."""
+    forgotten: int = 0
+    """The last message before something was forgotten, which these messages may say."""
 
     @property
     def newest(self) -> Record | None:
@@ -29,7 +31,8 @@ class Summaries:
         kind = event.get("type")
         if kind == "forget":
             # the messages that say what was forgotten stay: a summary of them would bring it back
-            self.told = max(self.told, int((event.get("ctx") or {}).get("messages") or 0))
+            self.forgotten = max(self.forgotten, int((event.get("ctx") or {}).get("messages") or 0))
+            self.told = max(self.told, self.forgotten)
         elif kind in ("summarise", "summary"):
             last = message_range(str(event["source"]))[1]
             self.asked = max(self.asked, last)

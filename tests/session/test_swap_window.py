@@ -7,6 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ctxwrap
+from ctxwrap.forgetting import forget
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
 from ctxwrap.session.growing import Growing, line
@@ -183,3 +185,16 @@ def test_a_faded_memory_is_listed_with_its_content_until_it_comes_back() -> None
     bring_back("s", "e-1", **teller.place)
     assert listed() == []
     assert files.load(chunk) is None
+
+
+def test_the_summary_quotes_no_message_from_before_something_was_forgotten() -> None:
+    teller = Teller(MemoryStore())
+    teller.says("The safe opens with the number of the lighthouse.", keeps=[item("e-1", "The safe has a number")])
+
+    def summary() -> str:
+        ctxwrap.flush()
+        return (teller.store.open(KEY).files.load("context/summary.md") or b"").decode().partition("## Last said")[0]
+
+    assert "lighthouse" in summary()
+    forget("s", item="e-1", **teller.place)
+    assert "lighthouse" not in summary()
