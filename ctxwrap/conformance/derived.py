@@ -155,9 +155,10 @@ def _deleted(session: Session) -> Iterator[Finding]:
         if fault := _missing(record, session):
             yield Finding(fault, file=DERIVED["swap_index"], line=number)
     for name, reference in _references(session):
+        ids = (session.events if reference.get("source") == EVENTS else session.messages).ids
         for end in ("start_event", "end_event"):
-            if isinstance(id := reference.get(end), str) and session.messages.ids and id not in session.messages.ids:
-                yield Finding(f"message {shown(id)} is not there", file=name, path=end)
+            if isinstance(id := reference.get(end), str) and ids and id not in ids:
+                yield Finding(f"{shown(id)} is not there", file=name, path=end)
 
 
 def _missing(record: dict[str, Any], session: Session) -> str:

@@ -26,12 +26,6 @@ from ctxwrap.conformance.rules import nodes_in
 from ctxwrap.errors import InvalidInput
 from ctxwrap.testing import Answer, ScriptedProvider, ToolCall
 
-FAILING_TODAY = {"RA-events-recorded", "RA-ids", "RA-pack-fields", "RA-pack-kinds", "RA-pack-range"}
-"""Checks, all of level SHOULD, that a session written by ctxwrap does not pass: no event of a tool call; ids twice in
-`refs.jsonl` and the swap index; in `pack.json` no `budget_tokens`, no `range`, and the kinds `pinned` and `children`
-for `system` and `child_result`. Remove each when it is fixed. Once packs have a `range`, `RA-swap-window` has something
-to compare as well."""
-
 
 def run(*arguments: str | Path, given: str = "") -> Result:
     return CliRunner().invoke(main, ["conform", *map(str, arguments)], input=given)
@@ -710,8 +704,7 @@ def own(own_home: Path) -> Path:
 
 
 def test_a_session_of_a_wrapped_client_conforms(own: Path) -> None:
-    assert run(own).exit_code == 0
-    assert broken(own) == FAILING_TODAY
+    assert run(own, "--strict").exit_code == 0, run(own, "--strict").output
 
 
 def test_envelopes_of_a_wrapped_client_conform(own_home: Path, tmp_path: Path) -> None:
