@@ -40,16 +40,32 @@ FILLER_UNSPACED = (
     "よろしくお願いします",
     "おはよう",
     "おはようございます",
+    "太好了",
+    "哈",
+    "早上好",
+    "晚安",
+    "好",
     "안녕하세요",
     "감사합니다",
     "네",
 )
 
-MEANINGFUL = "yes no oui non ja nein sí si not never nicht pas"
+PRAISE = """
+    amazing wonderful fantastic lovely exciting excited proud inspiring impressive incredible brilliant excellent
+    beautiful sweet adorable congrats congratulations birthday christmas merry fun nicely done job work best luck thx
+    wundervoll glückwunsch herzlichen felicidades haha hahaha lol yay woohoo
+"""
+FUNCTION_WORDS = """
+    that that's this it it's is was sounds looks seems such an i'm i am we you're you your yours me my to of on in at
+    so much be been what how he she they us everyone everything hear see for and the a for with too all more
+"""
+"""With nothing but these beside filler or praise a sentence still tells nothing."""
+
+YES_OR_NO = "yes no oui non ja nein sí si not never nicht pas"
 """Short answers that are answers."""
 
 OPENERS = """
-    well|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
+    well|haha|lol|wow|hm|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
     |of course|thanks|thank you|good news|quick update|quick note|just a quick note
     |one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
     |bueno|pues|por cierto
@@ -250,3 +266,47 @@ NO_VERBS = """
     note see find be let the a an this that it my our you i we mind like want prefer have know need
 """
 """What may follow `please` and is nothing to do."""
+
+NAMED_PERSONS = """
+    i i'm i've i'll i'd me my mine myself im ive ich mir mich mein meine meinen meinem meiner je j'ai moi mon ma mes yo
+    mi mis
+"""
+"""Who speaks, alone."""
+
+OTHER_PERSONS = """
+    we we're we've we'll we'd us our ours ourselves you you're you've you'll you'd your yours yourself u ur he he's
+    him his himself she she's her hers herself they they're they've them their theirs themselves wir uns unser unsere
+    du dir dich dein er sie ihn ihm ihr nous notre vous votre il elle nosotros nuestro tú usted él ella
+"""
+"""Who may be taken for the one who speaks, once there is a name in that place."""
+
+UNRESOLVED = """
+    he he's she she's it it's they they're this that that's these those there there's his her their its him them er sie
+    es das il elle ce ça él ella eso yes no yeah nope ja nein oui non sí
+"""
+"""A sentence that begins with one of these tells of something that only what was said before can name."""
+
+UNCERTAIN = """
+    if maybe perhaps might could would should probably possibly unless whether imagine suppose hopefully guess think
+    wish vielleicht wenn falls könnte würde sollte peut-être si quizás tal
+"""
+"""With one of these a sentence states nothing."""
+
+STATE_VERBS = """
+    is are was were has have had costs cost weighs equals opens closes starts ends belongs needs ist sind war waren hat
+    haben kostet beträgt liegt est sont était ont coûte es son era cuesta tiene pesa
+"""
+"""Behind one of these a number is said of something."""
+
+TO_DO = """
+    update order call send book buy pay sign email mail phone ring reserve cancel renew schedule arrange deliver submit
+    contact invite return repair clean ship transfer confirm register deploy install print remind collect fetch
+    forward invoice refund
+"""
+"""What is done elsewhere, so that an answer alone does not do it."""
+
+MOVED = """
+    moved moves postponed rescheduled shifted pushed delayed brought_forward put_off is_now are_now now_on changed
+    verschoben verlegt reporté reportée déplacé aplazado aplazada movido
+"""
+"""Something is on another day than before."""
