@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ctxwrap.background import background
 from ctxwrap.entries.raw import Raw, Remembered
 from ctxwrap.memory.items import Item, Origin
-from ctxwrap.memory.kinds import is_passing
+from ctxwrap.memory.kinds import is_passing, kind_of
 from ctxwrap.memory.trust import least_trusted
 from ctxwrap.session import Session
 from ctxwrap.session.documents import EXTRACT, Documents
@@ -186,7 +186,15 @@ def _lasting(items: Iterable[Item]) -> list[Item]:
 
 
 def _remembered(items: Iterable[Item]) -> list[Remembered]:
-    return [Remembered(item.type, item.content) for item in items]
+    return [Remembered(_type_of(item), item.content) for item in items]
+
+
+def _type_of(item: Item) -> str:
+    """What a document calls an item: models have many words for decisions and for work that is to be done."""
+    name, kind = item.type.strip().casefold(), kind_of(item.type)
+    if kind == "todo" and name not in ("deadline", "question", "plan", "goal"):
+        return "task"
+    return "decision" if kind == "decision" else name
 
 
 def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:

@@ -96,7 +96,7 @@ class _Growth:
         """Merge an item of memory. One that tells of a task that is done closes it and is no line itself."""
         if not item.content.strip() or self._finish(item.content) or self._move(item.content):
             return
-        self._merge(remembered(item.type, item.content, "User"), "")
+        self._merge(remembered(item.type, item.content, "User"), "", is_item=True)
 
     def _describe(self, raw: Raw) -> None:
         if self._blank:
@@ -146,7 +146,7 @@ class _Growth:
             if unit.lstrip().startswith(_MARKS) and "\n" not in unit
         ]
 
-    def _merge(self, new: Line, day: str) -> str:
+    def _merge(self, new: Line, day: str, is_item: bool = False) -> str:
         """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section.
 
         The line as it stands then, or nothing.
@@ -154,35 +154,32 @@ class _Growth:
         said = f" ({day})" if day and new.section != "Participants" else ""
         line = f"{_TASK if new.section == 'Tasks' else _LINE}{new.text}{said}"
         gist = gist_of(line)
-        if self._has(gist.text):
+        if self._has(gist.text) or self._is_covered(gist, new, is_item):
             return ""
         for at, place, unit in self._lines_beside(new.section):
-            if self.sections[at].name == new.section != "Tasks" and self._is_covered(
-                at, place, gist, new, is_item=not day
-            ):
-                return ""
-            said = verdict(gist_of(unit), gist)
-            if said == "confirmed":
+            outcome = verdict(gist_of(unit), gist)
+            if outcome == "confirmed":
                 self._replace(at, place, as_confirmed(unit))
-            if said in ("same", "confirmed"):
+            if outcome in ("same", "confirmed"):
                 return ""
-            if said == "changed" and (changed := self._change(at, place, new.section, line)):
+            if outcome == "changed" and (changed := self._change(at, place, new.section, line)):
                 return changed
         self._set(with_line(self.sections, new.section, line))
         return line
 
-    def _is_covered(self, at: int, place: int, gist: Gist, new: Line, *, is_item: bool) -> bool:
-        """Whether a line says what is new as well, if need be from now on: a model says it better than rules do."""
-        unit = self.sections[at].units[place]
-        if covers(gist_of(unit), gist, new.section, self._own):
-            return True
-        if not is_item or not is_dated(unit) or not covers(gist, gist_of(unit), new.section, self._own):
-            return False
-        self._replace(at, place, retold(unit, new.text))
-        return True
+    def _is_covered(self, gist: Gist, new: Line, is_item: bool) -> bool:
+        """Whether a line of the same section says as much; a line by rules is retold in an item's words."""
+        own = self._own_terms()
+        for at, place, unit in self._lines(new.section) if new.section != "Tasks" else ():
+            old = gist_of(unit)
+            if covers(old, gist, new.section, own):
+                return True
+            if is_item and is_dated(unit) and covers(gist, old, new.section, own):
+                self._replace(at, place, retold(unit, new.text))
+                return True
+        return False
 
-    @property
-    def _own(self) -> frozenset[str]:
+    def _own_terms(self) -> frozenset[str]:
         """The words of the user's name."""
         lines = (line for _, _, line in self._lines("Participants"))
         return frozenset(term for line in lines if line.endswith(" – user") for term in terms_of(line))

@@ -14,7 +14,6 @@ from ctxwrap.language.dates import Day, days_in
 from ctxwrap.language.slots import name_in
 from ctxwrap.language.statement import Statement
 from ctxwrap.language.statements import stated_in
-from ctxwrap.memory.kinds import kind_of
 
 SILENT = frozenset({"tool", "function", "system", "developer"})
 """From them nothing is learnt: what they say can be had again, and anybody may have written it."""
@@ -86,13 +85,11 @@ def _stated(told: Statement, who: str) -> Line:
     text = told.content.rstrip(" .。")
     if told.type == "identity" and (name := name_in(told.content)):
         return Line("Participants", f"{name} – user")
-    kind = kind_of(told.type)
-    if kind == "decision":
+    if told.type == "decision":
         return Line("Decisions", _named(_DECIDED.sub("", text, count=1), who))
-    days = _days_of(text)
-    if kind == "todo" and told.type not in ("deadline", "question"):
+    if told.type == "task":
         return Line("Tasks", _named(_TASK.sub("", text, count=1), who))
-    if told.type in ("deadline", "event", "date") and days:
+    if told.type in ("deadline", "event", "date") and (days := _days_of(text)):
         return Line("Timeline", _dated(_named(text, who), days))
     return Line(_SECTIONS.get(told.type, "Facts"), _named(text, who))
 

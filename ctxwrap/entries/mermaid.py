@@ -14,8 +14,8 @@ _PIPED = re.compile(r"\|[^|\n]*\|")
 _SHAPE = re.compile(r"\[[^\[\](){}\n]*\]|\([^\[\](){}\n]*\)|\{[^\[\](){}\n]*\}")
 _NESTED = 4
 _LABELLED = re.compile(r"(--|==|-\.)[ \t]+[^-=.>\n]{1,80}[ \t]*(?=--|==|\.-)")
-_ARROW = re.compile(r"[ \t]*[<ox]?(?:-{2,}|={2,}|-\.{1,3}-|\.-|~{3,})[>ox]?[ \t]*")
-_RELATION = re.compile(r"[ \t]*[<|*o}]{0,3}(?:-{1,2}|\.\.)[>|*ox){+]{0,4}-?[ \t]*")
+_ARROW = re.compile(r"\s?[<ox]?(?:-{2,}|={2,}|-\.{1,3}-|\.-|~{3,})[>ox]?\s?")
+_RELATION = re.compile(r"\s?[<|*o}]{0,3}(?:-{1,2}|\.\.)[>|*ox){+]{0,4}-?\s?")
 _NODE = re.compile(r"[ \t]*(?P<id>[^\s:&;,<>|@\[({]+)")
 _DECLARED = re.compile(r"[ \t]*(?:participant|actor|state|class|entity)[ \t]+(?:\S*[ \t]+as[ \t]+)?(?P<id>[\w.*\-]+)")
 _NO_NODE = frozenset(
@@ -79,7 +79,7 @@ def _of_flowchart(line: str) -> set[str]:
     line = _PIPED.sub(" ", line)
     for _ in range(_NESTED):
         line = _SHAPE.sub(" ", line)
-    line = _LABELLED.sub(r"\1", line)
+    line = _LABELLED.sub(r"\1", " ".join(line.split()))
     return _ids(part for side in _ARROW.split(line) for part in side.split("&"))
 
 
@@ -87,7 +87,7 @@ def _of_relations(line: str) -> set[str]:
     """The two sides of a message, a transition or a relation, or what is declared."""
     if declared := _DECLARED.match(line):
         return {declared["id"]}
-    sides = _RELATION.split(line.partition(":")[0], maxsplit=1)
+    sides = _RELATION.split(" ".join(line.partition(":")[0].split()), maxsplit=1)
     return _ids(sides) if len(sides) == 2 else set()
 
 

@@ -31,6 +31,7 @@ class Remembered(NamedTuple):
     """An item of memory, in the words of whoever wrote it: the model, the user or a rule."""
 
     type: str
+    """Such as fact, preference, decision, task or deadline."""
     content: str
 
 

@@ -28,4 +28,5 @@ def statements_in(text: str) -> tuple[Statement, ...]:
 def stated_in(sentence: Sentence) -> list[Statement]:
     """What one sentence states about its author."""
     rules = chinese if _HAN.search(sentence.text) else english
-    return rules.stated_in(sentence)
+    told: list[Statement] = rules.stated_in(sentence)
+    return told

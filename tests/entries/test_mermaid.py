@@ -14,10 +14,10 @@ CHAIN = " --> ".join(f"n{number}" for number in range(11))
         ("graph TD; a-->b; b-->a;", 2),
         (f"flowchart LR\n  {CHAIN}", 11),
         ("flowchart TD\n  A[Start here] -->|yes| B{Is it?}\n  B -- no --> C((End))\n  A & C ==> D", 4),
-        ("flowchart TD\n  %% comment\n  subgraph one\n  A --> B\n  end\n  style A fill:#f9f\n  lone([Alone])", 3),
+        ("flowchart TD\n  %% comment\n  subgraph one\n  A --> B\n  end\n  style A fill:#f9\n  lone([Alone])", 3),
         ('graph LR\n  a["x --> y --> z"] -.-> b', 2),
         (
-            "flowchart TD\n  NewMsg[New user / assistant message] --> Store?{Store this?}\n  Store? -- No --> Continue\n"
+            "flowchart TD\n  NewMsg[New user or agent message] --> Store?{Store this?}\n  Store? -- No --> Continue\n"
             "  Store? -- Yes --> Summ[Generate summary]\n"
             "  Summ --> Add[add_entry(raw_entry, summary)] --> Continue[Continue conversation]",
             5,
