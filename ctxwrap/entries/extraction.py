@@ -40,6 +40,11 @@ _DOES = re.compile(
     rf"(?P<name>{_NAME}) (?P<what>(?:leads|heads|manages|runs|owns|does|handles|is responsible for|is in charge of) "
     r"[^\d:;,]{3,60})"
 )
+_DECIDES = re.compile(
+    rf"(?:(?i:we|the [a-z]{{2,20}}(?: [a-z]{{2,20}})?)|{_NAME})(?: (?:have|has|all|both|finally|just)){{0,2}} "
+    r"(?:decided|agreed|approved|chose|settled|resolved) \w"
+    r"|(?i:(?:ok )?final answer|we(?:'ll| will)? go with|we(?:'re| are) going with|wir haben|nous avons|hemos)\b"
+)
 _CLAUSE = re.compile(r",? and (?=[A-Z])|[,;] (?=[A-Z])")
 _PLEASE = re.compile(
     r"(?i:please (?:don't forget to |remember to )?|(?:can|could) you (?:please )?)"
@@ -53,6 +58,7 @@ _UP_TO_DAY = re.compile(
     r"(?<!\bnot)(?<!\bhasta)(?<!\bdesde)(?<!\bpara)(?<!\bdepuis)(?<!\bavant)(?<!\bback)(?<!\bup)"
     r"(?:\s(?:is|will be|ist|est|es|sera|será))?\s(?:on|to|for|am|zum|le|au|el|al)\s$"
 )
+_NO_SUBJECTS = frozenset({"i", "you", "we", "since", "when", "after", "before", "while", "because", "as", "plus"})
 _UNCERTAIN, _UNRESOLVED = frozenset(UNCERTAIN.split()), frozenset(UNRESOLVED.split())
 _STATE_VERBS, _NO_NAMES = frozenset(STATE_VERBS.split()), frozenset(NO_NAMES.split())
 
@@ -110,7 +116,7 @@ def _lines_in(sentence: Sentence, who: str, role: str) -> list[Line]:
     if sentence.asks or words[0] in _UNRESOLVED or not _UNCERTAIN.isdisjoint(words):
         return []
     said = f"{who}: {text}" if speaks_of_oneself(text) else text
-    if decides(text):
+    if _DECIDES.match(text) and decides(text):
         return [Line("Decisions", said)]
     if people := _people(text, who, role):
         return people
@@ -147,7 +153,7 @@ def _role(what: str, who: str) -> str:
 def _is_plain_fact(text: str, words: list[str]) -> bool:
     """Whether something is said to be or to have something, and a number or the like is in it."""
     has_value = not _STATE_VERBS.isdisjoint(words[1:]) and any(map(str.isdigit, text))
-    return has_value and len(text) <= _LONGEST_FACT and words[0] not in ("i", "you", "we") and "you" not in words
+    return has_value and len(text) <= _LONGEST_FACT and words[0] not in _NO_SUBJECTS and "you" not in words
 
 
 def _days_of(text: str) -> list[Day]:

@@ -184,6 +184,22 @@ def test_nothing_is_added_twice() -> None:
     assert grown(EMPTY, user(plain, plain)).count("Gate B12") == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Thanks, Mel!",
+        "Agreed, Mel.",
+        "I love that you chose pottery.",
+        "I chose them because they help people.",
+        "Since I was 17 or so.",
+        "He also wants a code freeze on 15 Aug 2025.",
+        "If it rains the fair is on 3 May 2025.",
+    ],
+)
+def test_talk_and_doubt_are_no_lines(said: str) -> None:
+    assert [line for line in grown(EMPTY, user(said)).split("\n") if line.startswith("-")] == []
+
+
 def test_nothing_is_learnt_from_an_answer() -> None:
     assert "Gate" not in grown(EMPTY, [Raw(1, "assistant", "Gate B12 of Rome opens for LH 441 at 9:40.")])
 
