@@ -1,6 +1,6 @@
-"""The context document of a wrapped chat: it grows from what was said, every few messages and once at the end.
+"""The context document of a wrapped chat: it grows from messages and memory, every few messages and once at the end.
 
-No model is asked. What the document says is taken from raw messages only, never from summaries.
+No model is asked. What the document says is taken from raw messages and items of memory, never from summaries.
 """
 
 import atexit
@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ctxwrap.background import background
-from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.raw import Raw, Remembered
 from ctxwrap.errors import StoreUnavailable
-from ctxwrap.memory.items import Origin
+from ctxwrap.memory.items import Item, Origin
+from ctxwrap.memory.kinds import is_passing, kind_of
 from ctxwrap.memory.trust import least_trusted
 from ctxwrap.session import Session
 from ctxwrap.session.documents import EXTRACT, Documents
@@ -135,6 +136,7 @@ class News(NamedTuple):
     document: str
     version: int
     raws: list[Raw]
+    items: list[Remembered]
     covers: int
     """The last message that there is."""
     origin: Origin
@@ -150,9 +152,10 @@ def news_of(session: Session) -> News:
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
         new = list(past.branch.history(0)[-_FIRST:])
-    origin = least_trusted(documents.origin, past.origin_of(new))
+    items = _lasting(past.memory.items.values())
+    origin = least_trusted(documents.origin, past.origin_of(new), *(item.origin for item in items))
     covers = past.sequence["messages"]
-    return News(documents.text or EMPTY, documents.number, raws_of(session, new), covers, origin)
+    return News(documents.text or EMPTY, documents.number, raws_of(session, new), _remembered(items), covers, origin)
 
 
 def next_version(session: Session) -> Record:
@@ -160,7 +163,7 @@ def next_version(session: Session) -> Record:
     from ctxwrap.entries.document import grown
 
     news, documents = news_of(session), session.past.documents
-    text = grown(news.document, news.raws)
+    text = grown(news.document, news.raws, news.items)
     if text == news.document:
         return documents.unchanged(news.covers)
     return documents.next(text, EXTRACT, news.covers, news.origin)
@@ -182,12 +185,32 @@ def document_without(
     for event in map(gone.event, events):
         left.take(event, 0)
     said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
-    text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said)))
+    items = [item for item in _lasting(session.past.memory.items.values()) if not gone.concerns(item.as_json())]
+    text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said), _remembered(items)))
     if text in (left.text or EMPTY, FORGOTTEN):
         return []
-    origin = least_trusted(left.origin, session.past.origin_of(said))
+    origin = least_trusted(left.origin, session.past.origin_of(said), *(item.origin for item in items))
     made = replace(left, version=documents.version, places=documents.places)
     return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
+
+
+def _lasting(items: Iterable[Item]) -> list[Item]:
+    """The items of memory that a document tells: none of those that soon pass, or that another took the place of."""
+    return [
+        item for item in items if item.tier in ("core", "working") and not item.successor and not is_passing(item.type)
+    ]
+
+
+def _remembered(items: Iterable[Item]) -> list[Remembered]:
+    return [Remembered(_type_of(item), item.content) for item in items]
+
+
+def _type_of(item: Item) -> str:
+    """What a document calls an item: models have many words for decisions and for work that is to be done."""
+    name, kind = item.type.strip().casefold(), kind_of(item.type)
+    if kind == "todo" and name not in ("deadline", "question", "plan", "goal"):
+        return "task"
+    return "decision" if kind == "decision" else name
 
 
 def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:

@@ -7,11 +7,12 @@ from contextlib import suppress
 import pytest
 
 from ctxwrap.entries.document import grown
+from ctxwrap.entries.mermaid import node_counts
 from ctxwrap.entries.raw import Raw
 from ctxwrap.entries.sections import sections_of
 from ctxwrap.entries.sentences import sentences_in
 from ctxwrap.entries.summary import fitted, summary_of
-from ctxwrap.entries.trimming import trimmed
+from ctxwrap.entries.trimming import removed, trimmed
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.language.dates import dates_in, days_in
 from ctxwrap.language.slots import slot_of
@@ -41,6 +42,7 @@ UNITS = {
     "pairs": ("><", "{}", "[]", '\\"', "a ", "a.", "1.", "1,", "a\n"),
     "brackets": ("{[", '{"a":', "(", "[[context]]{", "\n[[context]]{"),
     "separators": (f"{SEPARATOR}\n", "<<<CONTEXT", "<context>{", "\nCONTEXT", "&amp;lt;", "＜context＞"),
+    "diagrams": ("```mermaid\n", "a-->b ", "-- a ", "a & b ", "~~a~~ "),
     "frames": ("<ctxwrap-", "<ctxwrap-context>", "</ctxwrap-context>", "<ctxwrap-memory>\n\n</ctxwrap-memory>"),
     "lines": ("\r\n", "data: x\r\n\r\n", "data: x\n\n", "data: x\r\r", ": x\r\n", "```\n", "---\n", "> "),
     "snapshots": ('\n{"version":"2.2","memory":', '"memory":', '{"id":"a","content":"'),
@@ -124,6 +126,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "sections_of": sections_of,
     "grown": lambda text: grown("", [Raw(1, "user", text)]),
     "trimmed": trimmed,
+    "removed": lambda text: removed(text, ""),
+    "node_counts": lambda text: node_counts(f"```mermaid\ngraph TD\n{text}") + node_counts(text),
     "the manifest": manifest,
     "truncated": lambda text: [truncated(text, len(text) // 3, strategy, len) for strategy in STRATEGIES],
     "truncated lines": lambda text: [truncated(text, len(text), strategy, len, 5) for strategy in STRATEGIES],

@@ -10,7 +10,7 @@ class Summary(str):
 
 
 class Raw(NamedTuple):
-    """One message as it was said: the only thing that a context document grows from."""
+    """One message as it was said: what a context document grows from, beside memory."""
 
     number: int
     role: str
@@ -25,6 +25,14 @@ class Raw(NamedTuple):
         """When it was said, as YYYY-MM-DD, or nothing."""
         year, month, day = self.time[:4], self.time[5:7], self.time[8:10]
         return f"{year}-{month}-{day}" if len(day) == 2 and (year + month + day).isdecimal() else ""
+
+
+class Remembered(NamedTuple):
+    """An item of memory, in the words of whoever wrote it: the model, the user or a rule."""
+
+    type: str
+    """Such as fact, preference, decision, task or deadline."""
+    content: str
 
 
 def must_be_raw(entry: object) -> Raw:

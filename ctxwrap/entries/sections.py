@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-HEADINGS = ("Description", "Facts", "Preferences", "Decisions", "Tasks", "Entities", "Notes", "Timeline")
+HEADINGS = ("Description", "Participants", "Facts", "Preferences", "Decisions", "Tasks", "Notes", "Timeline")
 """In the order in which a document has them."""
 
 _ALSO = {
-    "people": "Entities",
-    "participants": "Entities",
-    "participant": "Entities",
+    "people": "Participants",
+    "entities": "Participants",
+    "participant": "Participants",
     "todo": "Tasks",
     "to-do": "Tasks",
     "open": "Tasks",

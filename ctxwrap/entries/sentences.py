@@ -20,6 +20,8 @@ _CLOSERS = "\"'”’»)]*」』）"
 _ENDS = ".!?…。！？؟۔।॥｡．።፧။"
 _LAST_WORD = re.compile(r"[\w.\-]*$")
 _ABBREVIATIONS = frozenset(ABBREVIATIONS.split())
+_WORD = re.compile(r"[\w'\-]+")
+_READ = 600
 _JOINERS = "\u200d\ufe0e\ufe0f\u20e3"
 _STEPS = 64
 """A character of more marks than that is no character to spare."""
@@ -88,6 +90,11 @@ def _is_abbreviated(before: str, after: str) -> bool:
     if word.isdecimal() and len(word) <= 2:
         return after[:1].islower() or bool(days_in(f"{word}. {after}"))
     return word in _ABBREVIATIONS or (len(word) == 1 and word.isalpha() and word != "i" and word.isascii())
+
+
+def words_of(sentence: str) -> list[str]:
+    """The words in lower case, of as much of a sentence as is ever looked at."""
+    return _WORD.findall(sentence[:_READ].lower().replace("’", "'"))
 
 
 def one_line(text: str, limit: int) -> str:

@@ -2,13 +2,14 @@
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ctxwrap.entries.finishing import is_ticked
+from ctxwrap.entries.scoring import assigns, decides, facts_in
 from ctxwrap.entries.sections import Section, sections_of, text_of
-from ctxwrap.entries.sentences import cut, whole
-from ctxwrap.entries.telling import assigns, decides, facts_in
+from ctxwrap.entries.sentences import cut, one_line, whole
+from ctxwrap.entries.tasks import is_ticked
 
 LONGEST = 5000
 TRIMMED = 4800
@@ -21,7 +22,7 @@ _ALWAYS_KEPT = 20
 _READ_HEAD, _READ_TAIL = 15_000, 25_000
 """So much of a text is looked at; what lies between goes unread."""
 
-_CORE = frozenset({"Description", "Decisions", "Tasks", "Entities"})
+_CORE = frozenset({"Description", "Decisions", "Tasks", "Participants"})
 _WEIGHTS = {"Notes": 3.0, "Timeline": 1.5, "Facts": 1.0, "Preferences": 0.5}
 _OPEN_TASK = re.compile(r"\s{0,20}[-*•+]\s\[ \]\s")
 _PARTICIPANT = re.compile(
@@ -60,6 +61,19 @@ def trimmed(text: str) -> str:
         if not left[place.section] and sections[place.section].heading:
             size -= len(sections[place.section].heading) + 1
     return _cut_down(_without(sections, gone))
+
+
+def removed(before: str, after: str) -> str:
+    """What trimming took away, by section: `12 of Notes, 3 of Timeline`."""
+    gone = _line_counts(before) - _line_counts(after)
+    return ", ".join(f"{count} of {name or 'no heading'}" for name, count in gone.items())
+
+
+def _line_counts(text: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for section in sections_of(text):
+        counts[one_line(section.heading.lstrip("# "), 40)] += sum(bool(unit.strip()) for unit in section.units)
+    return counts
 
 
 def settled(text: str) -> str:

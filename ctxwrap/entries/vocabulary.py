@@ -40,16 +40,32 @@ FILLER_UNSPACED = (
     "よろしくお願いします",
     "おはよう",
     "おはようございます",
+    "太好了",
+    "哈",
+    "早上好",
+    "晚安",
+    "好",
     "안녕하세요",
     "감사합니다",
     "네",
 )
 
-MEANINGFUL = "yes no oui non ja nein sí si not never nicht pas"
+PRAISE = """
+    amazing wonderful fantastic lovely exciting excited proud inspiring impressive incredible brilliant excellent
+    beautiful sweet adorable congrats congratulations birthday christmas merry fun nicely done job work best luck thx
+    wundervoll glückwunsch herzlichen felicidades haha hahaha lol yay woohoo
+"""
+FUNCTION_WORDS = """
+    that that's this it it's is was sounds looks seems such an i'm i am we you're you your yours me my to of on in at
+    so much be been what how he she they us everyone everything hear see for and the a for with too all more
+"""
+"""With nothing but these beside filler or praise a sentence still tells nothing."""
+
+YES_OR_NO = "yes no oui non ja nein sí si not never nicht pas"
 """Short answers that are answers."""
 
 OPENERS = """
-    well|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
+    well|haha|lol|wow|hm|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
     |of course|thanks|thank you|good news|quick update|quick note|just a quick note
     |one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
     |bueno|pues|por cierto
@@ -138,19 +154,6 @@ CHANGED = """
 """
 """They say that something changes, not what."""
 
-LIKES = """
-    like likes love loves hate hates dislike dislikes enjoy enjoys favorite favourite allergic vegan vegetarian
-    mag liebe hasse lieber lieblings adore déteste préfère préféré préférée gusta gustan encanta odio prefiere
-    favorito favorita prefers allergisch allergique alérgica alérgico
-"""
-UNSURE_LIKES = """
-    like love hate dislike enjoy remember liebe mai always never whenever immer nie niemals toujours jamais
-    siempre nunca sempre
-"""
-"""They may mean something else, and count only behind who likes, or what is always done."""
-
-LIKES_UNSPACED = ("喜欢", "喜歡", "讨厌", "好きです", "嫌いです", "过敏", "アレルギー")
-
 ABBREVIATIONS = """
     mr mrs ms dr prof st sr jr vs etc e.g i.e eg ie no nr vol fig approx inc ltd co corp dept est jan feb mar
     apr jun jul aug sep sept oct nov dec z.b d.h u.a bzw ca usw evtl inkl str tel hr fr abs art m mme mlle p.ex
@@ -164,57 +167,6 @@ COPULAS = """
 """
 """Behind one of these a number is what is said; before it, it is part of what it is said of."""
 
-OBJECT_NEXT = """
-    a an the to at in on with by for from about of and or some that this next today tomorrow
-"""
-"""What may follow `you` where it is no subject."""
-
-ADVERBS = """
-    never also always still just really already usually often currently actually only not
-"""
-
-NUMBERED = """
-    part type phase chapter volume act war class grade level stage tier appendix section
-"""
-"""Behind one of these an I is a number."""
-
-ENGLISH = """
-    i i'm i've i'll i'd my me we our us you your the is are was were has have had will would can could should
-    must this that it of and to for with from on at by be been do does did not an please let's
-"""
-"""Words that English sentences have and others seldom."""
-
-NOT_ENGLISH = """
-    der die das und ist sind nicht ein eine ich wir mein unser le la les des est sont et je nous mon notre un
-    une el los las es son y yo nosotros mi nuestro una del de en que den dem zu auf mit für du bitte haben habe
-    hat mag nach bei wie tengo vivo soy estoy quiero j'ai suis avons pas dans avec pour por con para llamo sich
-    vous
-"""
-"""Words that others have."""
-
-UNCHANGED = """
-    was will would can could should must may might can't won't couldn't wouldn't shouldn't didn't had did went
-    bought made got took met saw left sold paid sent wrote told said found thought chose began built broke lost
-    won gave came became ran spoke taught read cannot
-"""
-"""Verbs that are the same for I and for she."""
-
-PRESENT = """
-    am:is have:has do:does go:goes don't:doesn't haven't:hasn't live:lives work:works like:likes love:loves
-    hate:hates prefer:prefers need:needs want:wants use:uses play:plays drive:drives own:owns speak:speaks
-    study:studies run:runs think:thinks know:knows hope:hopes plan:plans eat:eats drink:drinks read:reads
-    write:writes teach:teaches enjoy:enjoys dislike:dislikes manage:manages lead:leads sleep:sleeps
-    travel:travels wear:wears feel:feels keep:keeps believe:believes expect:expects suggest:suggests
-    recommend:recommends start:starts take:takes get:gets
-"""
-"""Verbs as I and as she has them."""
-
-STARTS = """
-    the this that these those there it its he she his her our my your we i they their a an some all both each
-    every no they're they've they'll they'd it's there's that's
-"""
-"""What a whole sentence may begin with."""
-
 FINITE = """
     is are was were has have had will would can could should must may might does do did don't doesn't didn't
     isn't aren't wasn't won't can't they're they've they'll they'd it's there's that's went got took made met
@@ -223,13 +175,6 @@ FINITE = """
     prefer love hate use moves owns takes cost comes keeps gives says shows includes uses
 """
 """Verbs that make a sentence whole."""
-
-ANSWERED = """
-    explain tell show list describe give help answer compare rewrite summarize summarise translate suggest
-    recommend elaborate clarify define calculate check think consider share provide repeat continue go make
-    write
-"""
-"""What the next answer itself does, so that nothing stays open."""
 
 NO_NAMES = """
     the this that it he she there here what who my our your today yesterday everything das der die es le la ce
@@ -246,7 +191,46 @@ UNDECIDED = """
 """
 """With one of these nothing is decided yet."""
 
-NO_VERBS = """
-    note see find be let the a an this that it my our you i we mind like want prefer have know need
+NAMED_PERSONS = """
+    i i'm i've i'll i'd me my mine myself im ive ich mir mich mein meine meinen meinem meiner je j'ai moi mon ma mes yo
+    mi mis
 """
-"""What may follow `please` and is nothing to do."""
+"""Who speaks, alone."""
+
+OTHER_PERSONS = """
+    we we're we've we'll we'd us our ours ourselves you you're you've you'll you'd your yours yourself u ur he he's
+    him his himself she she's her hers herself they they're they've them their theirs themselves wir uns unser unsere
+    du dir dich dein er sie ihn ihm ihr nous notre vous votre il elle nosotros nuestro tú usted él ella
+"""
+"""Who may be taken for the one who speaks, once there is a name in that place."""
+
+UNRESOLVED = """
+    he he's she she's it it's they they're this that that's these those there there's his her their its him them er sie
+    es das il elle ce ça él ella eso yes no yeah nope ja nein oui non sí
+"""
+"""A sentence that begins with one of these tells of something that only what was said before can name."""
+
+UNCERTAIN = """
+    if maybe perhaps might could would should probably possibly unless whether imagine suppose hopefully guess think
+    wish vielleicht wenn falls könnte würde sollte peut-être si quizás tal
+"""
+"""With one of these a sentence states nothing."""
+
+STATE_VERBS = """
+    is are was were has have had costs cost weighs equals opens closes starts ends belongs needs ist sind war waren hat
+    haben kostet beträgt liegt est sont était ont coûte es son era cuesta tiene pesa
+"""
+"""Behind one of these a number is said of something."""
+
+TO_DO = """
+    update order call send book buy pay sign email mail phone ring reserve cancel renew schedule arrange deliver submit
+    contact invite return repair clean ship transfer confirm register deploy install print remind collect fetch
+    forward invoice refund
+"""
+"""What is done elsewhere, so that an answer alone does not do it."""
+
+MOVED = """
+    moved moves postponed rescheduled shifted pushed delayed brought_forward put_off is_now are_now now_on changed
+    verschoben verlegt reporté reportée déplacé aplazado aplazada movido
+"""
+"""Something is on another day than before."""

@@ -81,7 +81,8 @@ _REST_IS_INVENTED = lazy_pattern(
     re.I,
 )
 _SENTENCE_END = lazy_pattern(
-    r"(?<=[.…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|vs)\.)(?<!\b(?:Mrs|Inc|Ltd|e\.g|i\.e"
+    r"(?<=[.…])(?!(?<=\d\.)\s(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+    r"(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Jr|vs)\.)(?<!\b(?:Mrs|Inc|Ltd|e\.g|i\.e"
     r"|etc)\.)[)\]]?\s+"
     r"|(?<=[!?。！？])[)\]）]?\s*|\s*[;；]\s*|\n"
 )

@@ -1,12 +1,12 @@
 """Statements: what a user's message plainly says of its author, found by rules and without a model."""
 
-from ctxwrap.language.asserted import asserted_in
+from ctxwrap.language.asserted import Sentence, asserted_in
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
 from ctxwrap.language.statement import Statement
 from ctxwrap.patterns import lazy_pattern
 
-__all__ = ["MOST", "Statement", "statements_in"]
+__all__ = ["MOST", "Statement", "stated_in", "statements_in"]
 
 MOST = 8
 """So many statements come from one message."""
@@ -18,9 +18,15 @@ def statements_in(text: str) -> tuple[Statement, ...]:
     """What the message states about its author, in its order; rather nothing than something wrong."""
     found: dict[str, Statement] = {}
     for sentence in asserted_in(text):
-        rules = chinese if _HAN.search(sentence.text) else english
-        for told in rules.stated_in(sentence):
+        for told in stated_in(sentence):
             found.setdefault(told.content, told)
         if len(found) >= MOST:
             break
     return tuple(found.values())[:MOST]
+
+
+def stated_in(sentence: Sentence) -> list[Statement]:
+    """What one sentence states about its author."""
+    rules = chinese if _HAN.search(sentence.text) else english
+    told: list[Statement] = rules.stated_in(sentence)
+    return told

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from ctxwrap.entries.document import LONGEST as LONGEST_CONTEXT
-from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.raw import Raw, Remembered
 from ctxwrap.redacting import Redaction
 from ctxwrap.redacting.values import change_of
 from ctxwrap.service.prompts import block_for, prompts_for
@@ -43,10 +43,11 @@ class Asking:
         said = (f"the message, by {raw.role}", raw.text)
         return self._asked(memory_type, "summary", _SUMMARY, [("the context document", document), said])
 
-    def context(self, memory_type: str, document: str, entries: Sequence[Raw]) -> str:
-        """The context document with what raw messages tell, or nothing; it never sees a summary."""
+    def context(self, memory_type: str, document: str, entries: Sequence[Raw], items: Sequence[Remembered]) -> str:
+        """The context document with what raw messages and memory tell, or nothing; it never sees a summary."""
         texts = [("the context document so far", document)]
         texts += [(f"message {raw.number} by {raw.role}, {raw.time}", raw.text) for raw in entries]
+        texts.append(("what memory holds", "\n".join(f"- {item.type}: {item.content}" for item in items)))
         return self._asked(memory_type, "context", 2 * LONGEST_CONTEXT, texts)
 
     def _asked(self, memory_type: str, what: str, longest: int, texts: Sequence[tuple[str, str]]) -> str:

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.documenting import news_of, next_version
 from ctxwrap.entries.document import LONGEST, trimmed
+from ctxwrap.entries.mermaid import MOST_NODES, node_counts
 from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.trimming import removed
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted
@@ -236,11 +238,13 @@ class Memories:
 
         The entries before it are made durable first, as by `await_consistency`, which still tells of failed writes.
         With `expected_version` it is a ContextConflict if somebody else wrote one meanwhile. What is too long is
-        trimmed, and the answer says so. What repeats the summary of an entry is refused: name facts by raw entries.
+        trimmed, and the answer says what went. Refused are a Mermaid diagram of more than ten nodes, and what repeats
+        the summary of an entry: name facts by raw entries.
         """
         if by not in _ORIGINS:
             raise InvalidInput(f"by must be one of {', '.join(_ORIGINS)}, not {by!r}")
         given = Screen(self._settings.redaction).text(checking.text("content", content, _CONTENT))
+        _check_diagrams(given)
         text = trimmed(given) if len(given) > LONGEST else given
         expected = None if expected_version is None else checking.version(expected_version)
         covers = self._synced(memory_id, vault, "put_context", lambda session: session.past.sequence["messages"])
@@ -250,8 +254,7 @@ class Memories:
             refuse_summaries(session, text, documents.text)
             event = documents.next(text, by, covers, _ORIGINS[by])
             self._append(session, [], [event])
-        note = f"trimmed from {len(given)} to {len(text)} characters" if text != given else ""
-        return Stored(id=memory_id, version=event["version"], note=note)
+        return Stored(id=memory_id, version=event["version"], note=_trimming_note(given, text))
 
     def grow_context(self, memory_id: str, *, vault: str | None = None) -> Stored:
         """Let the context document take in the entries since its newest version: by the writer, else by rules.
@@ -262,7 +265,9 @@ class Memories:
         kind, edition, news = self._synced(
             memory_id, vault, "grow_context", lambda session: (_kind(session), session.log.edition(), news_of(session))
         )
-        written = trimmed(self._asking.context(kind, news.document, news.raws)) if news.raws else ""
+        given = self._asking.context(kind, news.document, news.raws, news.items) if news.raws else ""
+        given = given if max(node_counts(given), default=0) <= MOST_NODES else ""
+        written = trimmed(given)
         with self._writing(memory_id, vault, "grow_context") as session:
             documents = session.past.documents
             _check_version(documents.number, news.version)
@@ -274,7 +279,7 @@ class Memories:
                 if event["covers"] > news.covers:
                     session.log.settled()()
             self._append(session, [], [event])
-            return Stored(id=memory_id, version=session.past.documents.number)
+            return Stored(id=memory_id, version=session.past.documents.number, note=_trimming_note(given, written))
 
     def await_consistency(self, memory_id: str, timeout: float = 10.0, *, vault: str | None = None) -> Consistent:
         """Wait until the medium has every write to a memory so far, whoever made it.
@@ -341,6 +346,19 @@ class Memories:
 
 def _kind(session: Session) -> str:
     return session.past.derived.collected.kind or "chat"
+
+
+def _check_diagrams(content: str) -> None:
+    for count in node_counts(content):
+        if count > MOST_NODES:
+            raise InvalidInput(f"content has a Mermaid diagram of {count} nodes: it may have {MOST_NODES} at most")
+
+
+def _trimming_note(before: str, after: str) -> str:
+    if before == after:
+        return ""
+    gone = removed(before, after)
+    return f"trimmed from {len(before)} to {len(after)} characters{f'; lines that went: {gone}' if gone else ''}"
 
 
 def _check_version(version: int, expected: int | None) -> None:

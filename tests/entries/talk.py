@@ -61,7 +61,7 @@ _OTHERS = (
     "Thanks a lot!",
     "The {kind} {thing} weighs {number} kg.",
     "My neighbour's {kind} {thing} arrived on 3 May 2024.",
-    "I like the {kind} {thing} more than any other.",
+    "I like {kind} tea from the {thing}.",
     "What does the {kind} {thing} cost?",
     "I saw {person} near the {thing} at {number} o'clock.",
     "Our {kind} {thing} has the number K-{number}.",

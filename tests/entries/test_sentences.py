@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ctxwrap.entries.document import grown, trimmed
 from ctxwrap.entries.raw import Raw
+from ctxwrap.entries.scoring import assigns, decides, facts_in, is_filler, worth
 from ctxwrap.entries.sentences import cut, sentences_in
 from ctxwrap.entries.summary import fitted, summary_of
-from ctxwrap.entries.telling import assigns, decides, facts_in, is_filler, worth
 from ctxwrap.language.dates import days_in
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.entries.raw import Raw, Summary
+from ctxwrap.entries.scoring import facts_in
 from ctxwrap.entries.summary import LONGEST, fitted, summary_of
-from ctxwrap.entries.telling import facts_in
 from tests.entries.messages import MESSAGES
 
 texts = st.text(max_size=1500) | st.lists(
@@ -26,9 +26,10 @@ def said(text: str, role: str = "user", **more: str) -> str:
 
 
 @given(raws, st.text(max_size=200))
-def test_no_summary_is_too_long_or_empty_or_different_the_next_time(raw: Raw, document: str) -> None:
+def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(raw: Raw, document: str) -> None:
     summary = summary_of(raw, document)
-    assert 0 < len(summary) <= LONGEST
+    assert len(summary) <= min(LONGEST, len(raw.text))
+    assert bool(summary) == bool(raw.text)
     assert isinstance(summary, Summary)
     assert summary == summary_of(raw, document)
     assert "\n" not in summary
@@ -53,7 +54,7 @@ def test_the_ellipsis_stands_for_what_was_removed_only(telling: int, dull: int, 
     text = " ".join(["Hm, well."] * filler + told)
     assert fitted(text).endswith("…") == (len(text) > LONGEST)
     summary = said(text)
-    assert summary.endswith("…") == any(sentence not in summary.replace("that it", "that It") for sentence in told)
+    assert summary.endswith("…") == any(sentence not in summary for sentence in told)
     if len(" ".join(told)) <= LONGEST - 20:
         assert not summary.endswith("…"), "greetings and filler do not count"
 
@@ -66,26 +67,35 @@ def test_what_tells_little_goes_first() -> None:
     assert short.endswith("…")
 
 
+def test_a_statement_and_a_request_to_somebody_are_reported_as_in_the_example() -> None:
+    """Who asks whom is worth more than the length of the message: so has it the example that this form follows."""
+    text = "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
+    summary = "User stated the Q3 launch date moved to 17 Aug 2025 and asked Sam to update the tracker."
+    assert said(text) == summary
+    assert (
+        said("Hi Sam, our lease ends soon. Please tell me more.") == "User: Our lease ends soon. Please tell me more."
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "summary"),
     [
-        (
-            "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker.",
-            "User told Sam that their Q3 launch date moved to 17 Aug 2025 and asked Sam to update the tracker.",
-        ),
-        ("Hello! I'm vegan. Thanks!", "User stated: They're vegan."),
-        ("I was born in Ghent in 1984.", "User stated that they were born in Ghent in 1984."),
-        ("Could you please send me the report?", "User asked the assistant to send them the report."),
-        ("Please don't call my boss.", "User asked the assistant not to call their boss."),
-        ("When does my train leave?", "User asked: When does my train leave?"),
-        ("Yes.", "User stated: Yes."),
-        ("Thanks!", "User said: Thanks!"),
-        ("", "User sent a message without words."),
-        ("Unser Start ist am 3. Mai.", "User stated: Unser Start ist am 3. Mai."),
-        ("你好！我叫小明。", "User stated: 我叫小明。"),
+        ("Hello! I'm vegan. Thanks!", "User is vegan."),
+        ("Thanks a lot! My cat is called Biscuit.", "User's cat is called Biscuit."),
+        ("I was born in Ghent in 1984.", "I was born in Ghent in 1984."),
+        ("Could you please send me the report?", "Could you please send me the report?"),
+        ("Hello! When does my train leave?", "User: When does my train leave?"),
+        ("Yes.", "Yes."),
+        ("Thanks!", "Thanks!"),
+        ("👍", "👍"),
+        ("\x00", "…"),
+        ("", ""),
+        ("Hallo! Unser Start ist am 3. Mai.", "User: Unser Start ist am 3. Mai."),
+        ("你好！我叫小明。", "我叫小明。"),
+        ("I hate Mondays. I hate Mondays. I hate Mondays.", "User hates Mondays."),
     ],
 )
-def test_a_message_is_told_by_somebody_else(text: str, summary: str) -> None:
+def test_a_message_without_its_filler(text: str, summary: str) -> None:
     assert said(text) == summary
 
 
@@ -94,24 +104,23 @@ def test_a_message_is_told_by_somebody_else(text: str, summary: str) -> None:
     [
         "I told them that they were late.",
         'He wrote "I am late" to me.',
+        "I was named after her sister.",
         "World War I began before I was born and was long.",
         "I think we should go.",
+        "I live in Ghent and work in Aalst.",
     ],
 )
-def test_a_sentence_stays_as_it_is_where_they_could_be_somebody_else(text: str) -> None:
-    assert said(text) == f"User stated: {text}"
+def test_nobody_is_named_where_it_could_be_somebody_else(text: str) -> None:
+    assert said(f"Hello there, everyone! {text}") == f"User: {text}"
 
 
-def test_who_speaks_is_named() -> None:
-    assert said("I live in Ghent.", speaker="Maria") == "Maria stated that they live in Ghent."
-    assert summary_of(Raw(1, "user", "I live in Ghent."), "# Entities\n- Maria – user").startswith("Maria stated")
-    assert (
-        said("Your flight leaves at 9:40.", "assistant") == "Assistant answered that the user's flight leaves at 9:40."
-    )
-    assert said("You should go at 8.", "assistant") == "Assistant answered that the user should go at 8."
-    assert said("Is that you?", "tool") == "Tool asked: Is that you?"
-    assert said("Could you send it?", "x", speaker="Eve\n") == "Eve asked: Could you send it?"
-    assert said('{"ok": true}', "tool") == 'Tool returned: {"ok": true}'
+def test_speaker_and_day_are_named_where_there_is_room() -> None:
+    text = "Hello! Thank you so much! I live in Ghent."
+    assert said(text, speaker="Maria") == "Maria lives in Ghent."
+    assert said(text, speaker="Maria", time="2025-03-01T10:00:00Z") == "2025-03-01: Maria lives in Ghent."
+    assert summary_of(Raw(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
+    assert said("Great question! Your flight leaves at 9:40.", "assistant") == "Assistant: Your flight leaves at 9:40."
+    assert said('{"ok": true}', "tool") == '{"ok": true}'
 
 
 def test_nothing_but_a_raw_message_has_a_summary() -> None:

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 import ctxwrap
 from ctxwrap.entries.document import LONGEST
 from ctxwrap.errors import ContextConflict
+from ctxwrap.practice import Provider
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores.memory import MemoryStore
 
@@ -86,6 +88,22 @@ def test_a_document_is_written_of_raw_messages_and_no_summary() -> None:
     assert (known.content.strip(), known.by) == ("# Facts\n- The launch is on 2025-08-17.", "model")
     assert SAID in writer.asked[1]
     assert "heliotrope" not in writer.asked[1]
+
+
+def test_a_document_with_too_large_a_diagram_is_made_by_rules() -> None:
+    memories, memory = service(Writer("s", f"```mermaid\ngraph TD\n{'-->'.join(map(str, range(11)))}\n```"))
+    memories.add_entry(memory, "We decided to use Postgres 16.")
+    memories.grow_context(memory)
+    assert memories.get_context(memory).by == "extract"
+
+
+def test_the_writer_of_a_document_is_told_what_memory_holds(home: Path, provider: Provider) -> None:
+    made = openai.OpenAI(api_key="x", base_url=provider.openai_url)
+    with ctxwrap.wrap(made, session="s", store=home, context_document=False) as chat:
+        chat.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "Hi."}])
+    writer = Writer("# Facts\n- Ada is allergic to peanuts.\n")
+    Memories(home, writer=ctxwrap.Summariser(writer)).grow_context("s")
+    assert "what memory holds]\n- fact: canary-in-the-trailer of w-1\n" in writer.asked[0]
 
 
 def test_without_a_writer_it_grows_by_rules() -> None:

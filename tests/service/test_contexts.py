@@ -102,8 +102,19 @@ def test_too_long_is_trimmed_and_told(service: Memories, memory: str) -> None:
     assert len(known) <= LONGEST
     assert len(known) >= TRIMMED - 200
     assert "PostgreSQL" in known
-    assert stored.note.startswith("trimmed from ")
+    gone = 300 - known.count("- Note ")
+    assert stored.note == f"trimmed from 11028 to {len(known)} characters; lines that went: {gone} of Notes"
     assert service.put_context(memory, "Short.").note == ""
+
+
+def test_a_diagram_has_ten_nodes_at_most(service: Memories, memory: str) -> None:
+    def diagram(nodes: int) -> str:
+        return f"# Diagram\n```mermaid\nflowchart LR\n{' --> '.join(f'n{at}' for at in range(nodes))}\n```\n"
+
+    assert service.put_context(memory, diagram(10)).version == 1
+    with pytest.raises(InvalidInput, match="of 11 nodes: it may have 10 at most"):
+        service.put_context(memory, diagram(11))
+    assert service.get_context(memory).version == 1
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,11 @@
-"""How much a sentence tells: the names, dates, numbers and ids in it, and whether it says anything at all."""
+"""Scoring: how much a sentence tells, by the names, dates, numbers and ids in it."""
 
 import re
 from functools import lru_cache
 
-from ctxwrap.entries.vocabulary import (
-    DECIDED,
-    DECIDED_PHRASES,
-    FILLER,
-    FILLER_UNSPACED,
-    FINITE,
-    MEANINGFUL,
-    NO_NAMES,
-    TASK,
-    TASK_PHRASES,
-    UNDECIDED,
-)
+from ctxwrap.entries.filler import is_filler
+from ctxwrap.entries.sentences import words_of
+from ctxwrap.entries.vocabulary import DECIDED, DECIDED_PHRASES, FINITE, NO_NAMES, TASK, TASK_PHRASES, UNDECIDED
 from ctxwrap.language.dates import days_in
 from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME
 from ctxwrap.language.words import plain
@@ -27,38 +18,15 @@ ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_BARE = re.compile(r"[\w'’\-]+")
 
-_FILLER, _MEANINGFUL, _STOP = frozenset(FILLER.split()), frozenset(MEANINGFUL.split()), frozenset(STOP.split())
-_DECIDED, _TASK, _TIME = frozenset(DECIDED.split()), frozenset(TASK.split()), frozenset(TIME.split())
+_STOP, _DECIDED, _TASK, _TIME = (
+    frozenset(STOP.split()),
+    frozenset(DECIDED.split()),
+    frozenset(TASK.split()),
+    frozenset(TIME.split()),
+)
 _FINITE, _NO_NAMES = frozenset(FINITE.split()), frozenset(f"{NO_NAMES} {STOP}".split())
 _PERSONAL = frozenset(FIRST_PERSON.split()) | frozenset(STANDING.split())
-_LONGEST_FILLER = 80
-_POLITE = re.compile(
-    r"(?:please )?(?:let me know if|feel free to|don't hesitate|(?:i )?hope (?:this|that) helps|hope (?:you're|you are)"
-    r"|is there anything else|i'm happy to help|happy to help|glad to help|i'd be happy to|looking forward to"
-    r"|that's (?:great|good|awesome|a great)|great question|good question|what a great|sag bescheid"
-    r"|melde dich, wenn|don't worry|no worries|never mind"
-    r"|n'hésite[sz]? pas|no dudes en|si necesitas algo)\b"
-)
-
-
-def words_of(sentence: str) -> list[str]:
-    return _BARE.findall(sentence[:_READ].lower().replace("’", "'"))
-
-
-def is_filler(sentence: str) -> bool:
-    """Whether it is a greeting, a thank you or the like, and nothing else."""
-    if len(sentence) > _LONGEST_FILLER:
-        return False
-    words = words_of(sentence)
-    if not words:
-        return True
-    if _POLITE.match(sentence.lower().replace("’", "'")) and not any(map(str.isdigit, sentence)):
-        return True
-    if len(words) < 3 and not _MEANINGFUL.isdisjoint(words) and "problem" not in words:
-        return False
-    return _FILLER.issuperset(words) or "".join(words) in FILLER_UNSPACED
 
 
 def addresses_in(sentence: str) -> frozenset[str]:
@@ -134,4 +102,4 @@ def is_question(sentence: str) -> bool:
 
 def _has(sentence: str, words: frozenset[str], phrases: tuple[str, ...]) -> bool:
     small = sentence[:_READ].lower().replace("’", "'")
-    return not words.isdisjoint(_BARE.findall(small)) or any(map(small.__contains__, phrases))
+    return not words.isdisjoint(words_of(small)) or any(map(small.__contains__, phrases))
