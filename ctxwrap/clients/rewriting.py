@@ -31,6 +31,18 @@ def is_coded(response: Any) -> bool:
     return response.is_stream_consumed or bool(response.headers.get("content-encoding"))
 
 
+def _raw(response: Any) -> Iterator[bytes]:
+    """The response's `iter_raw` with less to do for each chunk: who reads our body counts bytes and names errors."""
+    yield from response.stream
+    response.close()
+
+
+async def _raw_async(response: Any) -> AsyncIterator[bytes]:
+    async for chunk in response.stream:
+        yield chunk
+    await response.aclose()
+
+
 def pass_on_elapsed(response: Any, reader: Any) -> None:
     """How long the provider took, which a response knows when it is closed; a mocked one never does."""
     if reader is not None:
@@ -92,7 +104,7 @@ class RewrittenBody(_Body):
     def __init__(self, response: Any, call: Call | StoredCall) -> None:
         super().__init__(response, call)
         self._call = call
-        self._chunks: Iterator[bytes] = response.iter_bytes() if is_coded(response) else response.iter_raw()
+        self._chunks: Iterator[bytes] = response.iter_bytes() if is_coded(response) else _raw(response)
 
     def __iter__(self) -> "RewrittenBody":
         return self
@@ -187,7 +199,7 @@ class AsyncRewrittenBody(_Body):
     def __init__(self, response: Any, call: AsyncCall | AsyncStoredCall) -> None:
         super().__init__(response, call)
         self._call = call
-        self._chunks: AsyncIterator[bytes] = response.aiter_bytes() if is_coded(response) else response.aiter_raw()
+        self._chunks: AsyncIterator[bytes] = response.aiter_bytes() if is_coded(response) else _raw_async(response)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
         return self

@@ -60,6 +60,9 @@ class _Template:
     def __init__(self, slots: list[_Slot], rest: str, text: str, event: Body) -> None:
         self._slots, self._rest, self._text = slots, rest, text
         self._event = event
+        before, behind = (f'{slots[0].before}"'.encode(), f'"{rest}'.encode()) if len(slots) == 1 else (b"", b"")
+        self._before, self._behind = before, behind
+        """What stands around the text, if nothing else varies."""
 
     def text_in(self, raw: bytes) -> str | None:
         """The text of an event that is the same but for its slots; None of any other."""
@@ -67,6 +70,10 @@ class _Template:
             return None
         varied: Body = {}
         try:
+            if self._before and raw.startswith(self._before) and raw.endswith(self._behind):
+                plain = raw[len(self._before) : -len(self._behind)].decode()
+                if plain.isprintable() and '"' not in plain and "\\" not in plain:
+                    return plain
             whole, at = raw.decode(), 0
             for before, name, kind in self._slots:
                 if not whole.startswith(before, at):
