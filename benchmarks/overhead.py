@@ -2,12 +2,13 @@
 
     python benchmarks/overhead.py [--part chats --part ways --part sessions --part first --part system --part peers]
                                   [--sdk openai --sdk anthropic --sdk litellm] [--rounds 12] [--sizes 100 10000 100000]
+                                  [--quick]
 
 chats     running chats at turns 20, 100 and 200, whose caller sends the newest message, the last 20, or all
 ways      sync and async, whole and streamed, at turn 20
 sessions  sessions of 100, 10 000 and 100 000 messages, the newest message sent
-first     fresh processes: wrap() and the first calls
-system    what a turn asks of the system; needs strace
+first     fresh processes: wrap() and the first calls, at once and a second later
+system    what a turn and the work behind it ask of the system, by strace if that is here
 peers     the same chat with openai-agents and its SQLite session, if that is installed
 
 The provider is a process of its own. `before` ends when the request leaves; `after` begins there, or, of a stream,
@@ -21,11 +22,8 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +32,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from processes import asked_of_system, start_costs
 from session import MOMENT, past
 
 import ctxwrap
@@ -220,7 +219,7 @@ def chats(options: argparse.Namespace, url: str, home: str) -> None:
         senders = {"the newest message": 1, "the last 20": 20, "all": None}
         for sends, newest in senders.items() if name == "openai" else (("all", None),):
             chat = Chat(newest)
-            for turn in (20, 100, 200):
+            for turn in options.turns:
                 while chat.turn < turn - WARM:
                     sdk.call(chat.sent(), session=f"{name} {sends}")
                 compared((name, sends, str(turn)), *in_turns(sdk, f"{name} {sends}", chat.sent, options.rounds))
@@ -256,79 +255,23 @@ def sessions(options: argparse.Namespace, url: str, home: str) -> None:
         compared((f"{size} messages",), *in_turns(sdk, f"size {size}", Chat(1).sent, options.rounds))
 
 
-FIRST = """
-import json, sys, tempfile, time
-import openai
-client = openai.OpenAI(api_key="x", base_url=sys.argv[1] + "/v1")
-import ctxwrap
-def spent(work):
-    start, whole = time.thread_time(), time.process_time()
-    done = work()
-    took.append((time.thread_time() - start, time.process_time() - whole))
-    return done
-took = []
-if sys.argv[2] == "wrapped":
-    client = spent(lambda: ctxwrap.wrap(client, store=tempfile.mkdtemp(dir=sys.argv[3]), session="s"))
-for at in range(3):
-    spent(lambda: client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": f"hi {at}"}]))
-print(json.dumps(took))
-"""
-
-
 def first(options: argparse.Namespace, url: str, home: str) -> None:
-    head("fresh process, gpt-4o", "wrap()", "first call", "second", "third")
-    for kind in ("bare", "wrapped"):
-        runs = [json.loads(python("-c", FIRST, url, kind, home)) for _ in range(4)][1:]  # the first writes bytecode
+    """Once with calls right behind `wrap()`, and once a second later, when the tokenizer is loaded."""
+    head("fresh process, gpt-4o", "CPU of", "wrap()", "first call", "second", "third")
+    for kind, pause in (("bare", 0), ("wrapped", 0), ("wrapped", 1)):
+        runs = start_costs(url, home, kind, pause, options.processes)
+        label = f"{kind}, a second after wrap()" if pause else kind
         for at, whose in enumerate(("the calling thread", "the process")):
-            medians = [
-                f"{1e3 * statistics.median(each):.0f}" for each in zip(*([s[at] for s in r] for r in runs), strict=True)
-            ]
-            row(f"{kind}: {whose}", *([""] if kind == "bare" else []), *medians)
-
-
-TURNS = """
-import sys, openai, ctxwrap
-client = openai.OpenAI(api_key="x", base_url=sys.argv[1] + "/v1")
-client = ctxwrap.wrap(client, store=sys.argv[3], session="s") if sys.argv[2] == "wrapped" else client
-for at in range(int(sys.argv[4])):
-    said = f"question {at}: " + "words " * 40
-    client.chat.completions.create(model="m", messages=[{"role": "user", "content": said}])
-getattr(ctxwrap, "flush", lambda: None)()
-written = dict(line.split(": ") for line in open("/proc/self/io"))["wchar"]
-print(written.strip())
-"""
-FEW, MORE = 5, 25
+            steps = zip(*([spent[at] for spent in run] for run in runs), strict=True)
+            medians = [f"{1e3 * statistics.median(step):.0f}" for step in steps]
+            row(label, whose, *([""] if kind == "bare" else []), *medians)
 
 
 def system(options: argparse.Namespace, url: str, home: str) -> None:
-    head("per turn, asked of the system", "system calls", "opens", "fsyncs", "bytes written to files")
+    counter = "strace" if shutil.which("strace") else "Python and /proc/self/io: calls are reads and writes"
+    head(f"per turn, counted by {counter}", "system calls but waits", "opens", "fsyncs", "bytes written to the store")
     for kind in ("bare", "wrapped"):
-        few, more = (asked(url, kind, f"{home}/{kind} {turns}", turns) for turns in (FEW, MORE))
-        row(kind, *(f"{(b - a) / (MORE - FEW):.1f}" if a >= 0 else "no strace" for a, b in zip(few, more, strict=True)))
-
-
-def asked(url: str, kind: str, home: str, turns: int) -> tuple[int, ...]:
-    """Calls, opens, fsyncs and bytes of a process with so many turns; what both have in common falls out."""
-    counts = Path(f"{home}.strace")
-    strace = [] if shutil.which("strace") is None else ["strace", "-f", "-c", "-o", str(counts)]
-    written = int(python("-c", TURNS, url, kind, home, str(turns), before=strace))
-    if not strace:
-        return -1, -1, -1, written
-    rows = [line.split() for line in counts.read_text().splitlines()]
-    calls = {cells[-1]: int(cells[3]) for cells in rows if len(cells) >= 5 and cells[3].isdigit()}
-    calls.pop("total", None)
-    opens, fsyncs = (
-        sum(calls.get(name, 0) for name in names) for names in (("open", "openat"), ("fsync", "fdatasync"))
-    )
-    return sum(calls.values()), opens, fsyncs, written
-
-
-def python(*arguments: str, before: Sequence[str] = ()) -> str:
-    """What a fresh process prints; one with bytecode, as users have it."""
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/ctxwrap-overhead"
-    command = [*before, sys.executable, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+        row(kind, *(f"{count:.1f}" for count in asked_of_system(url, home, kind)))
 
 
 def peers(options: argparse.Namespace, url: str, home: str) -> None:
@@ -369,8 +312,13 @@ def main() -> None:
     parser.add_argument("--sdk", action="append", choices=("openai", "anthropic", "litellm"))
     parser.add_argument("--rounds", type=int, default=12, help="measured calls of each kind")
     parser.add_argument("--sizes", type=int, nargs="+", default=(100, 10_000, 100_000))
+    parser.add_argument("--turns", type=int, nargs="+", default=(20, 100, 200))
+    parser.add_argument("--processes", type=int, default=5, help="fresh processes of each kind")
+    parser.add_argument("--quick", action="store_true", help="OpenAI's client alone, short chats, few rounds")
     options = parser.parse_args()
-    options.sdk = options.sdk or ["openai", "anthropic", "litellm"]
+    if options.quick:
+        options.rounds, options.turns, options.sizes, options.processes = 6, (20,), (100, 1000), 2
+    options.sdk = options.sdk or (["openai"] if options.quick else ["openai", "anthropic", "litellm"])
     here, there = multiprocessing.get_context("spawn").Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(there,), daemon=True)
     server.start()

@@ -5,20 +5,20 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap import scope
 from ctxwrap.errors import NoSessionWarning
 from ctxwrap.quotas import SessionCounts
-from ctxwrap.redacting.logs import redact_lines
-from ctxwrap.session import Session
-from ctxwrap.session.finding import holds_anything
 from ctxwrap.settings import Mode, Settings, check_mode
 from ctxwrap.storage import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Message, SessionKey
-from ctxwrap.workingset.updates import Decision, Request
-from ctxwrap.workingset.watching import Offered, WorkingSet, refused
+
+if TYPE_CHECKING:
+    from ctxwrap.session import Session
+    from ctxwrap.workingset.updates import Decision, Request
+    from ctxwrap.workingset.watching import Offered, WorkingSet
 
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
 
@@ -61,27 +61,27 @@ class Context:
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
         """The one that was used last stands last."""
         self._counts = SessionCounts(self._sessions_of)
-        self._working_set = (
-            WorkingSet(settings.working_set, settings.redaction, operators_too=settings.working_set_updates == "all")
-            if settings.working_set
-            else None
-        )
+        self._working_set = _working_set(settings)
         if settings.redaction is not None:
+            from ctxwrap.redacting.logs import redact_lines
+
             redact_lines(settings.redaction)
         self._warned = False
 
-    def files(self, target: Target, model: str, session: Session) -> Offered | None:
+    def files(self, target: Target, model: str, session: "Session") -> "Offered | None":
         """The files that the working set offers to a call; none to one that leaves as it is."""
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
         own = session.past.files if self.settings.working_set_updates else {}
         return self._working_set.offer(model, target.key, own)
 
-    def decide_files(self, requests: Sequence[Request], session: Session, round: int) -> tuple[Decision, ...]:
+    def decide_files(self, requests: "Sequence[Request]", session: "Session", round: int) -> "tuple[Decision, ...]":
         """What becomes of a model's requests to the working set; nothing without one."""
         if self._working_set is None or not requests:
             return ()
         if not self.settings.working_set_updates:
+            from ctxwrap.workingset.watching import refused
+
             return refused(requests, "settings allow no updates")
         return self._working_set.decide(requests, session.past.files, round)
 
@@ -106,9 +106,11 @@ class Context:
         agent = check_id("agent", _first(here.agent, self._agent))
         return Target(SessionKey(tenant, agent, check_id("session", session)), mode)
 
-    def session(self, key: SessionKey) -> Session:
+    def session(self, key: SessionKey) -> "Session":
         session = self._sessions.get(key)
         if session is None:
+            from ctxwrap.session import Session
+
             derives = self.settings.derive == "inline"
             opened = Session(key, self.store.open(key), self.settings, derives=derives)
             session = self._sessions.setdefault(key, opened)
@@ -118,13 +120,17 @@ class Context:
             self._sessions.popitem(last=False)
         return session
 
-    def admit(self, session: Session, messages: Iterable[Message]) -> None:
+    def admit(self, session: "Session", messages: Iterable[Message]) -> None:
         """A QuotaExceeded if there is no such session yet, and it may not begin, or not with these messages.
 
         It comes before anything makes the session. One that is there is asked itself.
         """
         quotas = self.settings.quotas
-        if quotas is not None and not session.is_known and not holds_anything(session.log):
+        if quotas is None or session.is_known:
+            return
+        from ctxwrap.session.finding import holds_anything
+
+        if not holds_anything(session.log):
             session.check_quotas(messages)
             self._counts.add(session.key.tenant, quotas)
 
@@ -132,7 +138,7 @@ class Context:
         return sum(1 for agent in self.store.agents(tenant) for _ in self.store.sessions(tenant, agent))
 
     @property
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> "list[Session]":
         """Those that are at hand."""
         return list(self._sessions.values())
 
@@ -145,6 +151,15 @@ class Context:
                 NoSessionWarning,
                 stacklevel=_depth_of_caller(),
             )
+
+
+def _working_set(settings: Settings) -> "WorkingSet | None":
+    if not settings.working_set:
+        return None
+    from ctxwrap.workingset.watching import WorkingSet
+
+    operators_too = settings.working_set_updates == "all"
+    return WorkingSet(settings.working_set, settings.redaction, operators_too=operators_too)
 
 
 def _first(*values: str | None) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
 from ctxwrap.reasking import tenacious
-from ctxwrap.types import Body, Send, TurnRecord, Wire
+from ctxwrap.types import Body, Send, TextDelta, TurnRecord, Wire
 
 
 def begin(
@@ -88,6 +88,17 @@ class Call:
         elif self.opened.lags():
             self.opened.keep_up()
         return events
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """What an event that was taken is as a text delta, if it is nothing else."""
+        return self._turn.text_delta(event)
+
+    def lags(self) -> bool:
+        """Whether, with one text delta more that went on as it is, `keep_up` is due."""
+        return self.opened.lags()
+
+    def keep_up(self) -> None:
+        self.opened.keep_up()
 
     def settle(self) -> None:
         """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""

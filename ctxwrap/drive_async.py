@@ -6,7 +6,7 @@ from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
 from ctxwrap.context import Context, Target
 from ctxwrap.reasking import tenacious
 from ctxwrap.threads import in_thread, in_thread_if
-from ctxwrap.types import Body, SendAsync, TurnRecord, Wire
+from ctxwrap.types import Body, SendAsync, TextDelta, TurnRecord, Wire
 
 
 async def begin(
@@ -89,6 +89,17 @@ class AsyncCall:
         elif self.opened.lags():
             await in_thread(self.opened.keep_up)
         return events
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """What an event that was taken is as a text delta, if it is nothing else."""
+        return self._turn.text_delta(event)
+
+    def lags(self) -> bool:
+        """Whether, with one text delta more that went on as it is, `keep_up` is due."""
+        return self.opened.lags()
+
+    async def keep_up(self) -> None:
+        await in_thread(self.opened.keep_up)
 
     async def settle(self) -> None:
         """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""

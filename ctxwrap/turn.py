@@ -53,6 +53,7 @@ from ctxwrap.types import (
     Request,
     Resource,
     SessionKey,
+    TextDelta,
     TextStream,
     TurnRecord,
     Wire,
@@ -199,6 +200,10 @@ class Turn:
         except Exception as error:
             self._error = f"an event could not be read: {error!r}"
             return [event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """What an event that was taken is as a text delta, if it is nothing else."""
+        return self._rewriter.text_delta(event) if not self.ended and not self._error else None
 
     def is_long(self, event: Body) -> bool:
         """Whether taking an event may take long: for its own text, or for all that came before and is read with it."""

@@ -426,6 +426,9 @@ class TextStream(Protocol):
     """Text in as it arrives, visible text out."""
 
     def feed(self, chunk: str) -> str: ...
+    def passes(self, chunk: str) -> bool:
+        """Whether `feed(chunk)` is surely `chunk`; if so, it was fed."""
+
     def close(self) -> str: ...
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
@@ -434,6 +437,15 @@ class TextStream(Protocol):
 
     @property
     def reading(self) -> Reading: ...
+
+
+class TextDelta(NamedTuple):
+    """An event of a stream that does nothing but add text to a reply."""
+
+    path: tuple[str | int, ...]
+    """Where in the event the text stands."""
+    passes: Callable[[str], bool]
+    """Whether a text goes on as it is if it comes in another such event; if so, it was taken."""
 
 
 class Rewriter(Protocol):
@@ -448,6 +460,9 @@ class Rewriter(Protocol):
 
     def whole(self, payload: Body) -> Body: ...
     def event(self, event: Body) -> list[Body]: ...
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """What an event that was taken is as a text delta, if it is nothing else."""
+
     def close(self) -> list[Body]: ...
     @property
     def reply(self) -> Reply: ...

@@ -5,26 +5,12 @@ is removed from all of them. httpx and httpx2 alike: neither is imported before 
 """
 
 import sys
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
 from typing import Any
-
-from ctxwrap.calls import BareCall
-from ctxwrap.clients.observing import AsyncObservedBody, Observation, ObservedBody, Replay
-from ctxwrap.clients.rewriting import (
-    AsyncRewrittenBody,
-    RewrittenBody,
-    encoded,
-    is_stream,
-    pass_on_elapsed,
-    payload_in,
-)
-from ctxwrap.clients.stored import AsyncStoredCall, StoredCall, is_stored
-from ctxwrap.types import Body
 
 EXTENSION = "ctxwrap"
 """Where a response keeps the call it belongs to."""
@@ -46,20 +32,17 @@ def flying(call: Any) -> Iterator[None]:
         in_flight.reset(token)
 
 
-_NO_REPLY = "the reply is no JSON object"
-
-
 def facade(http_client: Any) -> Any:
     """`http_client` with its `send` seen through; everything else is the client's own."""
     if isinstance(http_client, _Delegating):
         return http_client
-    module = _module_of(http_client)
+    module = module_of(http_client)
     if isinstance(http_client, module.AsyncClient):
-        return _joined(_AsyncFacade, module.AsyncClient)(http_client)
-    return _joined(_Facade, module.Client)(http_client)
+        return joined(_AsyncFacade, module.AsyncClient)(http_client)
+    return joined(_Facade, module.Client)(http_client)
 
 
-def _module_of(value: Any) -> ModuleType:
+def module_of(value: Any) -> ModuleType:
     """httpx or httpx2, whichever `value` is made of."""
     for cls in type(value).__mro__:
         name = cls.__module__.partition(".")[0]
@@ -69,7 +52,7 @@ def _module_of(value: Any) -> ModuleType:
 
 
 @cache
-def _joined(ours: type, theirs: type) -> type:
+def joined(ours: type, theirs: type) -> type:
     """`ours` as a subclass of `theirs`, so that the HTTP library and the SDK take it for their own."""
     return type(ours.__name__.lstrip("_"), (ours, theirs), {})
 
@@ -93,80 +76,31 @@ class _Delegating:
 
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
+        from ctxwrap.clients.responses import StoredCall, is_stored, rewritten
+
         _drop_private_headers(request)
         call = in_flight.get() or (StoredCall() if is_stored(request) else None)
         response = self._inner.send(request, **options)
         if call is None or call is APART or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
-        if isinstance(call, BareCall):
-            return response
-        if not response.is_closed or is_stream(response):
-            return _opened(response, call, RewrittenBody, ObservedBody, "SyncByteStream")
-        payload = payload_in(response.content)
-        if payload is None:
-            call.stop(_NO_REPLY)
-            return response
-        return _replaced(response, payload, call.reply(payload))
+        return rewritten(response, call)
 
 
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
+        from ctxwrap.clients.responses import AsyncStoredCall, is_stored, rewritten_async
+
         _drop_private_headers(request)
         call = in_flight.get() or (AsyncStoredCall() if is_stored(request) else None)
         response = await self._inner.send(request, **options)
         if call is None or call is APART or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
-        if isinstance(call, BareCall):
-            return response
-        if not response.is_closed or is_stream(response):
-            return _opened(response, call, AsyncRewrittenBody, AsyncObservedBody, "AsyncByteStream")
-        payload = payload_in(response.content)
-        if payload is None:
-            await call.stop(_NO_REPLY)
-            return response
-        return _replaced(response, payload, await call.reply(payload))
+        return await rewritten_async(response, call)
 
 
 def _drop_private_headers(request: Any) -> None:
     """What was meant for us and came along as a client's default header."""
     for name in [name for name in request.headers if name.lower().startswith("x-ctxwrap-")]:
         del request.headers[name]
-
-
-def _opened(response: Any, call: Any, rewritten: type, observed: type, base: str) -> Any:
-    """A response that is still to be read, with a body that tells the call what goes by."""
-    module = _module_of(response)
-    if call.observes:
-        observation = Observation(response, call.opened, _joined(Replay, module.SyncByteStream))
-        if response.is_closed:
-            observation.read(response.content)
-            return response
-        response.stream = _joined(observed, getattr(module, base))(response.stream, observation)
-        return response
-    body = _joined(rewritten, getattr(module, base))(response, call)
-    changed = _copied(response, stream=body)
-    body.reader = weakref.ref(changed)
-    return changed
-
-
-def _replaced(response: Any, payload: Body, reply: Body) -> Any:
-    """The response with `reply` for its content, or as it is if nothing changed."""
-    if reply is payload:
-        return response
-    changed = _copied(response, content=encoded(reply))
-    pass_on_elapsed(response, changed)
-    return changed
-
-
-def _copied(response: Any, **body: Any) -> Any:
-    """The response with another body; its length and encoding were those of the provider's bytes."""
-    headers = [
-        (name, value)
-        for name, value in response.headers.multi_items()
-        if name not in ("content-length", "content-encoding")
-    ]
-    make: Any = type(response)
-    known = {"request": response.request, "extensions": response.extensions, "history": response.history}
-    return make(response.status_code, headers=headers, **known, **body)

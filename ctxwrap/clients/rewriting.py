@@ -15,6 +15,7 @@ from ctxwrap.clients.stored import AsyncStoredCall, StoredCall
 from ctxwrap.drive import Call
 from ctxwrap.drive_async import AsyncCall
 from ctxwrap.types import Body
+from ctxwrap.wires.deltas import Deltas
 from ctxwrap.wires.sse import Frame, Framer, framed
 
 DONE = "[DONE]"
@@ -23,6 +24,23 @@ _UNREADABLE = "provider_error: an event that cannot be read"
 
 def is_stream(response: Any) -> bool:
     return str(response.headers.get("content-type", "")).startswith("text/event-stream")
+
+
+def is_coded(response: Any) -> bool:
+    """Whether the bytes that come are not yet those of the body, or were read before."""
+    return response.is_stream_consumed or bool(response.headers.get("content-encoding"))
+
+
+def _raw(response: Any) -> Iterator[bytes]:
+    """The response's `iter_raw` with less to do for each chunk: who reads our body counts bytes and names errors."""
+    yield from response.stream
+    response.close()
+
+
+async def _raw_async(response: Any) -> AsyncIterator[bytes]:
+    async for chunk in response.stream:
+        yield chunk
+    await response.aclose()
 
 
 def pass_on_elapsed(response: Any, reader: Any) -> None:
@@ -63,6 +81,7 @@ class _Body:
         self._response = response
         self._framer = Framer() if is_stream(response) else None
         self._frames: deque[Frame] = deque()
+        self._deltas = Deltas()
         self._named = False
         """Whether the provider gives its events names, as ours must have then."""
         self._over = False
@@ -76,7 +95,7 @@ class _Body:
 
     def _is_fatal(self, frame: Frame) -> bool:
         """Whether no SDK reads on behind a frame that is no event: events without names are read whatever they hold."""
-        return frame.is_damaged or (bool(frame.data) and not self._named)
+        return frame.fields.is_damaged or (bool(frame.data) and not self._named)
 
 
 class RewrittenBody(_Body):
@@ -85,7 +104,7 @@ class RewrittenBody(_Body):
     def __init__(self, response: Any, call: Call | StoredCall) -> None:
         super().__init__(response, call)
         self._call = call
-        self._chunks: Iterator[bytes] = response.iter_bytes()
+        self._chunks: Iterator[bytes] = response.iter_bytes() if is_coded(response) else _raw(response)
 
     def __iter__(self) -> "RewrittenBody":
         return self
@@ -114,6 +133,10 @@ class RewrittenBody(_Body):
         if not self._frames:
             return self._read_on()
         frame = self._frames.popleft()
+        if self._deltas.passes(frame.raw):
+            if self._call.lags():
+                self._call.keep_up()
+            return frame.raw
         if frame.data == DONE:
             return _framed(self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
@@ -122,6 +145,7 @@ class RewrittenBody(_Body):
             held = self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
             return _framed(held, named=self._named) + frame.raw
         events = self._call.event(event)
+        self._deltas.learn(frame.raw, event, self._call.text_delta(event))
         if not self._call.unsettled:
             return _out(frame, event, events)
         self._last = _out(frame, event, events[-1:])
@@ -149,6 +173,10 @@ class RewrittenBody(_Body):
             self._failure = error
             return _framed(self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
+            if self._framer.is_empty and self._deltas.passes(chunk):
+                if self._call.lags():
+                    self._call.keep_up()
+                return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._over = True
@@ -171,7 +199,7 @@ class AsyncRewrittenBody(_Body):
     def __init__(self, response: Any, call: AsyncCall | AsyncStoredCall) -> None:
         super().__init__(response, call)
         self._call = call
-        self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
+        self._chunks: AsyncIterator[bytes] = response.aiter_bytes() if is_coded(response) else _raw_async(response)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
         return self
@@ -200,6 +228,10 @@ class AsyncRewrittenBody(_Body):
         if not self._frames:
             return await self._read_on()
         frame = self._frames.popleft()
+        if self._deltas.passes(frame.raw):
+            if self._call.lags():
+                await self._call.keep_up()
+            return frame.raw
         if frame.data == DONE:
             return _framed(await self._call.end(), named=False) + frame.raw
         self._named = self._named or bool(frame.event)
@@ -208,6 +240,7 @@ class AsyncRewrittenBody(_Body):
             held = await self._call.cut(_UNREADABLE) if self._is_fatal(frame) else []
             return _framed(held, named=self._named) + frame.raw
         events = await self._call.event(event)
+        self._deltas.learn(frame.raw, event, self._call.text_delta(event))
         if not self._call.unsettled:
             return _out(frame, event, events)
         self._last = _out(frame, event, events[-1:])
@@ -235,6 +268,10 @@ class AsyncRewrittenBody(_Body):
             self._failure = error
             return _framed(await self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
+            if self._framer.is_empty and self._deltas.passes(chunk):
+                if self._call.lags():
+                    await self._call.keep_up()
+                return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""
         self._over = True

@@ -53,6 +53,15 @@ class StoredCall:
     def event(self, event: Body) -> list[Body]:
         return self._rewriter.event(event)
 
+    def text_delta(self, event: Body) -> None:
+        """Stored replies are seldom streamed: every event is parsed."""
+
+    def lags(self) -> bool:
+        return False
+
+    def keep_up(self) -> None:
+        """Nothing is kept of it."""
+
     def settle(self) -> None:
         """There is no memory to settle."""
 
@@ -84,6 +93,15 @@ class AsyncStoredCall:
 
     async def event(self, event: Body) -> list[Body]:
         return self._stored.event(event)
+
+    def text_delta(self, event: Body) -> None:
+        """Stored replies are seldom streamed: every event is parsed."""
+
+    def lags(self) -> bool:
+        return False
+
+    async def keep_up(self) -> None:
+        """Nothing is kept of it."""
 
     async def settle(self) -> None:
         """There is no memory to settle."""

@@ -63,6 +63,14 @@ class ReplyStream:
         self._shown.append(shown)
         return shown
 
+    def passes(self, chunk: str) -> bool:
+        """Whether `feed(chunk)` is surely `chunk`; if so, it was fed."""
+        if not self._splitter.passes(chunk):
+            return False
+        self.size += len(chunk)
+        self._shown.append(chunk)
+        return True
+
     def close(self) -> str:
         if self._reading is not None:
             return ""

@@ -95,6 +95,11 @@ _CUT_HEAD = lazy_pattern(
 )
 
 
+def has_spot(text: str, at: int) -> bool:
+    """Whether it is worth looking anywhere from `at` on, which is in a line that is no such place."""
+    return _SPOT.search(text, at) is not None
+
+
 class Place(NamedTuple):
     """Where a trailer may begin: `start` ends the visible text, at `end` begins what is to be read."""
 

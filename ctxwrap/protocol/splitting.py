@@ -11,6 +11,7 @@ from ctxwrap.protocol.separator import (
     behind,
     block_end,
     continues,
+    has_spot,
     is_cut_head,
     without_examples,
 )
@@ -76,6 +77,18 @@ class Splitter:
         self._at -= drop
         self._scan.at -= drop
         return self.voice.take()
+
+    def passes(self, chunk: str) -> bool:
+        """Whether `feed(chunk)` is surely `chunk`, since nothing is held back and nothing begins; if so, it was fed."""
+        text = self._text
+        if self._step != self._in_text or not self._at == self._scan.at == len(text) or text[-1] == "\n":
+            return False
+        if ("\n" in chunk or "<" in chunk) and has_spot(text + chunk, len(text)):
+            return False
+        if not self.voice.passes(chunk):
+            return False
+        self._text, self._at, self._scan.at = chunk[-1], 1, 1
+        return True
 
     def close(self) -> str:
         self._more = False

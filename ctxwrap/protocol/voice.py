@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 SPACE = " \t\r\n"
+_SPACE_OR_NOTHING = ("", *SPACE)
 
 
 class _Space(NamedTuple):
@@ -47,6 +48,19 @@ class Voice:
             self.follows_cut |= self._is_cut
             self._is_cut, self._has_spoken = False, True
         self._pass(text[len(body) :])
+
+    def passes(self, text: str) -> bool:
+        """Whether saying `text` gives just that; if so, it was said and taken."""
+        if self._is_cut or self._space or text[-1:] in _SPACE_OR_NOTHING:
+            return False
+        end = self.at + len(text)
+        if self.spans and self.spans[-1][1] == self.at:
+            self.spans[-1] = self.spans[-1][0], end
+        else:
+            self.spans.append((self.at, end))
+        self.at = end
+        self._has_spoken = True
+        return True
 
     def cut(self, length: int) -> None:
         """So many characters are taken out here."""

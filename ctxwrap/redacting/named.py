@@ -1,8 +1,8 @@
 """Secrets that are known by what is said around them: passwords, keys and tokens by name, in addresses and headers."""
 
-import re
 from collections.abc import Iterator
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.redacting.places import Span, in_order, is_free, places
 
 
@@ -13,8 +13,8 @@ def passwords_in_addresses(text: str) -> Iterator[Span]:
             yield found.span(1)
 
 
-_PASSWORD_IN_ADDRESS = re.compile(r"://[^\s:/@\"'<>\\]{0,256}+:([^\s/\"'<>]{1,256})@")
-_IN_TEMPLATE = re.compile(r"[$%]?[{(\[]|\$|(?i:pass(?:word|wd)?|pwd|secret|x+|\*+)\Z")
+_PASSWORD_IN_ADDRESS = lazy_pattern(r"://[^\s:/@\"'<>\\]{0,256}+:([^\s/\"'<>]{1,256})@")
+_IN_TEMPLATE = lazy_pattern(r"[$%]?[{(\[]|\$|(?i:pass(?:word|wd)?|pwd|secret|x+|\*+)\Z")
 
 
 def secrets_in_addresses(text: str) -> Iterator[Span]:
@@ -24,7 +24,7 @@ def secrets_in_addresses(text: str) -> Iterator[Span]:
     return in_order((each.span(1) for each in found if each), text)
 
 
-_IN_ADDRESS = re.compile(
+_IN_ADDRESS = lazy_pattern(
     r"(?i:hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Z0-9]{1,20}/){1,3}"
     r"|/webhooks/[0-9]{15,22}/|sig(?:nature)?=)"
     r"(?=[A-Za-z_/%+-]{0,64}[0-9])([A-Za-z0-9_%+/=-]{20,255})"
@@ -43,8 +43,8 @@ def _before(text: str, at: int, most: int) -> str:
     return text[max(0, at - most) : at].rpartition("\n")[2].lower()
 
 
-_SCHEME = re.compile(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{16,255}+)")
-_SIGN_IN = re.compile(r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:(?![0-9]+\b)([^\s:\"'$][^\s\"'$]{2,127})")
+_SCHEME = lazy_pattern(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{16,255}+)")
+_SIGN_IN = lazy_pattern(r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:(?![0-9]+\b)([^\s:\"'$][^\s\"'$]{2,127})")
 
 
 def secrets_by_name(text: str) -> Iterator[Span]:
@@ -54,21 +54,21 @@ def secrets_by_name(text: str) -> Iterator[Span]:
 
 _PASSWORDS = ("passw", "passphrase", "pwd", "contraseña", "mot de passe", "senha", "пароль", "密码")
 _ANCHORS = (*_PASSWORDS, "secret", "token", "key")
-_SAID = re.compile(
+_SAID = lazy_pattern(
     r"(?i:(?P<password>passw(?:or[dt]|d)|passphrase|pwd|contraseña|mot de passe|senha|пароль|密码)"
     r"|(?P<compound>secret[_ -]?(?:access[_ -]?)?(?:key|token))|secret|token|key)(?![A-Za-z])[0-9]{0,2}"
     r"(?:\\{0,3}[\"'`])?(?P<sign> {0,2}(?:=>|:=|[=:])(?P<space> {0,2})| (?i:is|was|ist):? | )"
     r"(?P<open>\\{0,3}[\"'`])?"
     r"(?P<value>[\w+/.~!@#^*][\w+/=.~!@#%^*?$-]{5,254})"
 )
-_BEFORE = re.compile(
+_BEFORE = lazy_pattern(
     r"(?i:api|access|account|auth|bearer|client|consumer|deploy|encryption|jwt|master|oauth|private|refresh|session"
     r"|shared|signing|storage|webhook|app)[_ -]?\Z"
 )
-_DIGIT, _LETTER = re.compile("[0-9]"), re.compile(r"[^\W\d_]")
-_TURN, _CASE = re.compile("(?<=[0-9])[A-Za-z]|(?<=[A-Za-z])[0-9]"), re.compile("(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
-_NAME = re.compile(r"[A-Za-z_$][\w$]*+(?:\.[A-Za-z_][\w$]*+)++\Z|[.~]{0,2}(?:/[a-z0-9._-]++){2,}+\Z")
-_PLAIN = re.compile("[a-z0-9_.-]++|[A-Z0-9_-]++")
+_DIGIT, _LETTER = lazy_pattern("[0-9]"), lazy_pattern(r"[^\W\d_]")
+_TURN, _CASE = lazy_pattern("(?<=[0-9])[A-Za-z]|(?<=[A-Za-z])[0-9]"), lazy_pattern("(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
+_NAME = lazy_pattern(r"[A-Za-z_$][\w$]*+(?:\.[A-Za-z_][\w$]*+)++\Z|[.~]{0,2}(?:/[a-z0-9._-]++){2,}+\Z")
+_PLAIN = lazy_pattern("[a-z0-9_.-]++|[A-Z0-9_-]++")
 _PLACEHOLDERS = ("passw", "secret", "token", "key", "change", "your", "example", "string")
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.redacting.places import Span, in_order, is_free, places
 
 
@@ -15,7 +16,7 @@ def payment_cards(text: str) -> Iterator[Span]:
                     break
 
 
-_CARD = re.compile(
+_CARD = lazy_pattern(
     r"[2-6](?:(?<![0-9%].)(?<![0-9][.].)|(?<=%[0-9A-F]{2}.))(?:[0-9]{12,18}+"
     r"|(?P<grouped>[0-9]{3}([ .-])[0-9]{4}\2[0-9]{4}\2[0-9]{4})(?:\2[0-9]{3}(?![0-9]))?+"
     r"|[0-9]{3}([ .-])[0-9]{6}\3[0-9]{4,5})(?![0-9A-Za-z]|[.][0-9])"
@@ -47,8 +48,8 @@ def _international(text: str) -> Iterator[Span]:
             yield found.span()
 
 
-_DECIMAL = re.compile(r"\+[0-9]{1,3}[.][0-9]++")
-_INTERNATIONAL = re.compile(r"\+(?:1(?=[ .(/-]{0,2}[2-9])|[2-9])(?:[ .()/-]{0,2}+[0-9]){8,14}+(?![0-9])")
+_DECIMAL = lazy_pattern(r"\+[0-9]{1,3}[.][0-9]++")
+_INTERNATIONAL = lazy_pattern(r"\+(?:1(?=[ .(/-]{0,2}[2-9])|[2-9])(?:[ .()/-]{0,2}+[0-9]){8,14}+(?![0-9])")
 
 
 def _trunk(text: str) -> Iterator[Span]:
@@ -57,7 +58,7 @@ def _trunk(text: str) -> Iterator[Span]:
             yield found.span()
 
 
-_TRUNK = re.compile(
+_TRUNK = lazy_pattern(
     r"0(?<![0-9][ .].)(?:(?<![A-Za-z0-9.,/_:%-].)|(?<=%20.)|(?<=[:] .))(?:"
     r"[1-9](?:([ .-])[0-9]{2}(?:\1[0-9]{2}){3})"
     r"|[1-9][0-9]{0,4}[ /-][0-9]{3,8}(?:[ -][0-9]{3,8}){0,2}(?:-[0-9]{1,4})?"
@@ -70,7 +71,7 @@ def _north_american(text: str) -> Iterator[Span]:
     return (found.span() for found in _NORTH_AMERICAN.finditer(text) if is_free(text, found.start()))
 
 
-_NORTH_AMERICAN = re.compile(
+_NORTH_AMERICAN = lazy_pattern(
     r"[(1-9](?:(?<![0-9.%-].)|(?<=%[0-9A-F]{2}.))"
     r"(?:(?<=\()[2-9][0-9]{2}\) ?|(?:(?<=1)[.-][2-9]|(?<=[2-9]))[0-9]{2}[.-])"
     r"[2-9][0-9]{2}[.-][0-9]{4}(?![.-]?[0-9])"
@@ -85,19 +86,19 @@ def _called(text: str) -> Iterator[Span]:
             yield found.span(1)
 
 
-_CALLED = re.compile(
+_CALLED = lazy_pattern(
     r"(?i:phone|tel(?:efon|éfono|ephone)?|mobile?|cell|fax|whatsapp|handy)"
     r"(?i:[ _-]?(?:phone|number|nummer|no|nr)\b)?[.]?"
     r"\\?[\"']?(?: ?[:=#]| (?i:is|at))? {0,2}\\?[\"']?(\(?[0-9](?:[ ().-]{0,2}[0-9]){6,14})(?![0-9A-Za-z]|[.:][0-9])"
 )
-_DATE = re.compile(r"[12][0-9]{3}[ .-][0-9]{2}[ .-][0-9]{2}(?![0-9])|[0-9]{2}[.-][0-9]{2}[.-][12][0-9]{3}(?![0-9])")
+_DATE = lazy_pattern(r"[12][0-9]{3}[ .-][0-9]{2}[ .-][0-9]{2}(?![0-9])|[0-9]{2}[.-][0-9]{2}[.-][12][0-9]{3}(?![0-9])")
 
 
 def _digits(text: str) -> str:
     return _NO_DIGITS.sub("", text)
 
 
-_NO_DIGITS = re.compile("[^0-9]++")
+_NO_DIGITS = lazy_pattern("[^0-9]++")
 
 
 def bank_accounts(text: str) -> Iterator[Span]:
@@ -111,7 +112,7 @@ def bank_accounts(text: str) -> Iterator[Span]:
                 yield found.start(), signs[-1] + 1
 
 
-_IBAN = re.compile(r"[A-Z](?<![A-Z0-9].)[A-Z][0-9]{2}(?: ?[A-Z0-9]){11,30}+")
+_IBAN = lazy_pattern(r"[A-Z](?<![A-Z0-9].)[A-Z][0-9]{2}(?: ?[A-Z0-9]){11,30}+")
 _LENGTHS = {
     country: int(length)
     for country, length in re.findall(
@@ -134,7 +135,7 @@ def social_security_numbers(text: str) -> Iterator[Span]:
     return in_order(each.span(1) for each in found if each)
 
 
-_SOCIAL_SECURITY = re.compile(
+_SOCIAL_SECURITY = lazy_pattern(
     r"(?i:ssn|social[ _]security)[^\n0-9]{0,30}?"
     r"((?!000|666|9)[0-9]{3}([ -]?)(?!00)[0-9]{2}\2(?!0000)[0-9]{4})(?![0-9-])"
 )

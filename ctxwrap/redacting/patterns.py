@@ -1,9 +1,9 @@
 """The kinds of secrets that a policy can name, and the searches for each."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.redacting import named, numbers, tokens
 from ctxwrap.redacting.places import Find, Span, in_order
 
@@ -32,8 +32,8 @@ def _addresses(text: str, sign: str) -> Iterator[Span]:
         at = text.find(sign, at + 1)
 
 
-_DOMAIN = re.compile(r"(?:[^\W_](?:[^\W_]|-){0,62}+\.){1,8}[^\W\d_]{2,24}+")
-_FILE = re.compile(
+_DOMAIN = lazy_pattern(r"(?:[^\W_](?:[^\W_]|-){0,62}+\.){1,8}[^\W\d_]{2,24}+")
+_FILE = lazy_pattern(
     "png|jpe?g|gif|svg|webp|avif|ico|s?css|[cm]?js|tsx?|jsx|json|ya?ml|toml|xml|html|txt|pdf|zip|tar|t?gz|xz|whl|[jwa]ar"
     "|deb|rpm|exe|dll|log|lock|service|socket|timer|mount|target|slice"
 )

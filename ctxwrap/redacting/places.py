@@ -4,8 +4,9 @@ A search is linear in the length of the text, whatever that is: where it tries s
 characters, and what it takes it takes once.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
+
+from ctxwrap.patterns import lazy_pattern
 
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
@@ -13,7 +14,7 @@ Find = Callable[[str], Iterable[Span]]
 FREE = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2}))"
 """A place where something may begin: not within a word, though an escape such as `\\n` may stand before it."""
 
-_FREE = re.compile(FREE)
+_FREE = lazy_pattern(FREE)
 
 
 def is_free(text: str, at: int) -> bool:
@@ -42,10 +43,10 @@ def in_order(spans: Iterable[Span], text: str = "") -> Iterator[Span]:
 
 CUT = 255
 """So many characters of a value are looked at to decide what it is."""
-_REST = re.compile(r"[\w+/=.~%-]*+")
+_REST = lazy_pattern(r"[\w+/=.~%-]*+")
 
 
-_ODD = re.compile("[\u00a0\u2000-\u200a\u2010-\u2015\u202f\u2212\u3000\uff01-\uff5e]")
+_ODD = lazy_pattern("[\u00a0\u2000-\u200a\u2010-\u2015\u202f\u2212\u3000\uff01-\uff5e]")
 _FOLDED = {
     **dict.fromkeys((0xA0, 0x202F, 0x3000, *range(0x2000, 0x200B)), " "),
     **dict.fromkeys((0x2212, *range(0x2010, 0x2016)), "-"),

@@ -1,8 +1,8 @@
 """Keys that are known by their own shape: tokens with a prefix of their issuer's, JWTs, private keys in PEM."""
 
-import re
 from collections.abc import Iterator
 
+from ctxwrap.patterns import lazy_pattern
 from ctxwrap.redacting.places import FREE, Span, is_free
 
 _W, _A, _H = "[A-Za-z0-9_-]", "[A-Za-z0-9]", "[0-9a-f]"
@@ -81,8 +81,8 @@ _TOKENS = (
 )
 """A run without a limit ends a token, or cannot hold the prefix again: no character is tried more than a few times."""
 
-_TOKEN = re.compile(f"{FREE}(?:{'|'.join(_TOKENS)})")
-_RUN = re.compile(r"[A-Za-z0-9_.:~+/=-]{19,}+")
+_TOKEN = lazy_pattern(f"{FREE}(?:{'|'.join(_TOKENS)})")
+_RUN = lazy_pattern(r"[A-Za-z0-9_.:~+/=-]{19,}+")
 """What may hold a token; most texts have few such runs."""
 
 
@@ -105,8 +105,8 @@ def json_web_tokens(text: str) -> Iterator[Span]:
         at = text.find("eyJ", goes_on)
 
 
-_BASE64URL = re.compile(f"{_W}++")
-_SIGNED = re.compile(rf"\.{_W}{{4,}}+(?:\.{_W}*+){{0,3}}+")
+_BASE64URL = lazy_pattern(f"{_W}++")
+_SIGNED = lazy_pattern(rf"\.{_W}{{4,}}+(?:\.{_W}*+){{0,3}}+")
 
 
 def private_keys(text: str) -> Iterator[Span]:
@@ -121,8 +121,8 @@ def private_keys(text: str) -> Iterator[Span]:
 
 
 _LONGEST_KEY = 16_384
-_PEM = re.compile(
+_PEM = lazy_pattern(
     r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
     r"(?=(?:\s|\\[nr]){0,8}(?:[A-Za-z0-9+/=]{8}|[A-Z][A-Za-z-]{2,20}: |\Z))"
 )
-_PEM_END = re.compile(r"-----END (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END = lazy_pattern(r"-----END (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----")

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 
 from ctxwrap.tokens.litellm_files import litellm_directory
 
@@ -35,6 +35,9 @@ a million spaces are a panic in tiktoken."""
 
 _lock = Lock()
 _loaded: dict[str, Encode | None] = {}
+_loading: dict[str, Thread] = {}
+_PATIENCE = 10.0
+"""Seconds that a fork waits for encodings that are being loaded."""
 
 
 def encoding(name: str) -> Encode | None:
@@ -45,10 +48,30 @@ def encoding(name: str) -> Encode | None:
         return _loaded[name]
 
 
+def preload(name: str) -> None:
+    """Load an encoding in a thread; whoever asks for it meanwhile waits."""
+    if name in _loaded or name in _loading:
+        return
+    thread = Thread(target=encoding, args=(name,), name="ctxwrap-loading", daemon=True)
+    with suppress(RuntimeError):  # an interpreter that is about to end starts no more threads
+        thread.start()
+        _loading[name] = thread
+
+
+def _finish_loading() -> None:
+    for thread in list(_loading.values()):
+        thread.join(_PATIENCE)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_loading)  # a forked child would wait for the locks of a thread it has not
+
+
 def forget_encodings() -> None:
     """Look for the files anew."""
     with _lock:
         _loaded.clear()
+        _loading.clear()
 
 
 def count_with(encode: Encode, text: str) -> int:

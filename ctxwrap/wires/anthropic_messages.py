@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.blocks import blocks_of, called, is_spoken, merged, opened, split
 from ctxwrap.wires.breakpoints import with_breakpoints
@@ -150,6 +150,11 @@ class MessagesRewriter:
             case "message_stop":
                 self.ended = True
         return [event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        if event.get("type") != "content_block_delta" or (event.get("delta") or {}).get("type") != "text_delta":
+            return None
+        return TextDelta(("delta", "text"), self._channel(event.get("index", 0)).passes)
 
     def close(self) -> list[Body]:
         return [piece for index in list(self._channels) for piece in self._released(index)]

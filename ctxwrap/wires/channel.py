@@ -24,6 +24,14 @@ class Channel:
         self._fed.add(text)
         return self._show(self._stream.feed(text))
 
+    def passes(self, text: str) -> bool:
+        """Whether `text` is shown as it is; if so, it was fed."""
+        if self.closed or not self._stream.passes(text):
+            return False
+        self._fed.add(text)
+        self._pieces.append(text)
+        return True
+
     def close(self) -> str:
         self.closed = True
         return self._show(self._stream.close())
@@ -159,6 +167,10 @@ class PlainStream:
         self._pieces.append(chunk)
         self._size += len(chunk)
         return chunk
+
+    def passes(self, chunk: str) -> bool:
+        self.feed(chunk)
+        return True
 
     def close(self) -> str:
         return ""

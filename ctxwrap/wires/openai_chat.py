@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
+from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextDelta, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
@@ -225,6 +225,18 @@ class ChatRewriter(Choices):
                     rest.insert(0, said)
                 held += rest
         return held if event is not given and _says_nothing(event) else [*held, event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        choices = event.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return None
+        choice = choices[0]
+        delta = choice.get("delta") or {}
+        if not isinstance(delta.get("content"), str) or delta.get("refusal") or delta.get("tool_calls"):
+            return None
+        if choice.get("finish_reason") or choice.get("logprobs"):
+            return None
+        return TextDelta(("choices", 0, "delta", "content"), self._choice(choice.get("index", 0)).channel.passes)
 
     @property
     def spoken(self) -> bool:

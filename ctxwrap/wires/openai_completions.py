@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ctxwrap.protocol.text import neutral
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.channel import Channel
 from ctxwrap.wires.choices import Choices
@@ -84,6 +84,9 @@ class CompletionsRewriter(Choices):
                     rest.insert(0, said)
                 held += rest
         return [*held, event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        return None  # hardly anybody streams these any more
 
     @property
     def spoken(self) -> bool:

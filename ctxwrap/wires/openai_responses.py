@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
 from ctxwrap.wires.asking import as_it_came, one_short_answer
 from ctxwrap.wires.cache_key import FIELD
 from ctxwrap.wires.channel import Channel, reading_of
@@ -132,6 +132,11 @@ class ResponsesRewriter:
             self.ended = True
             return [*self.close(), self._with_response(event)]
         return [self._previewed(event)]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        if event.get("type") != "response.output_text.delta" or event.get("logprobs"):
+            return None
+        return TextDelta(("delta",), self._channel(_place(event)).passes)
 
     def close(self) -> list[Body]:
         return [piece for place in list(self._channels) for piece in self._released(place)]

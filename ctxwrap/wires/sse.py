@@ -5,14 +5,33 @@ import re
 from typing import Any, NamedTuple
 
 
-class Frame(NamedTuple):
-    """One event as it came: its bytes with the blank line behind them, its name, its data."""
-
-    raw: bytes
-    event: str
-    data: str
+class _Fields(NamedTuple):
+    event: str = ""
+    data: str = ""
     is_damaged: bool = False
-    """Whether its bytes are no text."""
+    """Whether the bytes are no text."""
+
+
+class Frame:
+    """One event as it came: its bytes with the blank line behind them; its fields are read when they are asked for."""
+
+    def __init__(self, raw: bytes, *, is_read: bool = True) -> None:
+        self.raw = raw
+        self._fields = None if is_read else _Fields()
+
+    @property
+    def fields(self) -> _Fields:
+        if self._fields is None:
+            self._fields = _fields(self.raw)
+        return self._fields
+
+    @property
+    def event(self) -> str:
+        return self.fields.event
+
+    @property
+    def data(self) -> str:
+        return self.fields.data
 
     def json(self) -> dict[str, Any] | None:
         """The data as an object, or None for `[DONE]`, comments, and anything else."""
@@ -45,6 +64,11 @@ class Framer:
         self._edge = b""
         self._is_unread = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the next byte begins a frame."""
+        return not (self._size or self._edge or self._is_unread)
+
     def feed(self, chunk: bytes) -> list[Frame]:
         text, at = self._edge + chunk, 0
         frames = []
@@ -69,16 +93,16 @@ class Framer:
         raw = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        return Frame(raw, "", "") if self._is_unread else _parsed(raw)
+        return Frame(raw, is_read=not self._is_unread)
 
 
-def _parsed(raw: bytes) -> Frame:
+def _fields(raw: bytes) -> _Fields:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        return Frame(raw, "", "", is_damaged=True)
+        return _Fields(is_damaged=True)
     if text.startswith("data: ") and raw.find(b"\n") == len(raw) - 2:  # one line of data, as most frames are
-        return Frame(raw, "", text[6:-2])
+        return _Fields(data=text[6:-2])
     event, data = "", []
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         name, _, value = line.partition(":")
@@ -87,7 +111,7 @@ def _parsed(raw: bytes) -> Frame:
             data.append(value)
         elif name == "event":
             event = value
-    return Frame(raw, event, "\n".join(data))
+    return _Fields(event, "\n".join(data))
 
 
 def framed(event: str, data: dict[str, Any]) -> bytes:

@@ -1,6 +1,8 @@
-"""What takes long to load is loaded before a call takes its session's lock."""
+"""What takes long to load is loaded from `wrap()` on, and before a call takes its session's lock."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,3 +54,27 @@ def test_nobody_waits_for_a_session_while_a_tokenizer_loads(
     looking.join()
     assert was_free
     assert len(provider.seen) == 1
+
+
+def test_wrapping_begins_to_load_the_tokenizer(provider: Provider, home: Path, encoding_file: Path) -> None:
+    ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s")
+    writing = threading.Thread(target=lambda: encoding_file.open("wb").close(), daemon=True)
+    writing.start()  # which ends as soon as somebody reads
+    writing.join(PATIENCE)
+    assert not writing.is_alive()
+
+
+FORKING = """
+import os, sys, openai, ctxwrap
+from ctxwrap.tokens import counter_for
+ctxwrap.wrap(openai.OpenAI(api_key="k"), store="memory:", session="s")
+child = os.fork()
+if not child:
+    os._exit(counter_for("gpt-4o").count("one two three"))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_forked_while_the_tokenizer_loads_counts_as_any_other() -> None:
+    assert subprocess.run([sys.executable, "-c", FORKING], check=False, timeout=60).returncode == 3

@@ -72,6 +72,24 @@ def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: li
     assert stream.reading == whole
 
 
+@settings(max_examples=400, deadline=None)
+@given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=40))
+def test_a_chunk_that_passes_is_one_that_is_shown_as_it_is(text: str, cuts: list[int]) -> None:
+    fed, passed = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    for chunk in (text[start:end] for start, end in pairwise(edges)):
+        assert fed.feed(chunk) == (chunk if passed.passes(chunk) else passed.feed(chunk))
+        assert fed.spans == passed.spans
+    assert fed.close() == passed.close()
+    assert fed.reading == passed.reading
+
+
+def test_most_chunks_of_prose_pass() -> None:
+    words = [f" {word}" for word in "\n\n".join(PARAGRAPHS).split(" ")]
+    stream = ReplyStream(RUNTIME)
+    assert sum(stream.passes(word) or 0 * len(stream.feed(word)) for word in words) > 0.7 * len(words)
+
+
 @settings(max_examples=200, deadline=None)
 @given(TEXTS.map("".join))
 def test_character_by_character_nothing_changes(text: str) -> None:

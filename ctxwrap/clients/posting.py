@@ -1,0 +1,147 @@
+"""A call of an SDK's client that talks to a model, from its body to its result."""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from ctxwrap import drive, drive_async
+from ctxwrap.calls import BareCall, why_stopped
+from ctxwrap.clients.cache_key import with_cache_key
+from ctxwrap.clients.http import APART, flying
+from ctxwrap.clients.idempotency import with_other_key
+from ctxwrap.clients.keywords import split_headers
+from ctxwrap.clients.opaque import revealed
+from ctxwrap.clients.plain import plain_json
+from ctxwrap.clients.results import remember
+from ctxwrap.clients.streams import without_cycle
+from ctxwrap.types import Body, Send, SendAsync
+from ctxwrap.wires import wire_for
+
+_EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
+"""Clients whose streams are AWS event streams, not server-sent events: they pass through."""
+
+
+def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: Any, rest: dict[str, Any]) -> Any:
+    """Send a call of `client` by its SDK's own `send`, with context if it is one for a model."""
+    asked = _Asked(client, path, body, options)
+    body, options = asked.body, asked.options
+    if asked.wire is None:
+        return send(path, body=body, options=options, **rest)
+    own = _sender(send, path, asked.own_options)
+    call = drive.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
+    if isinstance(call, BareCall):
+        if call.body is not None:
+            body, options = call.body, asked.options_of_plain_body
+        with flying(call):
+            return remember(send(path, body=body, options=options, **rest), call)
+    if call.rewrites:
+        body, options = call.body, asked.options_of_plain_body
+    while True:
+        try:
+            with flying(call):
+                result = send(path, body=body, options=options, **rest)
+        except BaseException as error:
+            if not call.smaller(error):
+                call.stop(why_stopped(error))
+                raise
+        else:
+            return remember(without_cycle(result), call)
+        body, options = call.body, asked.options_of_smaller_body
+
+
+async def post_async(
+    client: Any, send: Callable[..., Awaitable[Any]], path: str, body: Any, options: Any, rest: dict[str, Any]
+) -> Any:
+    """The same over async I/O."""
+    asked = _Asked(client, path, body, options)
+    body, options = asked.body, asked.options
+    if asked.wire is None:
+        return await send(path, body=body, options=options, **rest)
+    own = _async_sender(send, path, asked.own_options)
+    call = await drive_async.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
+    if isinstance(call, BareCall):
+        if call.body is not None:
+            body, options = call.body, asked.options_of_plain_body
+        with flying(call):
+            return remember(await send(path, body=body, options=options, **rest), call)
+    if call.rewrites:
+        body, options = call.body, asked.options_of_plain_body
+    while True:
+        try:
+            with flying(call):
+                result = await send(path, body=body, options=options, **rest)
+        except BaseException as error:
+            if not await call.smaller(error):
+                await call.stop(why_stopped(error))
+                raise
+        else:
+            return remember(without_cycle(result), call)
+        body, options = call.body, asked.options_of_smaller_body
+
+
+def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> Send:
+    """Sends bodies of our own as `post` sends the caller's, and gives the JSON that comes back."""
+
+    def send(body: Body) -> Body:
+        with flying(APART):
+            reply: Body = post(path, body=body, options=options(), cast_to=object)
+            return reply
+
+    return send
+
+
+def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> SendAsync:
+    async def send(body: Body) -> Body:
+        with flying(APART):
+            reply: Body = await post(path, body=body, options=options(), cast_to=object)
+            return reply
+
+    return send
+
+
+class _Asked:
+    """What a call of `post` asks of us: which wire it speaks, for whom, in which mode."""
+
+    def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
+        self.body = body = revealed(body)
+        self.options = dict(options or {})
+        headers, named = split_headers(self.options.get("headers"))
+        if any(named):
+            self.options["headers"] = headers
+        self.wire = wire_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        if self.wire is None:
+            return
+        self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
+        self.target = client._ctxwrap.target(named, split_headers(client._custom_headers)[1])
+        self.wire = with_cache_key(self.wire, client, client._ctxwrap, self.target)
+
+    def plain_body(self) -> Body:
+        """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""
+        given = {**self.body, **(self.options.get("extra_json") or {})}
+        return {name: plain_json(value) for name, value in given.items() if not _is_left_out(value)}
+
+    @property
+    def options_of_plain_body(self) -> dict[str, Any]:
+        return {name: value for name, value in self.options.items() if name != "extra_json"}
+
+    @property
+    def options_of_smaller_body(self) -> dict[str, Any]:
+        return with_other_key(self.options_of_plain_body)
+
+    def own_options(self) -> dict[str, Any]:
+        """The same for a request of our own, whose reply is not parsed, wrapped or told apart for the caller."""
+        options = {name: value for name, value in self.options.items() if name not in _CALLERS_OPTIONS}
+        headers = options.get("headers") or {}
+        own = {name: value for name, value in headers.items() if not name.lower().startswith("x-stainless-")}
+        return {**options, "headers": own}
+
+
+_CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
+
+
+def _is_left_out(value: Any) -> bool:
+    """Whether an SDK put its own mark here for an argument that was not given."""
+    return type(value).__name__ in ("Omit", "NotGiven")
+
+
+def _is_eventstream(client: Any, body: Body) -> bool:
+    return bool(body.get("stream")) and any(cls.__name__ in _EVENTSTREAM_CLIENTS for cls in type(client).__mro__)
