@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ctxwrap.background import background
 from ctxwrap.context import Context, Target
-from ctxwrap.documenting import follow
+from ctxwrap.documenting import follow, write_by_model
 from ctxwrap.ending import asks_to_end, end_behind
 from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.packing import Sources
@@ -410,7 +410,9 @@ class OpenCall:
     def _summarise_behind(self, session: Session, turn: Turn) -> None:
         writer = self._context.settings.summariser
         if writer is not None and self._target.mode == "enabled":
-            summarise_behind(session, writer, turn.id, self._clock)
+            document = partial(write_by_model, session, writer, turn.id, self._clock)
+            then = document if self._context.settings.context_document else lambda: None
+            summarise_behind(session, writer, turn.id, self._clock, then)
 
     def _catch_up(self, session: Session, turn: Turn, interrupted: str) -> None:
         """Bring up to date what nobody waits for: the context document, and the files that follow from the log."""

@@ -181,10 +181,21 @@ def wait_for_summaries(timeout: float | None = None) -> bool:
     return _under_way.wait(timeout)
 
 
-def summarise_behind(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> None:
-    """Ask for a summary if one is due after `turn`, and return at once. Never raises."""
+def summarise_behind(
+    session: Session,
+    writer: SummaryWriter,
+    turn: str,
+    clock: Callable[[], datetime],
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """Ask for a summary if one is due after `turn`, do what is to be done `then`, and return at once. Never raises."""
+
+    def work() -> None:
+        if _summarise(session, writer, turn, clock):
+            then()
+
     if _is_due(session, writer):
-        _under_way.start(session.key, partial(_summarise, session, writer, turn, clock))
+        _under_way.start(session.key, work)
 
 
 def _is_due(session: Session, writer: SummaryWriter) -> bool:
@@ -192,13 +203,16 @@ def _is_due(session: Session, writer: SummaryWriter) -> bool:
     return past.sequence["messages"] - past.derived.summaries.asked >= writer.every
 
 
-def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> None:
-    """That one is asked for is logged first: whatever happens, nobody asks again before as many messages came."""
+def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> bool:
+    """That one is asked for is logged first: whatever happens, nobody asks again before as many messages came.
+
+    Whether one was written.
+    """
     try:
         with undisturbed(), session.locked():
             matter = _matter(session) if _is_due(session, writer) else None
             if matter is None:
-                return
+                return False
             asking = {"type": "summarise", "source": matter.source, "model": writer.model, "ctx": {}}
             session.append(turn, [], session.with_stages(asking), clock(), is_edge=False)
         redacted = change_of(session.redaction)
@@ -208,12 +222,15 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
             raise ValueError("the answer was empty")
         told = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
         with undisturbed(), session.locked():
-            if matter.is_current(session):
+            is_current = matter.is_current(session)
+            if is_current:
                 session.append(turn, [], session.with_stages({**told, "model": writer.model, "ctx": {}}), clock())
+        return is_current
     except Exception as error:
         logger.warning(
             "ctxwrap: session %r has no new summary: %s: %s", session.key.session, type(error).__name__, error
         )
+        return False
 
 
 class _Matter(NamedTuple):

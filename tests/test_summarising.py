@@ -49,8 +49,13 @@ class Model:
         self.questions: list[Ask] = []
         self.talk: Callable[[Ask], Answer | Failure] = Told("Yes.")
         self.write: Callable[[Ask], Answer | Failure] = lambda ask: Answer(f"Summary {len(self.questions)}.")
+        self.document = ""
+        self.documents: list[Ask] = []
 
     def __call__(self, ask: Ask) -> Answer | Failure:
+        if "You write the context document" in f"{ask.system}\n{ask.last_user}":
+            self.documents.append(ask)
+            return Answer(self.document)
         if not ask.system.startswith("You write the summary") and "You write the summary" not in ask.last_user:
             return self.talk(ask)
         self.questions.append(ask)
@@ -507,7 +512,7 @@ def test_two_clients_at_once_ask_once(provider: Provider, model: Model, home: Pa
     asked: list[str] = []
 
     def write(text: str) -> str:
-        asked.append(text)
+        asked.append(text.partition(" of ")[0])
         assert gate.wait(PATIENCE)
         return "One."
 
@@ -517,7 +522,8 @@ def test_two_clients_at_once_ask_once(provider: Provider, model: Model, home: Pa
         list(pool.map(lambda chat: chat.say("three"), chats))
     gate.set()
     settled()
-    assert len(asked) == len(of_type(home, "summarise")) == 1
+    assert asked == ["You write the summary", "You write the context document"]
+    assert len(of_type(home, "summarise")) == 1
     assert summaries(home) == ["One."]
 
 
@@ -528,7 +534,7 @@ from ctxwrap.summarising import Summariser, wait_for_summaries
 url, home = sys.argv[1:]
 
 def write(text):
-    print("asked")
+    print("asked" if text.startswith("You write the summary") else "")
     return "From a process."
 
 client = ctxwrap.wrap(
@@ -552,8 +558,44 @@ def test_two_processes_at_once_ask_once(provider: Provider, model: Model, home: 
         process.stdin.flush()
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert sorted(outputs) == ["", "", "asked\n"]
+    assert sorted(outputs) == ["", "", "asked\n\n"]
     assert summaries(home) == ["From a process."]
+
+
+def document_of(home: Path) -> tuple[str, str]:
+    """The context document, and who wrote its newest version."""
+    documents = existing(key_for("s"), home).past.documents
+    return documents.text, documents.by
+
+
+def test_a_summariser_writes_the_context_document_as_well(model: Model, chat: Chat, home: Path) -> None:
+    model.document = "# Decisions\n- Ada chose the harbour flat\n"
+    chat.go_on()
+    assert document_of(home) == (model.document.strip(), "model")
+    (ask,) = model.documents
+    assert "message 1 by user" in ask.last_user, "it grows from raw messages"
+    assert "Summary 1." not in f"{ask.system}{ask.last_user}", "and never from summaries"
+    model.document = ""
+    chat.say("I live in Lisbon.", "Go on.", "And on.")
+    settled()
+    ctxwrap.flush()
+    text, by = document_of(home)
+    assert ("Ada chose the harbour flat" in text, "Lisbon" in text, by) == (True, True, "extract")
+
+
+LARGE_DIAGRAM = "\n".join(["```mermaid", "graph TD", *(f"A{at} --> A{at + 1}" for at in range(12)), "```"])
+
+
+@pytest.mark.parametrize("answer", ["", LARGE_DIAGRAM])
+def test_a_document_that_cannot_be_used_leaves_the_one_by_rules(
+    model: Model, chat: Chat, home: Path, answer: str
+) -> None:
+    model.document = answer
+    chat.say("I live in Lisbon.", "Go on.", "And on.")
+    settled()
+    ctxwrap.flush()
+    text, by = document_of(home)
+    assert ("Lisbon" in text, by) == (True, "extract")
 
 
 def test_whoever_comes_second_sees_so_under_the_lock(provider: Provider, model: Model, home: Path) -> None:
