@@ -92,7 +92,8 @@ def item_in(value: Mapping[str, Any]) -> PackItem:
 
 def budget_as_json(budget: Record) -> Record:
     """A budget as an event keeps it: without what is usual, and what follows from the rest."""
-    short = {**budget, "spent": {name: tokens for name, tokens in budget["spent"].items() if tokens}}
+    spent = {name: tokens for name, tokens in budget["spent"].items() if tokens or name not in _NOTHING}
+    short = {**budget, "spent": spent}
     usual = {**_USUAL, **_reckoned(short)}
     return {name: value for name, value in short.items() if name == "spent" or usual.get(name) != value}
 

@@ -190,10 +190,16 @@ def test_2_context_stores_lasting_knowledge(provider: Provider, home: Path) -> N
     assert len(provider.seen) == len(TOLD), "no model is asked for it"
 
 
-def test_2_context_may_have_a_diagram_of_ten_nodes(service: Memories, memory: str) -> None:
-    diagram = "```mermaid\nflowchart TD\n" + "\n".join(f"n{each} --> n{each + 1}" for each in range(9)) + "\n```"
-    service.put_context(memory, f"# Diagram\n{diagram}\n")
-    assert diagram in service.get_context(memory).content
+def diagram(nodes: int) -> str:
+    arrows = "\n".join(f"n{each} --> n{each + 1}" for each in range(nodes - 1))
+    return f"# Diagram\n```mermaid\nflowchart TD\n{arrows}\n```\n"
+
+
+def test_2_context_may_have_a_diagram_of_ten_nodes_at_most(service: Memories, memory: str) -> None:
+    service.put_context(memory, diagram(10))
+    with pytest.raises(InvalidInput, match="11 nodes"):
+        service.put_context(memory, diagram(11))
+    assert service.get_context(memory).content.strip() == diagram(10).strip()
 
 
 @pytest.mark.parametrize("size", [10, 600, 5000, 15_000])
