@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import random
 import shutil
 import statistics
 import tempfile
@@ -37,6 +38,7 @@ from session import MOMENT, past
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
+from ctxwrap.language.vocabulary import TOPICS
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
 from ctxwrap.stores.files import FileStore
@@ -70,8 +72,13 @@ def serve(pipe: Connection) -> None:
         pipe.recv()
 
 
+WORDS = sorted(set(TOPICS.split()))
+
+
 def question(turn: int) -> dict[str, str]:
-    return {"role": "user", "content": f"question {turn}: " + "some words " * 20}
+    """A question about things that a few others are about as well, so that earlier messages are searched and found."""
+    things = random.Random(turn).sample(WORDS, 12)
+    return {"role": "user", "content": f"question {turn}: what of the {' and the '.join(things)}, as we said before?"}
 
 
 REPLY = {"role": "assistant", "content": TEXT.strip()}
