@@ -38,9 +38,6 @@ EVERY = 6
 END_MARKER = "<END_SESSION>"
 """A user's message that ends with it, on a line of its own, ends the session."""
 
-_FIRST = 10
-"""So many of the newest messages a first document is made of."""
-
 _MOST = 60
 """So many messages at most are read for one version."""
 
@@ -206,7 +203,7 @@ def news_of(session: Session, newest: int = 0) -> News:
     past, documents = session.past, session.past.documents
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
-        new = list(past.branch.history(0)[-_FIRST:])
+        new = list(past.branch.history(0)[-_MOST:])
     if newest:
         new = list(past.branch.history(0)[-min(newest, _MOST) :])
     items = _lasting(past.memory.items.values())

@@ -176,11 +176,16 @@ def _in_window(session: Session) -> Iterator[Finding]:
     recent = (item.get("range") for _, item in session.pack_items() if item.get("kind") == "recent_messages")
     windows = [_window(range, session) for range in islice(recent, _MOST_WINDOWS)]
     for number, record in session.derived["swap_index"].objects:
-        swapped = range_in(record.get("range")) if record.get("source") == MESSAGES else None
+        swapped = range_in(record.get("range")) if _is_of_messages(record) else None
         for window in windows:
             if swapped and window and swapped[0] <= window[1] and window[0] <= swapped[1]:
                 found = f"messages {swapped[0]}-{swapped[1]} are in the pack's {window[0]}-{window[1]}"
                 yield Finding(found, file=DERIVED["swap_index"], line=number)
+
+
+def _is_of_messages(record: dict[str, Any]) -> bool:
+    """Whether messages themselves are swapped, and nothing that was made of them."""
+    return record.get("source") == MESSAGES and record.get("kind", "message_range") == "message_range"
 
 
 def _copied_chunks(session: Session) -> Iterator[Finding]:
@@ -188,7 +193,7 @@ def _copied_chunks(session: Session) -> Iterator[Finding]:
     known = dict(_references(session))
     for _, record in session.derived["swap_index"].objects:
         name = f"{_CHUNKS}{record.get('id')}"
-        if record.get("source") != MESSAGES or not session.folder.has(name):
+        if not _is_of_messages(record) or not session.folder.has(name):
             continue
         missing = [part for part in _REFERENCE if not isinstance(known.get(name, {}).get(part), str)]
         if missing:
