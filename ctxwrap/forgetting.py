@@ -105,7 +105,8 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
     trace = _trace_of(known, (), gone)
     if trace:
-        event: Record = {"type": "purge", "child": child, "reason": reason, "ctx": {}}
+        control = {"messages": known.past.sequence["messages"]}
+        event: Record = {"type": "purge", "child": child, "reason": reason, "ctx": control}
         _rewrite_events(known, trace, [event], reason, utc_now(), frozenset())
     return trace.names
 

@@ -135,7 +135,11 @@ def framed(name: Frame, text: str) -> str:
 
 def escaped(value: Any) -> str:
     """A value as JSON in which nothing can close a block or pose as the separator: `<` is written as an escape."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return _encode(value).replace("<", "\\u003c")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Made once: `json.dumps` with options of its own makes an encoder for every value."""
 
 
 _FRAME = lazy_pattern(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)

@@ -325,6 +325,8 @@ class Session:
     def _allowed(self, turn: str) -> Change:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
+        if not forgotten and turn not in self.past.purged:
+            return lambda event: event
         if turn not in self.past.purged:
             return Forgetting(ids=forgotten).event
         redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))

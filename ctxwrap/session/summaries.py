@@ -29,7 +29,7 @@ class Summaries:
 
     def take(self, event: Record) -> None:
         kind = event.get("type")
-        if kind == "forget":
+        if kind == "forget" or (kind == "purge" and "child" in event):
             # the messages that say what was forgotten stay: a summary of them would bring it back
             self.forgotten = max(self.forgotten, int((event.get("ctx") or {}).get("messages") or 0))
             self.told = max(self.told, self.forgotten)

@@ -28,9 +28,13 @@ _SECTOR = 512
 """The unit in which a medium forgets."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=str).encode
+"""Made once: `json.dumps` with options of its own makes an encoder for every record."""
+
+
 def encoded(record: Record) -> bytes:
     try:
-        return json.dumps(record, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+        return _encode(record).encode()
     except UnicodeEncodeError:  # lone surrogates, which only an escape can carry
         return json.dumps(record, separators=(",", ":"), default=str).encode()
 
