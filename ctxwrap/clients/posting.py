@@ -1,5 +1,6 @@
 """A call of an SDK's client that talks to a model, from its body to its result."""
 
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from ctxwrap.clients.opaque import revealed
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.streams import without_cycle
+from ctxwrap.protocol.reading import read_reply
+from ctxwrap.protocol.snapshot import empty_state
+from ctxwrap.protocol.text import SEPARATOR, VERSION
 from ctxwrap.types import Body, Send, SendAsync
 from ctxwrap.wires import wire_for
 
@@ -145,3 +149,10 @@ def _is_left_out(value: Any) -> bool:
 
 def _is_eventstream(client: Any, body: Body) -> bool:
     return bool(body.get("stream")) and any(cls.__name__ in _EVENTSTREAM_CLIENTS for cls in type(client).__mro__)
+
+
+def read_sample() -> None:
+    """Read a reply of nobody's, so that the first real one finds all patterns compiled."""
+    runtime = {"round": 1, "datetime": "2026-01-01T00:00:00.000001Z", "startup_at": "2026-01-01T00:00:00.000001Z"}
+    state = {"version": VERSION, "runtime": runtime, **empty_state()}
+    read_reply(f"Hello.\n\n{SEPARATOR}\n{json.dumps(state)}", runtime)

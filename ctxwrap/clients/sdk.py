@@ -4,7 +4,6 @@
 the body; what comes back is changed where the SDK reads it (`clients.http`).
 """
 
-import gc
 import inspect
 from collections.abc import Callable
 from functools import cache, wraps
@@ -40,7 +39,8 @@ def wrap_client(client: Any, context: Context) -> Any:
     give_keywords(wrapped)
     wrapped._ctxwrap = context
     if context.settings.context_mode != "disabled":
-        preload(next(_ENCODINGS[package] for package in map(_package, type(client).__mro__) if package in _ENCODINGS))
+        encoding = next(_ENCODINGS[package] for package in map(_package, type(client).__mro__) if package in _ENCODINGS)
+        preload(encoding, _prepare)
     return wrapped
 
 
@@ -108,17 +108,13 @@ def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> A
 
 @cache
 def _posting() -> Any:
-    """What a call needs, loaded with the first one.
+    """What a call needs, loaded with the first one, or before it in the thread that loads the tokenizer."""
+    return import_module("ctxwrap.clients.posting")
 
-    Garbage is not collected meanwhile: modules are none, and looking at all that an SDK has loaded takes long.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module("ctxwrap.clients.posting")
-    finally:
-        if collects:
-            gc.enable()
+
+def _prepare() -> None:
+    """Load what a call needs, and compile the patterns with which a reply is read."""
+    _posting().read_sample()
 
 
 def _finish(context: Context) -> None:

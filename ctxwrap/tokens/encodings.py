@@ -48,11 +48,16 @@ def encoding(name: str) -> Encode | None:
         return _loaded[name]
 
 
-def preload(name: str) -> None:
-    """Load an encoding in a thread; whoever asks for it meanwhile waits."""
+def preload(name: str, prepare: Callable[[], None]) -> None:
+    """Load an encoding in a thread, after it was prepared what comes sooner; whoever asks for it meanwhile waits."""
     if name in _loaded or name in _loading:
         return
-    thread = Thread(target=encoding, args=(name,), name="ctxwrap-loading", daemon=True)
+
+    def load() -> None:
+        prepare()
+        encoding(name)
+
+    thread = Thread(target=load, name="ctxwrap-loading", daemon=True)
     with suppress(RuntimeError):  # an interpreter that is about to end starts no more threads
         thread.start()
         _loading[name] = thread
