@@ -171,6 +171,7 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
 
         with undisturbed():
             session.do(written)
+        background.schedule(session, session.catch_up)
     except Exception as error:
         logger.warning("ctxwrap: the context document of session %r is by rules: %r", session.key.session, error)
 

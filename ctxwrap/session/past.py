@@ -37,7 +37,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """What is kept of a grant, and of how many files."""
 
-_FORMAT = 15
+_FORMAT = 16
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 

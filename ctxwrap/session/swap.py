@@ -56,6 +56,14 @@ def shortened(text: str, limit: int = _SHOWN) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
+def next_digest(before: str, said: Digest) -> str:
+    """The digest of a chunk with one more message; before the first one it is that one's number.
+
+    Chunks that say the same differ so by where they stand.
+    """
+    return sha256(f"{before}{said}".encode()).hexdigest()
+
+
 @dataclass(slots=True, eq=False)
 class Chunk:
     """Messages in a row."""
@@ -78,7 +86,7 @@ class Chunk:
     def add(self, number: int, message: Message, said: Digest, record: Record) -> None:
         id = str((record.get("ctx") or {}).get("id") or "")
         self.last, self.start, self.end = number, self.start or id, id
-        self.digest = sha256(f"{self.digest}{said}".encode()).hexdigest()
+        self.digest = next_digest(self.digest or str(self.first), said)
         self.tokens += estimate_message(message)
         self.words |= telling_words(message.text[:_READ])
         self.extract.add(number, message)

@@ -6,7 +6,6 @@ Call everything outside of the session's lock: an index that is not right is mad
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import NotFound
@@ -19,7 +18,7 @@ from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.session import Session
-from ctxwrap.session.swap import INDEX
+from ctxwrap.session.swap import INDEX, next_digest
 from ctxwrap.types import Message, Record, Role
 
 _ORIGINS: dict[Role, Origin] = {"system": "operator", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -193,7 +192,7 @@ def _all_returned(records: Sequence[Record], first: int) -> Iterator[Returned]:
 def _are_those_of(entry: Entry, records: Sequence[Record]) -> bool:
     if entry.kind == "tool_output":
         return any(blob.get("digest") == entry.digest for record in records for blob in blobs_in(record))
-    return _digest_of(records) == entry.digest
+    return _digest_of(records, entry.range[0]) == entry.digest
 
 
 def _message_in(record: Record) -> Message:
@@ -204,12 +203,12 @@ def _message_in(record: Record) -> Message:
     return placeholder(message) if "purged" in (record.get("ctx") or {}) else message
 
 
-def _digest_of(records: Sequence[Record]) -> str:
-    """As swap makes it when the chunk leaves."""
-    whole = ""
+def _digest_of(records: Sequence[Record], first: int) -> str:
+    """As swap makes it when the chunk leaves; `first` is the number of its first message."""
+    whole = str(first)
     for record in records:
         control: Any = record.get("ctx") or {}
         with suppress(ValueError):  # no message: the session passes it over, too
             said = str(control.get("digest") or digest(message_in(record)))
-            whole = sha256(f"{whole}{said}".encode()).hexdigest()
+            whole = next_digest(whole, said)
     return f"sha256:{whole}"

@@ -50,6 +50,8 @@ class Model:
     def __call__(self, ask: Ask) -> Answer:
         if "You write the summary" in ask.system + ask.last_user:
             return Answer(SUMMARY)
+        if "You write the context document" in ask.system + ask.last_user:
+            return Answer("")
         if not asks_for_trailer(ask.system):
             return Answer(ANSWER)
         if "look it up" in ask.last_user and OUTPUT not in json.dumps(ask.body):
@@ -103,6 +105,7 @@ def chat(client: openai.OpenAI, store: Path | str, **key: Any) -> Any:
     attach_result("s", "nougat", result=ANSWER, artifacts={"fix.patch": LARGE.encode()}, store=place)
     assert wait_for_summaries(60)
     say(wrapped, "What does the zebrafish like?")
+    assert wait_for_summaries(60)
     ctxwrap.flush()
     return wrapped
 
