@@ -25,6 +25,7 @@ from ctxwrap.conformance import CHECKS, KINDS, Kind, conform
 from ctxwrap.conformance.rules import nodes_in
 from ctxwrap.errors import InvalidInput
 from ctxwrap.testing import Answer, ScriptedProvider, ToolCall
+from tests.conformance.examples import MANIFEST, MANIFEST_AS_PRINTED
 
 
 def run(*arguments: str | Path, given: str = "") -> Result:
@@ -79,42 +80,6 @@ TEMPLATE = {
 }
 TEMPLATE_JSON = json.dumps(TEMPLATE, ensure_ascii=False)
 REPLY = f"User Response Content...\n\n<<<CONTEXT>>>\n{TEMPLATE_JSON}"
-
-MANIFEST = """\
-# working-set.yml
-protocol: CONTEXT-ASSEMBLY/0.1
-budget:
-  max_tokens: 28000
-  reserved_for_response: 4000
-  effective: 24000
-
-files:
-  - path: ".agent/constitution.md"
-    priority: 1.0          # Highest (always included)
-    role: "system"
-    truncate_strategy: "never"
-
-  - path: "current_task.md"
-    priority: 0.95
-    role: "developer"
-    truncate_strategy: "end"
-
-  - path: "src/main.ts"
-    priority: 0.8
-    role: "context"
-    truncate_strategy: "middle"
-    max_lines: 500
-
-  - path: "tool/terminal/log-latest.txt"
-    priority: 0.3
-    role: "context"
-    truncate_strategy: "start"  # Keep recent
-
-metadata:
-  last_updated: "2025-12-30T12:30:00Z"
-  assembled_by: "model"
-"""
-MANIFEST_AS_PRINTED = MANIFEST.replace('"model"', '"model" | "orchestrator" | "user"')
 
 REPORT = """\
 assembly_report:

@@ -15,61 +15,9 @@ import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.practice.answer import ToolCall
+from tests.conformance.examples import ACTIONS, MANIFEST, MANIFEST_AS_PRINTED
 from tests.support import Told, events, messages, state_shown, trailer
 
-MANIFEST = """\
-# working-set.yml
-protocol: CONTEXT-ASSEMBLY/0.1
-budget:
-  max_tokens: 28000
-  reserved_for_response: 4000
-  effective: 24000
-
-files:
-  - path: ".agent/constitution.md"
-    priority: 1.0          # Highest (always included)
-    role: "system"
-    truncate_strategy: "never"
-    
-  - path: "current_task.md"
-    priority: 0.95
-    role: "developer"
-    truncate_strategy: "end"
-    
-  - path: "src/main.ts"
-    priority: 0.8
-    role: "context"
-    truncate_strategy: "middle"
-    max_lines: 500
-    
-  - path: "tool/terminal/log-latest.txt"
-    priority: 0.3
-    role: "context"
-    truncate_strategy: "start"  # Keep recent
-
-metadata:
-  last_updated: "2025-12-30T12:30:00Z"
-  assembled_by: "model"
-"""  # noqa: W293  # as the document has it
-VERBATIM = MANIFEST.replace('assembled_by: "model"', 'assembled_by: "model" | "orchestrator" | "user"')
-ACTIONS = """\
-# Add file to working set
-action: add_to_working_set
-path: "newly_discovered.md"
-priority: 0.7
-why: "Found relevant documentation"
-
-# Remove file from working set
-action: remove_from_working_set
-path: "no_longer_needed.md"
-why: "Task complete, don't need this"
-
-# Adjust priority
-action: adjust_priority
-path: "important_file.md"
-priority: 0.9
-why: "This is more relevant than initially thought"
-"""
 FILES = {
     ".agent/constitution.md": "Be honest.\n",
     "current_task.md": "Write the tests.\n",
@@ -158,8 +106,8 @@ def test_manifest_schema_with_effective_and_metadata_is_read(provider: Provider,
 def test_the_documents_manifest_verbatim_is_told_by_its_line_and_stays(
     provider: Provider, home: Path, root: Path, caplog: pytest.LogCaptureFixture, strict: bool
 ) -> None:
-    (root / "working-set.yml").write_text(VERBATIM)
-    line = VERBATIM.splitlines().index('  assembled_by: "model" | "orchestrator" | "user"') + 1
+    (root / "working-set.yml").write_text(MANIFEST_AS_PRINTED)
+    line = MANIFEST_AS_PRINTED.splitlines().index('  assembled_by: "model" | "orchestrator" | "user"') + 1
     chat = Chat(provider, home, root, strict=strict)
     if strict:
         with pytest.raises(ctxwrap.ContextMissing, match=f"line {line}"):
@@ -170,7 +118,7 @@ def test_the_documents_manifest_verbatim_is_told_by_its_line_and_stays(
     checked = CliRunner().invoke(main, ["workingset", "check", "--file", str(root / "working-set.yml")])
     assert checked.exit_code == 1
     assert f"line {line}" in checked.output
-    assert (root / "working-set.yml").read_text() == VERBATIM
+    assert (root / "working-set.yml").read_text() == MANIFEST_AS_PRINTED
 
 
 @pytest.mark.parametrize("name", ["working_set.yml", "nowhere/working-set.yml", "src"])

@@ -11,26 +11,9 @@ from hypothesis import strategies as st
 from ctxwrap.protocol.reading import ReplyStream
 from ctxwrap.workingset.actions import ActionStream
 from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, requests_in
+from tests.conformance.examples import ACTIONS as THREE
 from tests.growth import grows_too_fast
 
-THREE = """\
-# Add file to working set
-action: add_to_working_set
-path: "newly_discovered.md"
-priority: 0.7
-why: "Found relevant documentation"
-
-# Remove file from working set
-action: remove_from_working_set
-path: "no_longer_needed.md"
-why: "Task complete, don't need this"
-
-# Adjust priority
-action: adjust_priority
-path: "important_file.md"
-priority: 0.9
-why: "This is more relevant than initially thought"
-"""
 ONE = f"action: {ADD}\npath: a.md\nwhy: It matters\n"
 TRAILER = '\n<<<CONTEXT>>>\n{"version":"2.2","memory":{"core":[],"working":[],"ephemeral":[]}}'
 
