@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxwrap.calls import new_turn_id
 from ctxwrap.memory.epoch import from_brief
 from ctxwrap.packing import Sources
 from ctxwrap.protocol.text import SEPARATOR, asks_for_changes, unframe
 from ctxwrap.session import Session
+from ctxwrap.session.clock import new_turn_id
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files import FileStore
 from ctxwrap.turn import Turn

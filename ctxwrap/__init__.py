@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ctxwrap.pinning import pin as pin
     from ctxwrap.pinning import unpin as unpin
     from ctxwrap.previewing import preview as preview
-    from ctxwrap.quotas import Quotas as Quotas
     from ctxwrap.redacting import Redaction as Redaction
     from ctxwrap.resolving import resolve_missing as resolve_missing
     from ctxwrap.scope import carry as carry
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from ctxwrap.service.memories import Memories as Memories
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
+    from ctxwrap.settings import Quotas as Quotas
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.settings import Shares as Shares
     from ctxwrap.stores import open_store as open_store
@@ -74,7 +74,7 @@ _HOMES = {
     "NotFound": "errors",
     "PerTier": "settings",
     "QuotaExceeded": "errors",
-    "Quotas": "quotas",
+    "Quotas": "settings",
     "Redaction": "redacting",
     "SessionBusy": "errors",
     "Settings": "settings",

@@ -2,11 +2,9 @@
 
 import logging
 import os
-import secrets
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from time import monotonic
 from typing import Any, NoReturn
@@ -20,6 +18,7 @@ from ctxwrap.packing import Sources
 from ctxwrap.scope import offers_for
 from ctxwrap.screening import Screen
 from ctxwrap.session import Session
+from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.compliance import MANY
 from ctxwrap.session.line import Place, this_caller
 from ctxwrap.session.session import Ending
@@ -447,12 +446,3 @@ def why_stopped(error: BaseException) -> str:
     if isinstance(error, GeneratorExit):
         return "closed"
     return f"provider_error: {type(error).__name__}" if isinstance(error, Exception) else "cancelled"
-
-
-def new_turn_id() -> str:
-    """Unique, and in the order of time."""
-    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(5)}"
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)

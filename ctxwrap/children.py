@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
-from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import InvalidId, NotFound, SettingsError
 from ctxwrap.redacting.values import change_of
 from ctxwrap.session import Session
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.growing import line
 from ctxwrap.settings import Settings

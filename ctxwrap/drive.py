@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from ctxwrap.calls import BareCall, OpenCall, bare, utc_now
+from ctxwrap.calls import BareCall, OpenCall, bare
 from ctxwrap.context import Context, Target
 from ctxwrap.reasking import tenacious
+from ctxwrap.session.clock import utc_now
 from ctxwrap.types import Body, Send, TextDelta, TurnRecord, Wire
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
-from ctxwrap.documenting import before_end_marker, grow
+from ctxwrap.documenting import grow
 from ctxwrap.errors import SessionBusy
 from ctxwrap.session import Session
+from ctxwrap.session.document_versions import before_end_marker
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.threads import undisturbed
 

@@ -7,8 +7,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from ctxwrap.calls import new_turn_id, utc_now
-from ctxwrap.documenting import document_without
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import codes, key_of, marks, telling_words
@@ -16,6 +14,8 @@ from ctxwrap.memory.memory import Memory
 from ctxwrap.records import message_in, message_range, timestamp, turn_in
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import loaded
+from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.document_versions import document_without
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, Redaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.rewriting import finish_rewriting, rewrite_events, rewrite_messages

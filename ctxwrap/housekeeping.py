@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from ctxwrap.calls import utc_now
 from ctxwrap.session import gc
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.threads import undisturbed
 

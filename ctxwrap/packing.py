@@ -23,7 +23,7 @@ from ctxwrap.stages.copies import counted_once, referred
 from ctxwrap.stages.framing import boundary_of
 from ctxwrap.stages.injection import Part, Said, prefix_of, stable_tokens
 from ctxwrap.stages.remembering import remembered, sizes
-from ctxwrap.stages.selection import NOT_VISIBLE, Older, as_item, cut, newest, select
+from ctxwrap.stages.selection import NOT_VISIBLE, as_item, cut, newest, select
 from ctxwrap.stages.sharing import Sharing
 from ctxwrap.stages.surface import Found, conversation, passages, texts
 from ctxwrap.stages.tokens import estimate
@@ -34,6 +34,7 @@ from ctxwrap.types import (
     Candidate,
     Injection,
     Message,
+    Older,
     Opening,
     PackItem,
     Prefix,

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import NotFound
 from ctxwrap.memory.decay import rehydrated
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.memory import Memory
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.threads import undisturbed
 from ctxwrap.types import Operation

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.calls import sources, utc_now
+from ctxwrap.calls import sources
 from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.plain import plain_json
 from ctxwrap.context import Context, Names
@@ -13,6 +13,7 @@ from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.records import message_in, timestamp
 from ctxwrap.scope import offers_for
 from ctxwrap.session import Session
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.packs.recorded import Lookups, recorded
 from ctxwrap.session.packs.view import PackView
 from ctxwrap.turn import Turn

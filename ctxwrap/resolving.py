@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import NotFound, unknown_name
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.missing import history
 from ctxwrap.stages.missing import open_in, settled

@@ -1,19 +1,60 @@
 """Every knob of ctxwrap, once, with its default and what it is for."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.util import find_spec
 from math import inf, isnan
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
-from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.quotas import Quotas
+from ctxwrap.errors import QuotaExceeded, SettingsError, unknown_name
 from ctxwrap.redacting import Redaction
 from ctxwrap.visibility import Rules, check_rules
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
+
+
+class Quotas(NamedTuple):
+    """The limits of memories and of wrapped chats, where a memory is a session and an entry is a message.
+
+    0 is no limit. System messages are not counted.
+    """
+
+    memories: int = 10_000
+    """Of a tenant, in all vaults: the sessions of all agents."""
+    entries: int = 1_000_000
+    """Of a memory."""
+    characters: int = 1_000_000_000
+    """Of all entries of a memory."""
+    entry_characters: int = 200_000
+    """Of one entry."""
+
+    def check_memory(self, there: int) -> None:
+        if self.memories and there >= self.memories:
+            raise QuotaExceeded(
+                f"there are {there} memories, and there may be {self.memories}: go on in one of them, or raise "
+                "Quotas.memories"
+            )
+
+    def check_entries(self, entries: int, characters: int, lengths: Sequence[int]) -> None:
+        """Whether entries of these lengths fit beside those that are there."""
+        longest, added = max(lengths, default=0), sum(lengths)
+        if self.entry_characters and longest > self.entry_characters:
+            raise QuotaExceeded(
+                f"an entry may have {self.entry_characters} characters, and this one has {longest}: shorten it, "
+                "or raise Quotas.entry_characters"
+            )
+        if self.entries and entries + len(lengths) > self.entries:
+            raise QuotaExceeded(
+                f"there are {entries} entries, and there may be {self.entries}: {len(lengths)} more are too many. "
+                "Begin another session or memory, or raise Quotas.entries"
+            )
+        if self.characters and characters + added > self.characters:
+            raise QuotaExceeded(
+                f"there are {characters} characters, and there may be {self.characters}: {added} more are too many. "
+                "Begin another session or memory, or raise Quotas.characters"
+            )
 
 
 @dataclass(frozen=True, slots=True)

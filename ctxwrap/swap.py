@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.decay import rehydrated
 from ctxwrap.memory.items import Item
 from ctxwrap.memory.likeness import telling_words
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session import Session
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.swapped import Entry, Hit, Returned, entry_of, messages_of, returned_item, search
 from ctxwrap.threads import undisturbed

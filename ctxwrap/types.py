@@ -117,6 +117,17 @@ class Kept(NamedTuple):
     """How many it has, by the name of what counted them."""
 
 
+class Older(NamedTuple):
+    """A message before the newest turn."""
+
+    number: int
+    """In the log; 0 if that is not known."""
+    message: Message
+    tokens: int
+    place: int = -1
+    """In the caller's list; -1 if it comes from the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """The fields only the system may set."""

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ctxwrap.calls import utc_now
 from ctxwrap.cli import main
 from ctxwrap.cli.progress import progress_bar
 from ctxwrap.errors import NotFound
@@ -21,6 +20,7 @@ from ctxwrap.forgetting import forget, purge
 from ctxwrap.practice import Provider
 from ctxwrap.records import as_record
 from ctxwrap.session import Session
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.finding import existing
 from ctxwrap.storage import Line
 from ctxwrap.stores.files import FileStore

@@ -14,10 +14,10 @@ from typing import IO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from ctxwrap.archive.form import MANIFEST, SMALL, Limits, Manifest, Member, carried, is_content, is_input, member_of
-from ctxwrap.calls import utc_now
 from ctxwrap.errors import SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.records import timestamp
 from ctxwrap.session.abi import blob_name
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.finding import Place, existing, key_for
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.verifying import Findings, Progress, StreamCheck, lines_of

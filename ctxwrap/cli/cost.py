@@ -32,10 +32,10 @@ def show_cost(*, session: str, tenant: str, agent: str, store: str | None, as_da
     if as_data:
         click.echo(json_text(cost.as_json()))
     else:
-        show(*_parts(cost))
+        show(*_cost_parts(cost))
 
 
-def _parts(cost: Cost) -> "Iterator[RenderableType]":
+def _cost_parts(cost: Cost) -> "Iterator[RenderableType]":
     out, again = cost.sent.total.tokens_out, cost.reasks
     unknown = f"{cost.unknown} turns that failed, are under way, or of which nobody told the usage"
     yield facts(

@@ -79,7 +79,7 @@ def _session(details: SessionDetails) -> "Iterator[RenderableType]":
     yield from _summary(details.summary)
     if details.turns:
         yield ""
-        yield table(_TURNS, map(_row, details.turns))
+        yield table(_TURNS, map(_turn_row, details.turns))
 
 
 def _branches(details: SessionDetails) -> str:
@@ -118,6 +118,6 @@ def _summary(text: str) -> "Iterator[RenderableType]":
         yield indented("\n".join(lines[1:][:_SUMMARY] + ["…"] * (len(lines) > _SUMMARY + 1)))
 
 
-def _row(turn: TurnInfo) -> tuple[object, ...]:
+def _turn_row(turn: TurnInfo) -> tuple[object, ...]:
     kind = (turn.number, as_name(turn.id), turn.round, turn.mode, turn.status, turn.model)
     return (*kind, turn.tokens_in, turn.tokens_out, turn.said, turn.answer)

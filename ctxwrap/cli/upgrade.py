@@ -14,13 +14,13 @@ def run_upgrade(session: str | None, *, store: str | None, tenant: str, agent: s
     """Upgrade one session, or all that the store has; exit code 1 if one of them could not be."""
     place = open_store(store)
     keys = place.keys() if session is None else [key_for(session, tenant, agent)]
-    outcomes = [_told(place, key) for key in keys]
+    outcomes = [_report(place, key) for key in keys]
     click.echo(f"{outcomes.count('upgraded')} of {len(outcomes)} sessions were upgraded")
     if "refused" in outcomes:
         raise click.exceptions.Exit(1)
 
 
-def _told(place: Store, key: SessionKey) -> str:
+def _report(place: Store, key: SessionKey) -> str:
     """What became of a session; stores without files of their own have one format only."""
     try:
         upgrade = getattr(place.open(key), "upgrade", None)

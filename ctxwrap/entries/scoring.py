@@ -13,13 +13,13 @@ from ctxwrap.language.words import plain
 _READ = 600
 """So many characters of a sentence are looked at; no more of it is ever kept."""
 
-_WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
+_SCORED_WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
 ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
 _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[\"”“»」』]")
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
-_STOP, _DECIDED, _TASK, _TIME = (
+_STOP, _DECIDED, _TASK, _CLOCK_TIME = (
     frozenset(STOP.split()),
     frozenset(DECIDED.split()),
     frozenset(TASK.split()),
@@ -43,8 +43,8 @@ def _facts_in(sentence: str) -> frozenset[str]:
     found = {day.name for day in days_in(sentence)}
     found |= addresses_in(sentence)
     found |= set(_QUOTED.findall(sentence))
-    found |= set(_FOREIGN.findall(sentence)) if _UNSPACED.search(sentence) else set()
-    words = [word.rstrip(".'’-/") for word in _WORD.findall(sentence)]
+    found |= set(_FOREIGN.findall(sentence)) if _SCRIPTS_WITHOUT_SPACES.search(sentence) else set()
+    words = [word.rstrip(".'’-/") for word in _SCORED_WORD.findall(sentence)]
     found |= {word for word in words if any(map(str.isdigit, word)) or any(map(str.isupper, word[1:]))}
     found |= {word for word in words[1:] if _may_be_name(word)}
     if len(words) > 1 and _may_be_name(words[0]) and words[1] in _FINITE:
@@ -67,7 +67,7 @@ def _worth(sentence: str) -> float:
         return 0.0
     words = set(words_of(sentence))
     total = 2.0 * len(facts_in(sentence)) + 4.0 * decides(sentence) + 3.0 * assigns(sentence)
-    total += (not _TIME.isdisjoint(words)) + (not _PERSONAL.isdisjoint(words))
+    total += (not _CLOCK_TIME.isdisjoint(words)) + (not _PERSONAL.isdisjoint(words))
     return total + 0.5 + 0.05 * min(len(words - _STOP), 20)
 
 

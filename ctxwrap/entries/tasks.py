@@ -36,7 +36,7 @@ def finished_by(sentence: str, tasks: Sequence[str]) -> int | None:
     """The place of the task that is done now; None if the sentence does not say so, or says it of several."""
     if is_question(sentence) or not _NOT_YET.isdisjoint(words_of(sentence)):
         return None
-    shares = [_share(sentence, task) for task in tasks]
+    shares = [_shared(sentence, task) for task in tasks]
     best = max(shares, default=0.0)
     return shares.index(best) if best and shares.count(best) == 1 else None
 
@@ -51,7 +51,7 @@ def _says_done(sentence: str) -> bool:
     return not _DONE.isdisjoint(words_of(sentence)) or any(map(sentence.__contains__, DONE_UNSPACED))
 
 
-def _share(sentence: str, task: str) -> float:
+def _shared(sentence: str, task: str) -> float:
     """How much of a task is spoken of as done; 0 if not all of what is to be done something with."""
     text = bare(task)
     lead = _TO_DO.match(text)

@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ctxwrap.calls import utc_now
 from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
 from ctxwrap.evidence.document import Evidence
 from ctxwrap.evidence.forms import VERSION
@@ -21,6 +20,7 @@ from ctxwrap.evidence.vocabulary import EXPORT, TARGETS, Lifecycle, Target
 from ctxwrap.inspection.reading import control_in, text_in
 from ctxwrap.inspection.turns import named
 from ctxwrap.records import timestamp
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.finding import Place, key_for
 from ctxwrap.storage import Files
 from ctxwrap.stores import given_store

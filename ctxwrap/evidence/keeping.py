@@ -6,12 +6,12 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ctxwrap.calls import new_turn_id, utc_now
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.evidence.document import FORMAT, Evidence, evidence_in
 from ctxwrap.evidence.integrity import checked
 from ctxwrap.session import Session
 from ctxwrap.session.blobs import blobs_in, loaded
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.finding import Place, key_for
 from ctxwrap.stages.events import Ids, context_event
 from ctxwrap.storage import Files

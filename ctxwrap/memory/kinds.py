@@ -8,7 +8,7 @@ Kind = Literal["fact", "decision", "todo", "ref"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order in which they come first."""
 
-_NAMES: dict[Kind, frozenset[str]] = {
+_NAMES_OF_KINDS: dict[Kind, frozenset[str]] = {
     "decision": frozenset({"decision", "decided", "choice", "agreement", "resolution"}),
     "todo": frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question", "deadline"}),
     "ref": frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"}),
@@ -31,7 +31,7 @@ def is_work(type: str) -> bool:
 def kind_of(type: str) -> Kind:
     """What the model called an item, in our words."""
     name = type.strip().casefold()
-    return next((kind for kind, names in _NAMES.items() if name in names), "fact")
+    return next((kind for kind, names in _NAMES_OF_KINDS.items() if name in names), "fact")
 
 
 _PERSONAL = frozenset(

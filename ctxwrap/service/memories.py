@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ctxwrap.calls import new_turn_id, utc_now
-from ctxwrap.documenting import news_of, next_version
 from ctxwrap.entries.document import LONGEST, trimmed
 from ctxwrap.entries.mermaid import MOST_NODES, node_counts
 from ctxwrap.entries.raw import Raw
@@ -16,7 +14,6 @@ from ctxwrap.entries.trimming import removed
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin
 from ctxwrap.memory.trust import least_trusted
-from ctxwrap.quotas import Quotas
 from ctxwrap.screening import Screen
 from ctxwrap.service import checking
 from ctxwrap.service.asking import Asking
@@ -41,7 +38,9 @@ from ctxwrap.service.searching import found
 from ctxwrap.service.showing import entries_of, info_of, newest, version_of
 from ctxwrap.service.writing import NewEntry, metadata, no_earlier
 from ctxwrap.session import Session
-from ctxwrap.settings import Settings, SummaryWriter, settings_from
+from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.document_versions import news_of, next_version
+from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from
 from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
 from ctxwrap.stores.names import check_id

@@ -21,7 +21,7 @@ _INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
 _AT_ONCE = 512
 """So many messages are added for one question; the rest waits for the next."""
 
-_AT_A_TIME = 32
+_RECORDS_AT_A_TIME = 32
 """So many of them are read at once."""
 
 _UNSAVED = 256
@@ -51,7 +51,7 @@ class Following:
         """Add the messages before that number, or some of them."""
         end, left = min(below, self.next + _AT_ONCE), self._most
         while self.next < end and left > 0:
-            first, self.next = self.next, min(end, self.next + _AT_A_TIME)
+            first, self.next = self.next, min(end, self.next + _RECORDS_AT_A_TIME)
             for number, record in sorted(self._pick(range(first, self.next)).items()):
                 left -= self._take(number, record)
         self.save(_UNSAVED)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-_LONGEST = 300
+_LONGEST_PATH = 300
 _AROUND = "()[]{}<>\"'`“”‘’«»,;:!?*，。；：！？（）"
 _PART = re.compile(r"[\w.+@~%-]+")
 _ADDRESS = re.compile(r"(?:https?|ftp|file|s3|git|ssh)://\S+")
@@ -18,7 +18,7 @@ def paths_in(text: str) -> Iterator[str]:
     """The paths and addresses in a text, in their order."""
     for word in text.split():
         path = word.lstrip(_AROUND).rstrip(f"{_AROUND}.").removeprefix("./")
-        if ("/" in path or "." in path) and len(path) <= _LONGEST and _is_place(path):
+        if ("/" in path or "." in path) and len(path) <= _LONGEST_PATH and _is_place(path):
             yield path
 
 

@@ -6,9 +6,8 @@ not touched: what the caller just sent is sent on as it is.
 
 from collections.abc import Sequence
 
-from ctxwrap.stages.selection import Older
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, Message
+from ctxwrap.types import Kept, Message, Older
 
 _LARGE = 1024
 """From so many characters on an output is worth a reference."""

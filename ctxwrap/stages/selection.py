@@ -1,9 +1,8 @@
 """Selection: what of all that could be sent is worth its tokens, and why the rest is not."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ctxwrap.types import Candidate, Message, PackItem
+from ctxwrap.types import Candidate, Older, PackItem
 
 STEP = 0.75
 """When history has to be cut, so much of its room is filled again: it then grows for a while without another cut."""
@@ -12,17 +11,6 @@ _SPARSE = 0.4
 """With less in use of what could be, what was cut away before comes back."""
 
 NOT_VISIBLE = "it is not for the model to see"
-
-
-class Older(NamedTuple):
-    """A message before the newest turn."""
-
-    number: int
-    """In the log; 0 if that is not known."""
-    message: Message
-    tokens: int
-    place: int = -1
-    """In the caller's list; -1 if it comes from the log."""
 
 
 def select(candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], list[PackItem]]:

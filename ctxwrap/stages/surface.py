@@ -6,10 +6,9 @@ from typing import NamedTuple
 from ctxwrap.protocol.text import escaped
 from ctxwrap.settings import Settings
 from ctxwrap.stages.framing import framed, harmless
-from ctxwrap.stages.selection import Older
 from ctxwrap.stages.truncation import truncated
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Candidate, Kept, Message, Opening, Request, Text
+from ctxwrap.types import Candidate, Kept, Message, Older, Opening, Request, Text
 
 
 class Conversation(NamedTuple):

@@ -12,7 +12,7 @@ from pathlib import Path
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.storage import CACHE, STREAMS, Change, Checkpoint, Line
 from ctxwrap.stores import disk, index, locks
-from ctxwrap.stores.format import FORMAT, number_in
+from ctxwrap.stores.format import FORMAT, format_number_in
 from ctxwrap.stores.journal import Journal, Written
 from ctxwrap.stores.lines import SEAL, closed, encoded, sealed
 from ctxwrap.stores.names import safe_name
@@ -134,7 +134,7 @@ class FileLog:
         """The one that the session has; the present one if there is no session yet."""
         try:
             with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
-                number = number_in(disk.read_all(handle, end=_META))
+                number = format_number_in(disk.read_all(handle, end=_META))
         except FileNotFoundError:
             return FORMAT
         if number is not None:

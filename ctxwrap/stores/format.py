@@ -23,7 +23,7 @@ _OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
 _OLD_LENGTH = len(b',"c":"00000000"}}')
 
 
-def number_in(meta: bytes) -> int | None:
+def format_number_in(meta: bytes) -> int | None:
     """The number that a `meta.json` has, if it has one."""
     try:
         number = json.loads(meta)["format"]

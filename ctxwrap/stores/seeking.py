@@ -44,7 +44,7 @@ def _next_number(handle: int, at: int, size: int) -> tuple[int, int | None]:
     at = _line_end(handle, at, size)
     while at < size:
         end = _line_end(handle, at, size)
-        number = _number(os.pread(handle, end - at, at))
+        number = _number_at(os.pread(handle, end - at, at))
         if number is not None:
             return at, number
         at = end
@@ -65,7 +65,7 @@ def _blocks(handle: int, at: int, size: int) -> Iterator[tuple[int, bytes]]:
         at += len(block)
 
 
-def _number(line: bytes) -> int | None:
+def _number_at(line: bytes) -> int | None:
     try:
         record: Any = json.loads(line)
         number = record["ctx"]["seq"]

@@ -1,7 +1,7 @@
 """Tokens without a tokenizer: characters weighed by script, or another encoding's count and how far it is off."""
 
+import collections
 import re
-from collections import Counter
 from functools import lru_cache
 from math import ceil
 
@@ -60,7 +60,7 @@ def weighed(text: str, base: str = "o200k_base") -> float:
     runs = sum(map(len, _LONG_RUN.findall(text)))
     rest = _LONG_RUN.sub("", text) if runs else text
     newest = base == "o200k_base"
-    return runs * _RUN + sum(_weight(character, newest) * times for character, times in Counter(rest).items())
+    return runs * _RUN + sum(_weight(character, newest) * times for character, times in collections.Counter(rest).items())
 
 
 @lru_cache(maxsize=4096)

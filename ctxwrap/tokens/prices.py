@@ -20,11 +20,11 @@ class Price(NamedTuple):
 
 def price_of(model: str) -> Price | None:
     """The price of a model by any of its names, or None if the table has none for it."""
-    return next((_table()[name] for name in spellings(model) if name in _table()), None)
+    return next((_price_table()[name] for name in spellings(model) if name in _price_table()), None)
 
 
 @cache
-def _table() -> dict[str, Price]:
+def _price_table() -> dict[str, Price]:
     return {name.lower(): price for name, row in model_rows().items() if (price := _price(row))}
 
 

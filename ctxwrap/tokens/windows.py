@@ -92,13 +92,13 @@ def _listed(model: str) -> Window:
     names = list(spellings(model))
     if sizes := _sizes(model_row(names[0])) if names else None:  # parsing the whole table takes far longer than a call
         return Window(*sizes, known=True)
-    found = next((_table()[name] for name in names if name in _table()), None)
+    found = next((_window_table()[name] for name in names if name in _window_table()), None)
     found = found or next((_shortened()[_dashed(name)] for name in names if _dashed(name) in _shortened()), None)
     return Window(*found, known=True) if found else _UNKNOWN
 
 
 @cache
-def _table() -> dict[str, tuple[int, int]]:
+def _window_table() -> dict[str, tuple[int, int]]:
     return {name.lower(): sizes for name, row in model_rows().items() if (sizes := _sizes(row))}
 
 
@@ -106,7 +106,7 @@ def _table() -> dict[str, tuple[int, int]]:
 def _shortened() -> dict[str, tuple[int, int]]:
     """The table by the shortest forms of its names, for models that another provider has too; the smallest of them."""
     shortened: dict[str, tuple[int, int]] = {}
-    for name, sizes in _table().items():
+    for name, sizes in _window_table().items():
         shortest = _dashed(list(spellings(name))[-1])
         shortened[shortest] = min(sizes, shortened.get(shortest, sizes))
     return shortened
@@ -114,7 +114,7 @@ def _shortened() -> dict[str, tuple[int, int]]:
 
 def forget_windows() -> None:
     """Read the table anew."""
-    for cached in (_listed, _table, _shortened):
+    for cached in (_listed, _window_table, _shortened):
         cached.cache_clear()
 
 

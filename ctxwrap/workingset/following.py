@@ -6,8 +6,7 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import NamedTuple
 
-from ctxwrap.stages.selection import Older
-from ctxwrap.types import Message
+from ctxwrap.types import Message, Older
 from ctxwrap.workingset.manifest import WorkingFile
 from ctxwrap.workingset.reading import FileText
 from ctxwrap.workingset.tending import TendingRules, ToolOutput, Use, in_effect, with_outputs

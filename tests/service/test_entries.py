@@ -16,10 +16,10 @@ import ctxwrap
 from ctxwrap.entries.summary import LONGEST
 from ctxwrap.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from ctxwrap.practice import Provider
-from ctxwrap.quotas import Quotas
 from ctxwrap.service.forms import Entry
 from ctxwrap.service.memories import Memories
 from ctxwrap.session.finding import existing, key_for
+from ctxwrap.settings import Quotas
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.verifying import verify
 from tests.support import messages

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.calls import utc_now
 from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.housekeeping import GarbageReport, collect_garbage
 from ctxwrap.session import gc
 from ctxwrap.session.abi import blob_name
+from ctxwrap.session.clock import utc_now
 from ctxwrap.session.gc import Policy, policy_in
 from ctxwrap.stores.files import FileStore
 from ctxwrap.stores.memory import MemoryStore

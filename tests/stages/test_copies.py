@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.stages.copies import counted_once, referred
-from ctxwrap.stages.selection import Older
 from ctxwrap.testing import Answer, Request, ScriptedProvider, ToolCall
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, Message
+from ctxwrap.types import Kept, Message, Older
 
 LOG = "full test log from failed build\n" + "".join(f"test {number} FAILED\n" for number in range(200))
 OTHER = LOG.replace("FAILED", "passed")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.selection import Older, cut, select
-from ctxwrap.types import Candidate, Message
+from ctxwrap.stages.selection import cut, select
+from ctxwrap.types import Candidate, Message, Older
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
 OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(

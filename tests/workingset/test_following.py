@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.selection import Older
-from ctxwrap.types import Message
+from ctxwrap.types import Message, Older
 from ctxwrap.workingset.boot import Boot
 from ctxwrap.workingset.fields import path_fault
 from ctxwrap.workingset.following import backwards, uses_in, with_results

@@ -17,7 +17,7 @@ _TAG = lazy_pattern(
     re.DOTALL,
 )
 _ATTRIBUTE = lazy_pattern(r"([\w:.-]+)\s?=\s?(?:\"([^\"]*)\"|'([^']*)')")
-_LOOKS = lazy_pattern(r"<(?:memory|core|working|ephemeral)\b[^>]{0,200}>", re.IGNORECASE)
+_ELEMENT = lazy_pattern(r"<(?:memory|core|working|ephemeral)\b[^>]{0,200}>", re.IGNORECASE)
 _LISTS = ("tags", "capabilities", *ID_LISTS, "missing", "working_set")
 _NAMES = ("item", "entry", "element", "li", "object", "key", "field", "tier", "property")
 
@@ -31,7 +31,7 @@ class _Element:
 
 
 def looks_like_markup(text: str) -> bool:
-    return text.lstrip()[:1] == "<" and _LOOKS.search(text) is not None
+    return text.lstrip()[:1] == "<" and _ELEMENT.search(text) is not None
 
 
 def read_markup(text: str) -> dict[str, Any]:

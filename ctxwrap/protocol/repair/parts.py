@@ -9,11 +9,11 @@ from ctxwrap.protocol.shape import flat_items
 from ctxwrap.protocol.words import canonical_key
 
 _NEXT = lazy_pattern(r"[\s,]*")
-_LOOKS = lazy_pattern(r"\s*+\{[^\n]*\}(\s*+,?+\s*+)\{")
+_OBJECTS = lazy_pattern(r"\s*+\{[^\n]*\}(\s*+,?+\s*+)\{")
 
 
 def looks_like_parts(text: str) -> bool:
-    found = _LOOKS.match(text)
+    found = _OBJECTS.match(text)
     return found is not None and "\n" in found[1]
 
 

@@ -49,13 +49,13 @@ def starts(text: str) -> list[int]:
 
 def relaxed_value(text: str, at: int = 0) -> Relaxed:
     """The value that stands at `at`; Unreadable if its end or its meaning would have to be guessed."""
-    value, end = _value(text, skip(text, at), MAX_DEPTH)
+    value, end = _value(text, skip_space(text, at), MAX_DEPTH)
     if isinstance(value, Word):
         raise Unreadable("a word stands without quotes")
     return Relaxed(value, end)
 
 
-def skip(text: str, at: int) -> int:
+def skip_space(text: str, at: int) -> int:
     """Behind what is blank; "and so on" is not, and only one who knows what came before can read it."""
     end = skip_blank(text, at)
     if end - at > 3 and any(mark in text[at:end] for mark in ELLIPSES):
@@ -116,7 +116,7 @@ def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[
     opener, closers = text[at], _CLOSERS[text[at]]
     pairs: dict[str, Any] = {}
     values: list[Any] = []
-    at = skip(text, at + 1)
+    at = skip_space(text, at + 1)
     while text[at : at + 1] not in closers or at >= len(text):
         at, key, value = _element(text, at, depth)
         if key is None:
@@ -140,23 +140,23 @@ def _element(text: str, at: int, depth: int) -> tuple[int, str | None, Any]:
     symbol = text[at : at + 1] == ":"
     first, end = _value(text, at + symbol, depth - 1)
     if isinstance(first, list) and len(first) == 1 and isinstance(first[0], str):
-        bracketed = _MARK.match(text, skip(text, end))
+        bracketed = _MARK.match(text, skip_space(text, end))
         first = first[0] if bracketed else first
-    mark = _MARK.match(text, skip(text, end))
+    mark = _MARK.match(text, skip_space(text, end))
     if mark is None:
         return end, None, first
     if not isinstance(first, _SCALARS):
         raise Unreadable("a key is no word")
-    value, end = _value(text, skip(text, mark.end()), depth - 1)
+    value, end = _value(text, skip_space(text, mark.end()), depth - 1)
     return end, str(first), value
 
 
 def _behind_comma(text: str, at: int) -> int:
     """Where the next element begins; Unreadable if none may."""
-    end = skip(text, at)
+    end = skip_space(text, at)
     found = False
     while end < len(text) and text[end] in _COMMAS:
-        end, found = skip(text, end + 1), True
+        end, found = skip_space(text, end + 1), True
     if not found and (end >= len(text) or text[end] not in _ALL_CLOSERS) and "\n" not in text[at:end]:
         raise Unreadable("a comma is missing")
     if end >= len(text):

@@ -9,11 +9,11 @@ from ctxwrap.protocol.repair.effort import spend
 from ctxwrap.protocol.repair.strict import Unreadable
 from ctxwrap.protocol.words import MAX_DEPTH
 
-_LOOKS = lazy_pattern(r"\A\s*(?:---\s*\n)?(?:version|runtime|memory)\s*:[\s\w\"'.]*\n", re.IGNORECASE)
+_YAML_PAIR = lazy_pattern(r"\A\s*(?:---\s*\n)?(?:version|runtime|memory)\s*:[\s\w\"'.]*\n", re.IGNORECASE)
 
 
 def looks_like_yaml(text: str) -> bool:
-    return _LOOKS.match(text) is not None
+    return _YAML_PAIR.match(text) is not None
 
 
 def read_yaml(text: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Export: sessions as archives, copies in other stores, and evidence in the records of Agent Context."""
