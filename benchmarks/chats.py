@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import from_brief
-from ctxwrap.packing import Sources
-from ctxwrap.protocol.text import SEPARATOR, asks_for_changes, unframe
-from ctxwrap.session import Session
+from ctxwrap.pack.builder import Sources
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes, unframe
+from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.session.clock import new_turn_id
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.stores.files import FileStore
-from ctxwrap.turn import Turn
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, Record, SessionKey, TurnRecord
-from ctxwrap.wires.openai_chat import OpenAIChat
 
 MODEL = "gpt-4o"
 SYSTEM = (

@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ctxwrap.entries.document import EMPTY, grown, trimmed
-from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.summary import fitted, summary_of
+from ctxwrap.documents.document import EMPTY, grown, trimmed
+from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.summary import fitted, summary_of
 from tests.entries.talk import talk
 from tests.entries.test_sentences import HOSTILE
 

@@ -23,7 +23,7 @@ from chats import MODEL, Attentive, Chat, Forgetful, Planted, Said, Taken, Talk,
 from recall import table
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.settings import Settings
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.messages import PER_MESSAGE

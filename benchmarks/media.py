@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from session import NOW, conversation
 
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.session.line import Place, this_caller
+from ctxwrap.session.queue import Place, this_caller
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
-from ctxwrap.stores.lines import sealed
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.lines import sealed
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Record, Request, SessionKey
 

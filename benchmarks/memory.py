@@ -29,12 +29,12 @@ from ctxwrap.memory.decay import advanced, due
 from ctxwrap.memory.items import TIERS, Item
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
-from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.session import Session
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules, PerTier
-from ctxwrap.stages.tokens import estimate
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
+from ctxwrap.tokens.truncation import estimate
 from ctxwrap.types import Operation, SessionKey
 
 SIZES = (400, 10_000)

@@ -39,9 +39,9 @@ from session import MOMENT, past
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.language.vocabulary import TOPICS
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
-from ctxwrap.stores.files import FileStore
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 
 TEXT = "Here is an answer of some length. " * 12

@@ -33,12 +33,12 @@ from long_chats import chats, facts_found
 from recall import ROOT, Babble, percentile, table
 
 from ctxwrap.memory.items import Item
-from ctxwrap.records import as_record, timestamp
-from ctxwrap.session import Session
-from ctxwrap.session.following import _AT_ONCE
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.search import _AT_ONCE
+from ctxwrap.session.session import Session
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record, timestamp
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.turn import Turn
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, Message, Record, Runtime, SessionKey
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -150,8 +150,8 @@ def _events(turn: int, at: str) -> list[Record]:
     ]
 
 
-COUNTING = "from ctxwrap.tokens.measure import Measure; Measure('gpt-4o').text('word')"
-RANKING = "import ctxwrap.retrieval.evidence"
+COUNTING = "from ctxwrap.tokens.messages import Measure; Measure('gpt-4o').text('word')"
+RANKING = "import ctxwrap.retrieval.features"
 
 
 def first_use(statement: str) -> float:

@@ -32,8 +32,8 @@ sys.path.insert(0, str(ROOT))
 from ctxwrap.language.vocabulary import STOP, TOPICS  # noqa: E402
 from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
-from ctxwrap.retrieval.packing import pack  # noqa: E402
 from ctxwrap.retrieval.ranking import Hit, Ranking  # noqa: E402
+from ctxwrap.retrieval.selection import pack  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
 
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open", 5: "adversarial"}

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ctxwrap.protocol import ReplyStream, read_reply  # noqa: E402
+from ctxwrap.protocol.instructions import SEPARATOR  # noqa: E402
 from ctxwrap.protocol.repair.strict import Unreadable  # noqa: E402
 from ctxwrap.protocol.snapshot import normalise  # noqa: E402
-from ctxwrap.protocol.text import SEPARATOR  # noqa: E402
 from tests.protocol.corpus import Case, cases, fuzz, of_class  # noqa: E402
 
 MEGABYTE = 1_000_000

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ctxwrap.memory.items import Item
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.session.session import Session
+from ctxwrap.stores.files.store import FileLog, FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.types import Message, Record, Request, Runtime, SessionKey
 
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)

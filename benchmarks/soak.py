@@ -35,10 +35,10 @@ import anthropic
 import openai
 
 import ctxwrap
-from ctxwrap.practice import Answer as Reply
-from ctxwrap.practice import Ask, Failure, Provider
 from ctxwrap.testing import Answer
-from ctxwrap.testing.answers import finished
+from ctxwrap.testing.practice import Answer as Reply
+from ctxwrap.testing.practice import Ask, Failure, Provider
+from ctxwrap.testing.scripted import finished
 
 EXPECTED = (
     openai.APIError,

@@ -31,7 +31,7 @@ from overhead import serve
 from session import Subject
 from written import trips, written
 
-from ctxwrap.session import Session
+from ctxwrap.session.session import Session
 from tests.stores.postgres_server import PostgresServer, binaries
 
 MANY = 8

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from time import process_time
 
 from ctxwrap.tokens import counter_for
-from ctxwrap.tokens.estimates import weighed
-from ctxwrap.tokens.litellm_files import litellm_directory
+from ctxwrap.tokens.counting import weighed
+from ctxwrap.tokens.models import litellm_directory
 
 HELD_OUT = {
     "english": "Before the bridge was built, people rowed across the river, and whoever came late had to shout until "

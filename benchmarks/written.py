@@ -14,9 +14,9 @@ import openai
 from chats import Attentive, Said, Talk, small_talk
 
 import ctxwrap
-from ctxwrap.documenting import finish
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import asks_for_trailer
+from ctxwrap.protocol.instructions import asks_for_trailer
+from ctxwrap.testing.practice import Answer, Ask, Provider
+from ctxwrap.turn.document_updates import finish
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer
 

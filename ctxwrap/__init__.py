@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ctxwrap.archive import export_session as export_session
-    from ctxwrap.archive import import_session as import_session
+    from ctxwrap.clients.preview import preview as preview
     from ctxwrap.clients.results import resources_for as resources_for
     from ctxwrap.clients.results import turn_of as turn_of
-    from ctxwrap.copying import copy_sessions as copy_sessions
-    from ctxwrap.documenting import flush as flush
-    from ctxwrap.ending import end_session as end_session
+    from ctxwrap.clients.wrap import acompletion as acompletion
+    from ctxwrap.clients.wrap import completion as completion
+    from ctxwrap.clients.wrap import wrap as wrap
     from ctxwrap.errors import Conflict as Conflict
     from ctxwrap.errors import ContextConflict as ContextConflict
     from ctxwrap.errors import ContextMissing as ContextMissing
@@ -33,30 +32,31 @@ if TYPE_CHECKING:
     from ctxwrap.errors import UnknownFormat as UnknownFormat
     from ctxwrap.errors import UnsupportedClient as UnsupportedClient
     from ctxwrap.errors import WritesLost as WritesLost
-    from ctxwrap.forgetting import forget as forget
-    from ctxwrap.forgetting import purge as purge
-    from ctxwrap.housekeeping import collect_garbage as collect_garbage
-    from ctxwrap.offers import offer as offer
-    from ctxwrap.pinning import pin as pin
-    from ctxwrap.pinning import unpin as unpin
-    from ctxwrap.previewing import preview as preview
-    from ctxwrap.redacting import Redaction as Redaction
-    from ctxwrap.resolving import resolve_missing as resolve_missing
-    from ctxwrap.scope import carry as carry
-    from ctxwrap.scope import using as using
+    from ctxwrap.export.archive import export_session as export_session
+    from ctxwrap.export.archive import import_session as import_session
+    from ctxwrap.export.copy import copy_sessions as copy_sessions
+    from ctxwrap.redaction import Redaction as Redaction
     from ctxwrap.service.memories import Memories as Memories
+    from ctxwrap.session.gc import collect_garbage as collect_garbage
+    from ctxwrap.session.operator import pin as pin
+    from ctxwrap.session.operator import resolve_missing as resolve_missing
+    from ctxwrap.session.operator import unpin as unpin
+    from ctxwrap.session.purge import forget as forget
+    from ctxwrap.session.purge import purge as purge
+    from ctxwrap.session.scope import carry as carry
+    from ctxwrap.session.scope import using as using
+    from ctxwrap.session.verify import rebuild as rebuild
+    from ctxwrap.session.verify import verify as verify
     from ctxwrap.settings import MemoryRules as MemoryRules
     from ctxwrap.settings import PerTier as PerTier
     from ctxwrap.settings import Quotas as Quotas
     from ctxwrap.settings import Settings as Settings
     from ctxwrap.settings import Shares as Shares
     from ctxwrap.stores import open_store as open_store
-    from ctxwrap.summarising import Summariser as Summariser
-    from ctxwrap.verifying import rebuild as rebuild
-    from ctxwrap.verifying import verify as verify
-    from ctxwrap.wrapping import acompletion as acompletion
-    from ctxwrap.wrapping import completion as completion
-    from ctxwrap.wrapping import wrap as wrap
+    from ctxwrap.turn.document_updates import flush as flush
+    from ctxwrap.turn.ending import end_session as end_session
+    from ctxwrap.turn.offers import offer as offer
+    from ctxwrap.turn.summariser import Summariser as Summariser
 
 _HOMES = {
     "Conflict": "errors",
@@ -75,7 +75,7 @@ _HOMES = {
     "PerTier": "settings",
     "QuotaExceeded": "errors",
     "Quotas": "settings",
-    "Redaction": "redacting",
+    "Redaction": "redaction",
     "SessionBusy": "errors",
     "Settings": "settings",
     "SettingsError": "errors",
@@ -83,33 +83,33 @@ _HOMES = {
     "StoreCorrupt": "errors",
     "StoreError": "errors",
     "StoreUnavailable": "errors",
-    "Summariser": "summarising",
+    "Summariser": "turn.summariser",
     "UnknownFormat": "errors",
     "UnsupportedClient": "errors",
     "WritesLost": "errors",
-    "acompletion": "wrapping",
-    "carry": "scope",
-    "collect_garbage": "housekeeping",
-    "completion": "wrapping",
-    "copy_sessions": "copying",
-    "end_session": "ending",
-    "export_session": "archive",
-    "flush": "documenting",
-    "forget": "forgetting",
-    "import_session": "archive",
-    "offer": "offers",
+    "acompletion": "clients.wrap",
+    "carry": "session.scope",
+    "collect_garbage": "session.gc",
+    "completion": "clients.wrap",
+    "copy_sessions": "export.copy",
+    "end_session": "turn.ending",
+    "export_session": "export.archive",
+    "flush": "turn.document_updates",
+    "forget": "session.purge",
+    "import_session": "export.archive",
+    "offer": "turn.offers",
     "open_store": "stores",
-    "pin": "pinning",
-    "preview": "previewing",
-    "purge": "forgetting",
-    "rebuild": "verifying",
-    "resolve_missing": "resolving",
+    "pin": "session.operator",
+    "preview": "clients.preview",
+    "purge": "session.purge",
+    "rebuild": "session.verify",
+    "resolve_missing": "session.operator",
     "resources_for": "clients.results",
     "turn_of": "clients.results",
-    "unpin": "pinning",
-    "using": "scope",
-    "verify": "verifying",
-    "wrap": "wrapping",
+    "unpin": "session.operator",
+    "using": "session.scope",
+    "verify": "session.verify",
+    "wrap": "clients.wrap",
 }
 """Where each public name lives; importing ctxwrap loads none of it."""
 

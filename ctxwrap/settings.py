@@ -8,8 +8,8 @@ from math import inf, isnan
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import QuotaExceeded, SettingsError, unknown_name
-from ctxwrap.redacting import Redaction
-from ctxwrap.visibility import Rules, check_rules
+from ctxwrap.redaction import Redaction
+from ctxwrap.redaction.visibility import Rules, check_rules
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)

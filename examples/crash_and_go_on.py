@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
+from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
 from ctxwrap.types import SessionKey
 
 LONG = " ".join(f"({number}) and so on," for number in range(1, 400))

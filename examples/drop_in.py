@@ -8,7 +8,7 @@ import tempfile
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 
 
 def chat(client: OpenAI, text: str) -> str:

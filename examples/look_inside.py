@@ -5,7 +5,7 @@ import tempfile
 import anthropic
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 
 with Provider() as provider, tempfile.TemporaryDirectory() as home:
     client = ctxwrap.wrap(

@@ -9,7 +9,7 @@ import tempfile
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 
 SAID = (
     "My name is Ada and I like tea.",

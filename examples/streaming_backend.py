@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from openai import AsyncOpenAI
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 
 
 async def answer(client: AsyncOpenAI, user: str, text: str, mode: str) -> AsyncIterator[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.cli.plot import plotted
-from ctxwrap.inspection import Curve, curves_of
-from ctxwrap.practice import Provider
+from ctxwrap.cli.memory import plotted
+from ctxwrap.inspect import Curve, curves_of
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
 
 LAST = 30

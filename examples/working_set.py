@@ -10,7 +10,7 @@ import yaml
 from openai import OpenAI
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 
 MANIFEST = """\
 protocol: CONTEXT-ASSEMBLY/0.1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 from tests.support import Told
 
 # the machines that run this are slow at times, which says nothing about what is tested

@@ -6,9 +6,9 @@ from typing import Any
 import openai
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import asks_for_trailer
-from ctxwrap.storage import Store
+from ctxwrap.protocol.instructions import asks_for_trailer
+from ctxwrap.stores.base import Store
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.support import item, trailer
 
 LARGE = "A long story. " * 2000

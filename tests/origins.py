@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
-from ctxwrap.children import attach_result, start_child
-from ctxwrap.context import Context, Target
-from ctxwrap.drive import Call, begin
-from ctxwrap.practice.answer import Answer
-from ctxwrap.practice.ask import Ask
-from ctxwrap.session.finding import existing, key_for
+from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.session.lookup import existing, key_for
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice.answer import Answer
+from ctxwrap.testing.practice.requests import Ask
+from ctxwrap.turn.binding import Context, Target
+from ctxwrap.turn.sync import Call, begin
 from ctxwrap.types import Body, TurnRecord
 from tests.support import state_shown
 from tests.wires.replies import SPEAKERS, Speaker

@@ -7,14 +7,14 @@ from typing import Any
 
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
-from ctxwrap.practice import Answer, Ask
+from ctxwrap.pack.receipt import STAGES
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.session.blobs import put_back
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stages.events import STAGES
-from ctxwrap.storage import Log
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import Log
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask
 from ctxwrap.types import SessionKey
 
 CANARY = "canary-in-the-trailer"

@@ -15,20 +15,20 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.archive import Limits, export_session, import_session
-from ctxwrap.archive.form import MANIFEST
 from ctxwrap.cli import main
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable
-from ctxwrap.inspection import details_of
-from ctxwrap.practice import Provider
-from ctxwrap.session import Session
+from ctxwrap.export.archive import Limits, export_session, import_session
+from ctxwrap.export.archive.format import MANIFEST
+from ctxwrap.inspect import details_of
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.session.session import Session
+from ctxwrap.session.verify import verify
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileLog, FileStore
+from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.stores.tree import FileTree
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Record, SessionKey
-from ctxwrap.verifying import verify
 from tests.conversations import converse, directory_of
 from tests.support import Told
 

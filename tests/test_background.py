@@ -2,7 +2,7 @@
 
 import threading
 
-from ctxwrap.background import Background
+from ctxwrap.session.background import Background
 
 
 def test_work_for_one_subject_is_done_once_and_is_the_newest() -> None:

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ctxwrap.checkup import Checkup, check_model, estimate
-from ctxwrap.checkup.script import SCRIPT, findings
 from ctxwrap.cli import main
-from ctxwrap.practice import Answer, Failure, Provider
-from ctxwrap.practice.habits import HABITS
+from ctxwrap.conformance.model_check import SCRIPT, Checkup, check_model, estimate, findings
 from ctxwrap.settings import settings_from
+from ctxwrap.testing.practice import Answer, Failure, Provider
+from ctxwrap.testing.practice.habits import HABITS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of litellm's own making
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.children import (
+from ctxwrap.errors import CtxwrapError, InvalidId, NotFound, SettingsError
+from ctxwrap.session.abi import blob_name, event_issues, record_issues
+from ctxwrap.session.child_sessions import (
     LARGEST_ARTIFACT,
     LONGEST_TEXT,
     Child,
@@ -15,16 +17,14 @@ from ctxwrap.children import (
     children_of,
     start_child,
 )
-from ctxwrap.errors import CtxwrapError, InvalidId, NotFound, SettingsError
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.housekeeping import collect_garbage
-from ctxwrap.session.abi import blob_name, event_issues, record_issues
+from ctxwrap.session.gc import collect_garbage
+from ctxwrap.session.purge import forget, purge
+from ctxwrap.session.verify import rebuild
 from ctxwrap.settings import Settings
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message
-from ctxwrap.verifying import rebuild
 from tests.session.telling import KEY, Teller, directory_of, hashes, item
 
 REF = {"id": "r1", "path": "artifact/fix.patch", "kind": "artifact", "summary": "the fix"}

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ctxwrap.cli import main
-from ctxwrap.cli.text import printable
+from ctxwrap.cli.output import printable
 from tests.support import events, said
 
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ctxwrap.cli import main
-from ctxwrap.inspection import memory_of
-from ctxwrap.stores.files import FileStore
+from ctxwrap.inspect import memory_of
+from ctxwrap.stores.files.store import FileStore
 from tests.session.telling import KEY, Teller, directory_of, hashes, item
 
 

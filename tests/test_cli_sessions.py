@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.cli.tail import follow
-from ctxwrap.cli.text import as_name, as_size, as_time
-from ctxwrap.inspection import Following, Numbered
-from ctxwrap.practice import Answer, Provider
-from ctxwrap.practice.answer import ToolCall
-from ctxwrap.stores.files import FileStore
+from ctxwrap.cli.output import as_name, as_size, as_time
+from ctxwrap.cli.turns import follow
+from ctxwrap.inspect import Following, Numbered
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.types import SessionKey
 from tests.support import Told, apart_from_stages
 from tests.test_inspection import Chat, appended, note, write_elsewhere

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt, StoreUnavailable
-from ctxwrap.practice import Answer, Provider
-from ctxwrap.practice.answer import ToolCall
 from ctxwrap.stores import open_store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.types import SessionKey
 from tests.evidence.logs import Chat
 from tests.support import PassingLog, item, trailer

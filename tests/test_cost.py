@@ -9,15 +9,14 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import NotFound
-from ctxwrap.inspection import cost_of
-from ctxwrap.inspection.cost import LAST
-from ctxwrap.inspection.usage import Usage, usage_in
-from ctxwrap.practice import Failure, PracticeModel, Provider, Seen
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.inspect import cost_of
+from ctxwrap.inspect.cost import LAST, Usage, usage_in
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Failure, PracticeModel, Provider, Seen
 from ctxwrap.tokens import body_tokens, counter_for
-from ctxwrap.tokens.prices import price_of
+from ctxwrap.tokens.models import price_of
 from ctxwrap.types import SessionKey
 from tests.support import PassingLog
 from tests.test_cli_sessions import data, shown

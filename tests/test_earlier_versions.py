@@ -14,13 +14,13 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.inspection import memory_at, memory_of, pack_of
+from ctxwrap.inspect import memory_at, memory_of, pack_of
 from ctxwrap.memory.items import TIERS
 from ctxwrap.memory.memory import rules_from_json
-from ctxwrap.practice import Provider
-from ctxwrap.session.finding import key_for
+from ctxwrap.session.lookup import key_for
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Provider
 from tests.support import Told, lines
 
 EARLIER = Path(__file__).parent / "earlier"

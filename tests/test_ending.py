@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SessionBusy, StoreUnavailable
-from ctxwrap.practice import Answer, Provider, ToolCall
+from ctxwrap.testing.practice import Answer, Provider, ToolCall
 from tests.support import Told, documents, events, lines, messages
 
 END = "<END_SESSION>"

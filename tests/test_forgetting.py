@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 from tests.stores.test_files import dies_at
 from tests.support import events, item, messages, said, state_shown

@@ -6,32 +6,29 @@ from contextlib import suppress
 
 import pytest
 
-from ctxwrap.entries.document import grown
-from ctxwrap.entries.mermaid import node_counts
-from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.sections import sections_of
-from ctxwrap.entries.sentences import sentences_in
-from ctxwrap.entries.summary import fitted, summary_of
-from ctxwrap.entries.trimming import removed, trimmed
+from ctxwrap.documents.document import grown
+from ctxwrap.documents.sections import node_counts, sections_of
+from ctxwrap.documents.sentences import Raw, sentences_in
+from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.documents.trimming import removed, trimmed
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.language.dates import dates_in, days_in
 from ctxwrap.language.slots import slot_of
 from ctxwrap.language.statements import statements_in
 from ctxwrap.language.words import terms_of
-from ctxwrap.memory.likeness import Facts, same_fact, subjects
-from ctxwrap.protocol.ladder import climb
-from ctxwrap.protocol.posing import poses
-from ctxwrap.protocol.reading import ReplyStream, read_reply
-from ctxwrap.protocol.text import SEPARATOR, neutral, unframe, without_injected
-from ctxwrap.redacting import Redaction
-from ctxwrap.redacting.values import Redactor
-from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.signs import signs_of
-from ctxwrap.screening import Screen
-from ctxwrap.stages.truncation import STRATEGIES, truncated
-from ctxwrap.wires.sse import MAX_FRAME, Framer
-from ctxwrap.workingset.plain import pairs_of
-from ctxwrap.workingset.updates import requests_in
+from ctxwrap.memory.similarity import Facts, same_fact, subjects
+from ctxwrap.protocol.instructions import SEPARATOR, neutral, unframe, without_injected
+from ctxwrap.protocol.lookalikes import poses
+from ctxwrap.protocol.recovery import climb
+from ctxwrap.protocol.reply import ReplyStream, read_reply
+from ctxwrap.providers.sse import MAX_FRAME, Framer
+from ctxwrap.redaction import Redaction
+from ctxwrap.redaction.redactor import Redactor
+from ctxwrap.retrieval.passages import passages, signs_of
+from ctxwrap.tokens.truncation import STRATEGIES, truncated
+from ctxwrap.turn.redactor import Screen
+from ctxwrap.workingset.requests import requests_in
+from ctxwrap.workingset.safe_yaml import pairs_of
 from tests.growth import grows_too_fast, hostile, is_too_dear
 
 RUNTIME = {"round": 3, "datetime": "2026-01-02T03:04:05.678901Z", "startup_at": "2026-01-01T00:00:00.000001Z"}

@@ -9,16 +9,16 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import NotFound
-from ctxwrap.inspection import Following, all_sessions, session_details, sessions_of, turn_details
-from ctxwrap.practice import Answer, Failure, Provider
-from ctxwrap.practice.answer import ToolCall
+from ctxwrap.inspect import Following, all_sessions, session_details, sessions_of, turn_details
+from ctxwrap.pack.injection import WORDS
+from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.session.redaction import PURGED
-from ctxwrap.stages.assembly import WORDS
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Failure, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.types import SessionKey
 from tests.support import PassingLog, Told, apart_from_stages
 
@@ -425,7 +425,7 @@ def test_following_sees_what_another_process_writes(home: Path) -> None:
 def write_elsewhere(home: Path, text: str) -> None:
     """Append a message in a process of its own."""
     code = (
-        "import sys; from ctxwrap.stores.files import FileStore; from ctxwrap.types import SessionKey\n"
+        "import sys; from ctxwrap.stores.files.store import FileStore; from ctxwrap.types import SessionKey\n"
         "log = FileStore(sys.argv[1]).open(SessionKey('default', 'default', 's'))\n"
         "with log.locked(): log.append({'messages': [{'role': 'user', 'content': sys.argv[2], 'ctx': {'v': 1}}]})"
     )

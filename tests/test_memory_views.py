@@ -12,14 +12,14 @@ from openai import OpenAI
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.cli.plot import plotted
+from ctxwrap.cli.memory import plotted
 from ctxwrap.errors import NotFound
-from ctxwrap.inspection import Curve, Point, curves_of, details_of, memory_at, memory_of
+from ctxwrap.inspect import Curve, Point, curves_of, details_of, memory_at, memory_of
 from ctxwrap.memory.items import PLACES, TIERS, Item
-from ctxwrap.practice import Provider
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Operation, SessionKey
 
 KEY = SessionKey("default", "default", "ada")

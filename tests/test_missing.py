@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.evidence import Evidence, envelope_of, faults_in
-from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
+from ctxwrap.export.evidence import Evidence, envelope_of, faults_in
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
-from ctxwrap.resolving import missing_in
-from ctxwrap.session import Session
+from ctxwrap.providers import CHAT
+from ctxwrap.session.missing import open_in
+from ctxwrap.session.operator import missing_in
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.stages.missing import open_in
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
 from ctxwrap.tokens import TooLong
-from ctxwrap.turn import Turn
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Message, Opening, Runtime, SessionKey, Text
-from ctxwrap.wires import CHAT
 from tests.evidence.logs import working_set
 from tests.support import assert_clean, events, state_shown
 from tests.test_forgetting import files_with

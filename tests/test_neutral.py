@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.practice import Provider
 from ctxwrap.protocol import read_reply
+from ctxwrap.protocol.instructions import PROTOCOL_TEXT, SEPARATOR, frame, neutral
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.protocol.text import PROTOCOL_TEXT, SEPARATOR, frame, neutral
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Body, Injection, Message, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from tests.support import holding, messages, said
 from tests.test_turn import turn
 

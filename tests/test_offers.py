@@ -11,12 +11,12 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import InvalidInput, SettingsError
-from ctxwrap.evidence import envelope_of
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Failure, Provider
-from ctxwrap.session.finding import key_for
-from ctxwrap.stores.files import FileStore
-from ctxwrap.visibility import OFFERED
+from ctxwrap.export.evidence import envelope_of
+from ctxwrap.inspect import memory_of
+from ctxwrap.redaction.visibility import OFFERED
+from ctxwrap.session.lookup import key_for
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
 from tests.support import Told, events, item, trailer
 
 PAGE = "The page says that the kettle is sold out."

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.practice.ask import Ask
+from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.service.memories import Memories
 from ctxwrap.session.compression import SUMMARY
-from ctxwrap.summarising import Summariser, wait_for_summaries
+from ctxwrap.testing.practice.requests import Ask
+from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 from ctxwrap.types import Body
-from ctxwrap.wires.channel import PlainStream
 from tests.clients.running import PATIENCE
 from tests.origins import APIS, FETCHED, Chat, assistant, fact, tool_used, user, with_document, writing
 

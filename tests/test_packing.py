@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.packing import Asked, Pack, Sources, pack
+from ctxwrap.pack.builder import Asked, Pack, Sources, pack
+from ctxwrap.pack.history import Found, Passage
+from ctxwrap.protocol.framing import blocks_in, boundary_of
+from ctxwrap.providers import CHAT
 from ctxwrap.settings import Settings, Shares
-from ctxwrap.stages.framing import blocks_in, boundary_of
-from ctxwrap.stages.surface import Found, Passage
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Kept, Message, Opening, Runtime, SessionKey, Text
-from ctxwrap.wires import CHAT
-from ctxwrap.workingset.watching import Offered, WorkingSet
+from ctxwrap.workingset.working_set import Offered, WorkingSet
 from tests.support import item
 
 KEY = SessionKey("t", "a", "s")

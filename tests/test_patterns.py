@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import ctxwrap
-from ctxwrap.patterns import _Lazy, lazy_pattern
+from ctxwrap.language.patterns import _Lazy, lazy_pattern
 
 ROOT = Path(ctxwrap.__file__).parent
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound
-from ctxwrap.inspection import details_of, memory_at
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
-from ctxwrap.session.finding import key_for
-from ctxwrap.stores.files import FileStore
+from ctxwrap.inspect import details_of, memory_at
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
+from ctxwrap.session.lookup import key_for
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.support import events, item, state_shown
 
 KEY = key_for("s")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.records import numbers_in, ranges
+from ctxwrap.stores.log_format import numbers_in, ranges
 
 
 @given(st.lists(st.integers(0, 50)))

@@ -17,8 +17,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Provider
-from ctxwrap.scope import current
+from ctxwrap.session.scope import current
+from ctxwrap.testing.practice import Provider
 
 PATIENCE = 10.0
 

@@ -19,14 +19,14 @@ import pytest
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
-from ctxwrap.session import Session
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.session.abi import event_issues
-from ctxwrap.session.finding import existing, key_for
-from ctxwrap.stores.files import FileStore
-from ctxwrap.summarising import LONGEST, Summariser, cleaned, summarise_behind, wait_for_summaries
+from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.session import Session
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
+from ctxwrap.turn.summariser import LONGEST, Summariser, cleaned, summarise_behind, wait_for_summaries
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, item, messages, trailer
 
@@ -529,7 +529,7 @@ def test_two_clients_at_once_ask_once(provider: Provider, model: Model, home: Pa
 
 PROCESS = """
 import sys, openai, ctxwrap
-from ctxwrap.summarising import Summariser, wait_for_summaries
+from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 
 url, home = sys.argv[1:]
 
@@ -645,7 +645,7 @@ def test_only_so_many_are_under_way(provider: Provider, model: Model, home: Path
 
 ENDING = """
 import os, sys, threading, openai, ctxwrap
-from ctxwrap.summarising import Summariser, wait_for_summaries
+from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 
 began = threading.Event()
 

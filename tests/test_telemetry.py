@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import ctxwrap
-from ctxwrap.practice import Answer, Failure, Provider
+from ctxwrap.testing.practice import Answer, Failure, Provider
 from tests.clients.running import PATIENCE, at_its_desk, on
 from tests.clients.test_failing_open import ERRORS, Fault, FaultyStore
 from tests.clients.test_interruptions import APIS, EVERY, Desk, Heard, Side

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 import ctxwrap
-from ctxwrap.scope import current
-from ctxwrap.threads import in_thread, uninterrupted
+from ctxwrap.session.scope import current
+from ctxwrap.session.threads import in_thread, uninterrupted
 
 PATIENCE = 10.0
 

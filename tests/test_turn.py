@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.practice.answer import Answer
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.providers import CHAT
 from ctxwrap.settings import Mode, Settings
+from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.turn import Turn
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, Kept, Message, Opening, Runtime, SessionKey
-from ctxwrap.wires import CHAT
 from tests.support import CANARY, apart_from_stages, holding, item
 from tests.wires.replies import SPEAKERS
 

@@ -14,19 +14,19 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ctxwrap.cli import main
-from ctxwrap.cli.progress import progress_bar
+from ctxwrap.cli.output import progress_bar
 from ctxwrap.errors import NotFound
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.practice import Provider
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
 from ctxwrap.session.clock import utc_now
-from ctxwrap.session.finding import existing
-from ctxwrap.storage import Line
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.lookup import existing
+from ctxwrap.session.purge import forget, purge
+from ctxwrap.session.session import Session
+from ctxwrap.session.verify import Finding, Severity, rebuild, verify
+from ctxwrap.stores.base import Line
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Message, SessionKey
-from ctxwrap.verifying import Finding, Severity, rebuild, verify
 from tests.conversations import converse, directory_of
 from tests.support import PassingLog, Told
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.errors import SettingsError
-from ctxwrap.evidence import envelope_of, faults_in
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.practice.answer import ToolCall
+from ctxwrap.export.evidence import envelope_of, faults_in
+from ctxwrap.redaction.visibility import ALONE, TARGETS, seen_by
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.types import SessionKey
-from ctxwrap.visibility import ALONE, TARGETS, seen_by
 from tests.evidence.logs import Chat
 from tests.support import Told
 

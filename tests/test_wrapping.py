@@ -9,10 +9,10 @@ import pytest
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.context import Context
-from ctxwrap.practice import Provider
 from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Provider
+from ctxwrap.turn.binding import Context
 from ctxwrap.types import SessionKey, TurnRecord
 from tests.support import said
 

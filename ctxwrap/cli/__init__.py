@@ -5,7 +5,7 @@ from typing import IO, Any
 import click
 
 from ctxwrap import __version__
-from ctxwrap.cli.options import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
+from ctxwrap.cli.output import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
 from ctxwrap.cli.workingset import workingset
 
 
@@ -89,7 +89,7 @@ def sessions(as_json: bool, **which: Any) -> None:
 @AS_JSON
 def show(as_json: bool, **which: Any) -> None:
     """Show SESSION at a glance: what it is, what it holds, and its turns."""
-    from ctxwrap.cli.show import show_session
+    from ctxwrap.cli.sessions import show_session
 
     with in_one_sentence():
         show_session(as_data=as_json, **which)
@@ -100,7 +100,7 @@ def show(as_json: bool, **which: Any) -> None:
 @AS_JSON
 def cost(as_json: bool, **which: Any) -> None:
     """Show what SESSION cost in tokens, beside what other ways to send the same conversation would have taken."""
-    from ctxwrap.cli.cost import show_cost
+    from ctxwrap.cli.pack import show_cost
 
     with in_one_sentence():
         show_cost(as_data=as_json, **which)
@@ -115,7 +115,7 @@ def cost(as_json: bool, **which: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print each as a line of JSON.")
 def tail(as_json: bool, **which: Any) -> None:
     """Print the newest messages of SESSION."""
-    from ctxwrap.cli.tail import show_tail
+    from ctxwrap.cli.turns import show_tail
 
     with in_one_sentence():
         show_tail(as_data=as_json, **which)
@@ -135,7 +135,7 @@ def forget(session: str, item: str | None, query: str | None, yes: bool, **place
     What they said is removed from its files, also from what children were handed and gave back; with --query, so is
     every line of theirs that holds these words. The messages in which it was said are not (see purge).
     """
-    from ctxwrap.cli.forgetting import run_forget
+    from ctxwrap.cli.cleanup import run_forget
 
     if (item is None) == (query is None):
         raise click.UsageError("name either --item or --query")
@@ -153,7 +153,7 @@ def purge(session: str, message: str | None, child: str | None, yes: bool, **pla
 
     A tombstone keeps its place, so that the conversation goes on. Other messages that quote it are not touched.
     """
-    from ctxwrap.cli.forgetting import run_purge
+    from ctxwrap.cli.cleanup import run_purge
 
     if (message is None) == (child is None):
         raise click.UsageError("name either --message or --child")
@@ -171,7 +171,7 @@ def gc(session: str, yes: bool, as_json: bool, **place: Any) -> None:
     What it says goes by the session's context/gc.policy. Messages, events, what they refer to, children and your own
     files are never among it.
     """
-    from ctxwrap.cli.gc import run_gc
+    from ctxwrap.cli.cleanup import run_gc
 
     with in_one_sentence():
         run_gc(session, place, sure=yes, as_json=as_json)  # type: ignore[arg-type]  # the options above
@@ -184,7 +184,7 @@ def gc(session: str, yes: bool, as_json: bool, **place: Any) -> None:
 @AS_JSON
 def swap(session: str, query: str | None, id: str | None, as_json: bool, **place: Any) -> None:
     """List what left the prompt window of SESSION, the newest first."""
-    from ctxwrap.cli.swap import run_swap
+    from ctxwrap.cli.missing import run_swap
 
     if query is not None and id is not None:
         raise click.UsageError("name either --query or --id")
@@ -201,7 +201,7 @@ def verify(session: str, as_json: bool, **place: Any) -> None:
     Every line and its checksum, what records refer to, large contents, and whether what was made of the log is
     what the log says. Damage ends it with exit code 1, the first bad record named first.
     """
-    from ctxwrap.cli.verify import run_verify
+    from ctxwrap.cli.maintenance import run_verify
 
     with in_one_sentence():
         run_verify(session, place, as_json=as_json)
@@ -215,7 +215,7 @@ def rebuild(session: str, as_json: bool, **place: Any) -> None:
 
     Summary, facts, swap, dedup and the like; the log, large contents, pins, budget and policy stay.
     """
-    from ctxwrap.cli.verify import run_rebuild
+    from ctxwrap.cli.maintenance import run_rebuild
 
     with in_one_sentence():
         run_rebuild(session, place, as_json=as_json)
@@ -239,15 +239,15 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
         raise click.UsageError("--turn and --target are for an --envelope")
     if not envelope and file is None:
         raise click.UsageError("name the archive to write with -o FILE")
-    from ctxwrap.cli.encryption import tell_if_encrypted
+    from ctxwrap.cli.maintenance import tell_if_encrypted
 
     with in_one_sentence():
         if envelope:
-            from ctxwrap.cli.evidence import run_export_envelope
+            from ctxwrap.cli.transfer import run_export_envelope
 
             run_export_envelope(session, file, turn=turn, target=target, **how)
         else:
-            from ctxwrap.cli.archive import run_export
+            from ctxwrap.cli.transfer import run_export
 
             force, as_json = how.pop("force"), how.pop("as_json")
             run_export(session, file or "", how, force=force, as_json=as_json)
@@ -270,8 +270,7 @@ def import_(file: str, session: str | None, **how: Any) -> None:
 
     Everything is checked before anything is written, and no session that is there is touched.
     """
-    from ctxwrap.cli.archive import run_import
-    from ctxwrap.cli.evidence import is_envelope, run_import_envelope
+    from ctxwrap.cli.transfer import is_envelope, run_import, run_import_envelope
 
     with in_one_sentence():
         run = run_import_envelope if is_envelope(file) else run_import
@@ -292,7 +291,7 @@ def copy(as_json: bool, **which: Any) -> None:
     Every record is read again and compared. A copy that was interrupted goes on where it stopped, and one of a session
     that has grown since catches up.
     """
-    from ctxwrap.cli.copying import run_copy
+    from ctxwrap.cli.transfer import run_copy
 
     with in_one_sentence():
         run_copy(as_json=as_json, **which)
@@ -301,7 +300,7 @@ def copy(as_json: bool, **which: Any) -> None:
 @main.command()
 def key() -> None:
     """Print a new key for CTXWRAP_KEY, under which sessions are encrypted."""
-    from ctxwrap.cli.encryption import show_new_key
+    from ctxwrap.cli.maintenance import show_new_key
 
     show_new_key()
 
@@ -317,7 +316,7 @@ def rekey(session: str | None, everybody: bool, **place: Any) -> None:
 
     Only the session's own key is wrapped anew; nothing else is written.
     """
-    from ctxwrap.cli.encryption import run_rekey
+    from ctxwrap.cli.maintenance import run_rekey
 
     if (session is None) != everybody:
         raise click.UsageError("name either a session or --all")
@@ -333,7 +332,7 @@ def rekey(session: str | None, everybody: bool, **place: Any) -> None:
 @AGENT
 def upgrade(session: str | None, everybody: bool, **place: Any) -> None:
     """Bring SESSION, as an older version wrote it, to the present format."""
-    from ctxwrap.cli.upgrade import run_upgrade
+    from ctxwrap.cli.maintenance import run_upgrade
 
     if (session is None) != everybody:
         raise click.UsageError("name either a session or --all")
@@ -351,7 +350,7 @@ def put(session: str, name: str, file: IO[bytes], removes: bool, **place: Any) -
 
     In a session that is encrypted there is no other way: what somebody puts there in the clear is not read.
     """
-    from ctxwrap.cli.encryption import run_put
+    from ctxwrap.cli.maintenance import run_put
 
     with in_one_sentence():
         run_put(session, name, None if removes else file, **place)
@@ -395,7 +394,7 @@ def missing(session: str, resolve: str | None, decline: str | None, **how: Any) 
 @AS_JSON
 def diff(as_json: bool, **which: Any) -> None:
     """Show how what turn M of SESSION sent differs from what turn N sent, and what became of memory between them."""
-    from ctxwrap.cli.evidence import show_diff
+    from ctxwrap.cli.transfer import show_diff
 
     with in_one_sentence():
         show_diff(as_data=as_json, **which)
@@ -405,7 +404,7 @@ def diff(as_json: bool, **which: Any) -> None:
 @click.argument("name", required=False)
 def schema(name: str | None) -> None:
     """Print the JSON Schema of a record of Agent Context by its NAME, such as context_item; or all of them."""
-    from ctxwrap.cli.evidence import show_schema
+    from ctxwrap.cli.transfer import show_schema
 
     with in_one_sentence():
         show_schema(name)
@@ -428,7 +427,7 @@ def conform(path: str | None, lists: bool, as_json: bool, **how: Any) -> None:
     A session folder, records of Agent Context, a working-set manifest, an assembly report, a model's reply, a context
     document or a summary. Exit code 0: no MUST is broken; 1: one is; 2: it cannot be checked.
     """
-    from ctxwrap.cli.conform import list_checks, run_conform
+    from ctxwrap.cli.check import list_checks, run_conform
 
     if lists:
         list_checks(as_json=as_json)

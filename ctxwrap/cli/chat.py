@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from ctxwrap import inspection
-from ctxwrap.cli.text import printable
+from ctxwrap import inspect
+from ctxwrap.cli.output import printable
 from ctxwrap.clients.results import turn_of
+from ctxwrap.clients.wrap import wrap
 from ctxwrap.settings import check_mode
-from ctxwrap.storage import Store
 from ctxwrap.stores import open_store
+from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey, TurnRecord
-from ctxwrap.wrapping import wrap
 
 Ask = Callable[[str, str], Any]
 """What was typed and the mode in; a stream of chunks out."""
@@ -82,7 +82,7 @@ class Chat:
         return True
 
     def _show_memory(self) -> None:
-        state = inspection.memory_of(self._store, self._key)
+        state = inspect.memory_of(self._store, self._key)
         for tier, items in state["memory"].items():
             click.secho(tier, bold=True)
             for item in items:
@@ -144,7 +144,7 @@ def _streamed(text: str) -> dict[str, Any]:
 def _practice(store: Store, session: str) -> Iterator[Ask]:
     from openai import OpenAI
 
-    from ctxwrap.practice import Provider
+    from ctxwrap.testing.practice import Provider
 
     with Provider() as provider, OpenAI(api_key="practice", base_url=provider.openai_url) as client:
         wrapped: Any = wrap(client, store=store, session=session)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.text import one_line
+from ctxwrap.cli.output import one_line
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.settings import Settings
 from ctxwrap.stores import open_store
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
     from ctxwrap.service.memories import Memories
-    from ctxwrap.summarising import Summariser
+    from ctxwrap.turn.summariser import Summariser
 
 
 class _Lines(logging.Handler):
@@ -46,13 +46,13 @@ def run_mcp(
     _check_extra()
     logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
     check_id("tenant", tenant)
-    from ctxwrap.mcp.tokens import access_of, profile_of
+    from ctxwrap.service.mcp.auth import access_of, profile_of
 
     users = {tenant: profile_of(user, "--user")} if user else {}
     if http is None:
         if token_file or allow_hosts:
             raise SettingsError("--token-file and --allow-host are for --http: on stdio whoever started it is served")
-        from ctxwrap.mcp.server import run_on_stdio
+        from ctxwrap.service.mcp.server import run_on_stdio
 
         run_on_stdio(_servers(store, vault, memory, users, create=create, prompts=prompts, model=model)(tenant))
     else:
@@ -81,7 +81,7 @@ def _servers(
     model: str | None,
 ) -> "Callable[[str], MCPServer]":
     """What makes the server of a tenant."""
-    from ctxwrap.mcp.server import server_for
+    from ctxwrap.service.mcp.server import server_for
     from ctxwrap.service.memories import Memories
 
     place, settings = open_store(store), Settings(prompts_dir=prompts) if prompts else None
@@ -99,7 +99,7 @@ def _servers(
 
 def _writer(model: str) -> "Summariser":
     from ctxwrap.clients.litellm import load_litellm
-    from ctxwrap.summarising import Summariser
+    from ctxwrap.turn.summariser import Summariser
 
     return Summariser(load_litellm(), model=model)
 
@@ -121,9 +121,8 @@ def _serve_http(
     tokens: Mapping[str, str],
     allow_hosts: tuple[str, ...],
 ) -> None:
-    from ctxwrap.mcp.hosts import Address, address_of, hosts_of, is_loopback
-    from ctxwrap.mcp.http import PATH, Gate, bound, serve
-    from ctxwrap.mcp.tokens import Tokens
+    from ctxwrap.service.mcp.auth import Tokens
+    from ctxwrap.service.mcp.http import PATH, Address, Gate, address_of, bound, hosts_of, is_loopback, serve
 
     address = address_of(text)
     loopback = is_loopback(address.host)
@@ -141,7 +140,7 @@ def _serve_http(
 
 def _made_up(tenant: str) -> dict[str, str]:
     """A token for this run: it is told here, and nowhere else."""
-    from ctxwrap.mcp.tokens import new_token
+    from ctxwrap.service.mcp.auth import new_token
 
     token = new_token()
     click.echo(one_line(f"token for tenant {tenant!r}: {token}"), err=True)

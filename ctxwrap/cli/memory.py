@@ -1,19 +1,213 @@
-"""What a session remembers, now or in an earlier round: as a list, as JSON, as a plot."""
+"""The command `memory`: a list, JSON, or a plot as SVG."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from ctxwrap import pinning
-from ctxwrap.cli.plot import plotted
-from ctxwrap.cli.text import json_text, one_line, printable
-from ctxwrap.inspection import curves_of, details_of
-from ctxwrap.memory.items import TIERS
+from ctxwrap.cli.output import json_text, one_line, printable
+from ctxwrap.inspect import Curve, Point, curves_of, details_of
+from ctxwrap.memory.items import PLACES, TIERS
+from ctxwrap.session import operator
+from ctxwrap.settings import MemoryRules
 from ctxwrap.stores import open_store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
+
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 64, 640, 84, 56
+_LOWEST, _HIGHEST = 320, 720
+_ROW = 18
+_LABEL = 44
+"""Characters of an item that stand beside its curve; the rest is in its tooltip."""
+
+_NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))
+
+_LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#24292f",
+    "quiet": "#57606a",
+    "faint": "#d0d7de",
+    "core": "#0969da",
+    "working": "#1a7f37",
+    "ephemeral": "#bc4c00",
+    "swap": "#818b98",
+}
+_DARK = {
+    "paper": "#0d1117",
+    "ink": "#e6edf3",
+    "quiet": "#9198a1",
+    "faint": "#3d444d",
+    "core": "#58a6ff",
+    "working": "#3fb950",
+    "ephemeral": "#f0883e",
+    "swap": "#8b949e",
+}
+_SHAPES = """\
+text { font-family: system-ui, sans-serif; font-size: 12px }
+text.name { font-size: 16px; font-weight: 600 }
+path { fill: none; stroke-width: 2; stroke-linejoin: round; stroke-linecap: round }
+path.faint { stroke-width: 1 }
+path.swap { stroke-dasharray: 2 5 }
+path.threshold { stroke-width: 1; stroke-dasharray: 8 6; opacity: 0.6 }
+"""
+
+
+class _Frame(NamedTuple):
+    """Where a round and a strength lie on the paper."""
+
+    newest: int
+    height: int
+
+    @property
+    def bottom(self) -> int:
+        return _TOP + self.height
+
+    def x(self, round: int) -> float:
+        return _LEFT + (_RIGHT - _LEFT) * (round - 1) / max(1, self.newest - 1)
+
+    def y(self, strength: float) -> float:
+        return self.bottom - self.height * strength
+
+    def at(self, point: Point) -> str:
+        return f"{self.x(point.round):.1f} {self.y(1 - point.decay):.1f}"
+
+
+def plotted(curves: Sequence[Curve], title: str) -> str:
+    """An SVG with a curve for each item, coloured by the place it was in; the same for the same curves."""
+    newest = max((curve.points[-1].round for curve in curves), default=1)
+    frame = _Frame(newest, min(_HIGHEST, max(_LOWEST, _ROW * (len(curves) + 1))))
+    size = f"{_WIDTH} {frame.bottom + _BOTTOM}"
+    lines = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img">',
+        f"<title>{_safe(title)}</title>",
+        f"<style>\n{_style()}</style>",
+        '<rect class="paper" width="100%" height="100%" rx="8"/>',
+        f'<text class="ink name" x="{_LEFT}" y="32">{_safe(title)}</text>',
+        *_legend(),
+        *_axes(frame),
+        *_thresholds(frame),
+        *_labels(curves, frame),
+        *(_curve(curve, frame) for curve in curves),
+        "</svg>\n",
+    )
+    return "\n".join(lines)
+
+
+def _style() -> str:
+    """Dark paper where the reader's surroundings are dark; programs that do not know of such get the light one."""
+    return f"{_SHAPES}{_coloured(_LIGHT)}@media (prefers-color-scheme: dark) {{\n{_coloured(_DARK)}}}\n"
+
+
+def _coloured(colours: dict[str, str]) -> str:
+    fills = ("rect.paper", "text.ink", "text.quiet", "tspan.quiet", *(f"circle.{place}" for place in PLACES))
+    strokes = ("line.faint", "path.faint", *(f"path.{place}" for place in PLACES))
+    rules = [f"{shape} {{ fill: {colours[shape.partition('.')[2]]} }}\n" for shape in fills]
+    rules += [f"{shape} {{ stroke: {colours[shape.partition('.')[2]]} }}\n" for shape in strokes]
+    return "".join(rules)
+
+
+def _legend() -> Iterator[str]:
+    for x, place in zip(range(_LEFT, _RIGHT, 124), PLACES, strict=False):
+        sample = f'<path class="{place}" d="M{x} 56h26"/>'
+        yield f'<g class="legend">{sample}<text class="ink" x="{x + 34}" y="60">{place}</text></g>'
+
+
+def _axes(frame: _Frame) -> Iterator[str]:
+    for quarter in range(5):
+        y = frame.y(quarter / 4)
+        yield f'<line class="faint" x1="{_LEFT}" x2="{_RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text class="quiet" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{quarter / 4:g}</text>'
+    for round in _ticks(frame.newest):
+        x, y = frame.x(round), frame.bottom
+        yield f'<line class="faint" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 5}"/>'
+        yield f'<text class="quiet" x="{x:.1f}" y="{y + 20}" text-anchor="middle">{round}</text>'
+    middle = frame.y(0.5)
+    yield f'<text class="ink" x="{(_LEFT + _RIGHT) / 2}" y="{frame.bottom + 42}" text-anchor="middle">round</text>'
+    yield f'<text class="ink" transform="translate(20 {middle}) rotate(-90)" text-anchor="middle">strength</text>'
+
+
+def _thresholds(frame: _Frame) -> Iterator[str]:
+    """The strengths below which items leave their tiers, if age may end them."""
+    rules = MemoryRules()
+    for tier in TIERS:
+        if getattr(rules.least_stay, tier) < inf:
+            y = frame.y(1 - getattr(rules.thresholds, tier))
+            yield f'<path class="{tier} threshold" d="M{_LEFT} {y:.1f}H{_RIGHT}"><title>leaves {tier}</title></path>'
+
+
+def _ticks(newest: int) -> list[int]:
+    """The first round, and at most ten more at even numbers of rounds."""
+    step = next(
+        step for power in range(20) for step in (10**power, 2 * 10**power, 5 * 10**power) if newest <= 10 * step
+    )
+    return sorted({1, *range(step, newest + 1, step)} - ({2} if step == 2 else set()))
+
+
+def _curve(curve: Curve, frame: _Frame) -> str:
+    drawn = [_stretch(stretch, frame) for stretch in _stretches(curve.points)]
+    return f'<g class="curve"><title>{_safe(f"{curve.id}: {curve.content}")}</title>{"".join(drawn)}</g>'
+
+
+def _stretches(points: Sequence[Point]) -> list[list[Point]]:
+    """The points in pieces of one place each; each but the first begins where the one before ended."""
+    stretches = [[points[0]]]
+    for before, point in pairwise(points):
+        if point.place != before.place:
+            stretches.append([before])
+        stretches[-1].append(point)
+    return stretches
+
+
+def _stretch(points: Sequence[Point], frame: _Frame) -> str:
+    place = points[-1].place
+    path = f'<path class="{place}" d="M{"L".join(map(frame.at, points))}"/>' if len(points) > 1 else ""
+    x, y = frame.at(next(point for point in points if point.place == place)).split()
+    return f'{path}<circle class="{place}" cx="{x}" cy="{y}" r="3.5"/>'
+
+
+def _labels(curves: Sequence[Curve], frame: _Frame) -> Iterator[str]:
+    """The items beside the ends of their curves, as many as there is room for, the least faded first."""
+    room = frame.height // _ROW
+    kept = sorted(curves, key=lambda curve: curve.points[-1].decay)[: room - (len(curves) > room)]
+    heights = _apart([frame.y(1 - curve.points[-1].decay) for curve in kept], _TOP, frame.bottom)
+    for curve, y in zip(kept, heights, strict=True):
+        text = one_line(curve.content)
+        short = one_line(curve.id)[:_LABEL]
+        rest = _shortened(text, _LABEL - len(short))
+        yield f'<path class="faint" d="M{frame.at(curve.points[-1])}L{_RIGHT + 16} {y:.1f}"/>'
+        yield (
+            f'<text class="ink" x="{_RIGHT + 20}" y="{y + 4:.1f}">{_safe(short)}'
+            f'<tspan class="quiet" dx="6">{_safe(rest)}</tspan></text>'
+        )
+    if len(kept) < len(curves):
+        more = len(curves) - len(kept)
+        yield f'<text class="quiet" x="{_RIGHT + 20}" y="{frame.bottom + 20}">and {more} more</text>'
+
+
+def _apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
+    """The heights, ascending, moved as little as it takes to keep a row between them."""
+    heights: list[float] = []
+    for height in wanted:
+        heights.append(max(height, heights[-1] + _ROW if heights else top))
+    limit = bottom
+    for at in reversed(range(len(heights))):
+        heights[at] = min(heights[at], limit)
+        limit = heights[at] - _ROW
+    return heights
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: max(0, length - 1)]}…"
+
+
+def _safe(text: str) -> str:
+    """`text` as XML may hold it."""
+    return escape(one_line(text).translate(_NO_XML))
+
 
 _WIDEST = 24
 """Of the ids in a list; a longer one pushes its line to the right."""
@@ -33,7 +227,7 @@ def show_memory(
 ) -> None:
     place = open_store(store)
     key = SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
-    for change, id in ((pinning.pin, pin), (pinning.unpin, unpin)):
+    for change, id in ((operator.pin, pin), (operator.unpin, unpin)):
         if id is not None:
             change(session, id, store=place, tenant=tenant, agent=agent)
     details = details_of(place, key, round)

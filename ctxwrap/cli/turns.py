@@ -1,15 +1,19 @@
-"""Messages, events and whole turns of a log, for a screen."""
+"""Messages, events and turns of a log on a screen, and the command `tail`."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ctxwrap.cli.tables import Column, facts, heading, indented, table
-from ctxwrap.cli.text import as_name, as_time, json_text
-from ctxwrap.inspection import TurnDetails
-from ctxwrap.inspection.reading import calls_in, control_in, said_in, text_in
-from ctxwrap.records import count_in
-from ctxwrap.stages.events import EVENT_CLASSES
-from ctxwrap.stages.receipt import items_in
+import click
+
+from ctxwrap.cli.output import Column, as_name, as_time, facts, heading, indented, json_text, show, table
+from ctxwrap.inspect import Following, Numbered, TurnDetails
+from ctxwrap.inspect.streams import calls_in, check_known, control_in, said_in, text_in
+from ctxwrap.inspect.turns import Stages
+from ctxwrap.pack.receipt import EVENT_CLASSES, STAGES, items_in
+from ctxwrap.session.lookup import key_for
+from ctxwrap.stores import open_store
+from ctxwrap.stores.log_format import count_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
@@ -265,3 +269,69 @@ def _flat(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json_text(value, indent=None)
+
+
+_LONG = 2000
+"""So many characters of one record are shown."""
+
+_PAUSE = 0.25
+"""Seconds between two looks at a log that may have grown."""
+
+Printing = Callable[[Iterable[Numbered]], None]
+
+
+def show_tail(
+    *,
+    session: str,
+    tenant: str,
+    agent: str,
+    store: str | None,
+    count: int,
+    follows: bool,
+    events: bool,
+    stages: bool,
+    as_data: bool,
+) -> None:
+    place, key = open_store(store), key_for(session, tenant, agent)
+    events = events or stages
+    stream = "events" if events else "messages"
+    following = Following(place.open(key), stream)
+    newest = following.new()
+    if not newest:
+        check_known(place, key)
+    printed = _lines if as_data else _events if events else _messages
+
+    told = Stages(key.session).among if stages else _without_stages
+    newest = list(told(newest) if events else newest)
+    printed(newest[max(0, len(newest) - count) :])
+    if follows:
+        follow(following, lambda new: printed(told(new) if events else new), lambda: time.sleep(_PAUSE))
+
+
+def _without_stages(records: Iterable[Numbered]) -> Iterator[Numbered]:
+    return (each for each in records if each.record.get("type") not in STAGES)
+
+
+def follow(following: Following, printing: Printing, pause: Callable[[], None]) -> None:
+    """Print what is new, pause, and so on until somebody interrupts it."""
+    try:
+        while True:
+            printing(following.new())
+            pause()
+    except KeyboardInterrupt:
+        return
+
+
+def _lines(records: Iterable[Numbered]) -> None:
+    for _, record in records:
+        click.echo(json_text(record, indent=None))
+
+
+def _messages(records: Iterable[Numbered]) -> None:
+    for number, record in records:
+        show(*message_parts(record, number, _LONG))
+
+
+def _events(records: Iterable[Numbered]) -> None:
+    for number, record in records:
+        show(*event_parts(record, number, _LONG // 4))

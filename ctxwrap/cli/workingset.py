@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.options import AS_JSON, in_one_sentence
-from ctxwrap.cli.text import one_line, printable
-from ctxwrap.stages.truncation import STRATEGIES
-from ctxwrap.workingset.fields import path_fault
+from ctxwrap.cli.output import AS_JSON, in_one_sentence, one_line, printable
+from ctxwrap.tokens.truncation import STRATEGIES
 from ctxwrap.workingset.manifest import NAME, ROLES, Manifest, WorkingFile
+from ctxwrap.workingset.safe_yaml import path_fault
 
 if TYPE_CHECKING:  # they need a POSIX system, the other commands do not
-    from ctxwrap.workingset.assembling import Assembly
-    from ctxwrap.workingset.keeping import Kept
+    from ctxwrap.workingset.assembly import Assembly
+    from ctxwrap.workingset.manifest_file import Kept
 
 _FILE = click.option("--file", default=NAME, show_default=True, help="The manifest; its paths are relative to it.")
 _USUAL_PRIORITY = 0.5
@@ -129,7 +128,7 @@ def check(context: click.Context, file: str, as_json: bool) -> None:
 
 
 def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
-    from ctxwrap.workingset.keeping import save
+    from ctxwrap.workingset.manifest_file import save
 
     kept = _usable(file)
     manifest = _dated(change(kept.manifest))
@@ -147,7 +146,7 @@ def _dated(manifest: Manifest) -> Manifest:
 
 
 def _looked(file: str) -> "Kept":
-    from ctxwrap.workingset.keeping import look
+    from ctxwrap.workingset.manifest_file import look
 
     return look(file)
 
@@ -174,9 +173,9 @@ def _inside(file: str, path: str) -> str:
 
 
 def _assembly(file: str, manifest: Manifest) -> "Assembly":
-    from ctxwrap.workingset.assembling import assembled
-    from ctxwrap.workingset.reading import Reader
-    from ctxwrap.workingset.watching import contents_of
+    from ctxwrap.workingset.assembly import assembled
+    from ctxwrap.workingset.reader import Reader
+    from ctxwrap.workingset.working_set import contents_of
 
     return assembled(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
 

@@ -1,8 +1,4 @@
-"""The SDK's HTTP client with one change: responses of a call in flight leave it without their trailer.
-
-Every view an SDK offers of a response (parsed, raw, streamed, helpers) reads it from here, so what is removed here
-is removed from all of them. httpx and httpx2 alike: neither is imported before a client of it is seen.
-"""
+"""The SDK's HTTP client: responses of a call in flight leave it without their trailer."""
 
 import sys
 from collections.abc import Iterator
@@ -76,7 +72,8 @@ class _Delegating:
 
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
-        from ctxwrap.clients.responses import StoredCall, is_stored, rewritten
+        from ctxwrap.clients.responses import rewritten
+        from ctxwrap.clients.rewritten_body import StoredCall, is_stored
 
         _drop_private_headers(request)
         call = in_flight.get() or (StoredCall() if is_stored(request) else None)
@@ -89,7 +86,8 @@ class _Facade(_Delegating):
 
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
-        from ctxwrap.clients.responses import AsyncStoredCall, is_stored, rewritten_async
+        from ctxwrap.clients.responses import rewritten_async
+        from ctxwrap.clients.rewritten_body import AsyncStoredCall, is_stored
 
         _drop_private_headers(request)
         call = in_flight.get() or (AsyncStoredCall() if is_stored(request) else None)

@@ -14,17 +14,15 @@ from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
-from ctxwrap import drive, drive_async
-from ctxwrap.calls import BareCall, why_stopped
-from ctxwrap.clients.cache_key import with_cache_key
 from ctxwrap.clients.http import APART, flying, in_flight
-from ctxwrap.clients.idempotency import with_other_key
-from ctxwrap.clients.keywords import names_in, taken
-from ctxwrap.clients.plain import plain_json
 from ctxwrap.clients.results import remember
-from ctxwrap.context import Context, Target
+from ctxwrap.clients.sdk import names_in, taken
+from ctxwrap.clients.sdk_call import plain_json, with_cache_key, with_other_key
+from ctxwrap.providers import CHAT, COMPLETIONS, RESPONSES
+from ctxwrap.turn import async_, sync
+from ctxwrap.turn.binding import Context, Target
+from ctxwrap.turn.lifecycle import BareCall, why_stopped
 from ctxwrap.types import Body, Send, SendAsync, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, RESPONSES
 
 _FUNCTIONS: dict[str, Wire] = {
     "completion": CHAT,
@@ -123,7 +121,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
         if target is None:
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = drive.begin(context, with_cache_key(wire, function, context, target), body, target, _sender(function))
+        turn = sync.begin(context, with_cache_key(wire, function, context, target), body, target, _sender(function))
         if isinstance(turn, BareCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -155,7 +153,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         if target is None:
             return await function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = await drive_async.begin(
+        turn = await async_.begin(
             context, with_cache_key(wire, function, context, target), body, target, _async_sender(function)
         )
         if isinstance(turn, BareCall):

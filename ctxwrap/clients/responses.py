@@ -3,10 +3,9 @@
 import weakref
 from typing import Any
 
-from ctxwrap.calls import BareCall
 from ctxwrap.clients.http import joined, module_of
-from ctxwrap.clients.observing import AsyncObservedBody, Observation, ObservedBody, Replay
-from ctxwrap.clients.rewriting import (
+from ctxwrap.clients.observed_body import AsyncObservedBody, Observation, ObservedBody, Replay
+from ctxwrap.clients.rewritten_body import (
     AsyncRewrittenBody,
     RewrittenBody,
     encoded,
@@ -14,9 +13,7 @@ from ctxwrap.clients.rewriting import (
     pass_on_elapsed,
     payload_in,
 )
-from ctxwrap.clients.stored import AsyncStoredCall as AsyncStoredCall
-from ctxwrap.clients.stored import StoredCall as StoredCall
-from ctxwrap.clients.stored import is_stored as is_stored
+from ctxwrap.turn.lifecycle import BareCall
 from ctxwrap.types import Body
 
 _NO_REPLY = "the reply is no JSON object"

@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from ctxwrap.clients.http import EXTENSION
+from ctxwrap.redaction.visibility import Target, check_target
 from ctxwrap.types import Resource, TurnRecord
-from ctxwrap.visibility import Target, check_target
 
 _calls: dict[int, tuple[weakref.ref[Any], Any]] = {}
 """By identity: responses are models that can neither be hashed nor given an attribute without showing it."""

@@ -7,11 +7,10 @@ from typing import Any
 
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.session.abi.reading import parsed
-from ctxwrap.stages.truncation import STRATEGIES
-from ctxwrap.workingset.fields import path_fault
+from ctxwrap.session.abi.names import parsed
+from ctxwrap.tokens.truncation import STRATEGIES
 from ctxwrap.workingset.manifest import PROTOCOL, ROLES
-from ctxwrap.workingset.plain import mapping_in
+from ctxwrap.workingset.safe_yaml import mapping_in, path_fault
 
 _LINE = re.compile(r" in line (\d+)")
 _AUTHORS = ("model", "orchestrator", "user")

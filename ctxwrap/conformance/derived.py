@@ -10,7 +10,7 @@ from typing import Any
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, shown
 from ctxwrap.conformance.session import DERIVED, EVENTS, HISTORY_CHECKS, MESSAGES, Session, range_in
 from ctxwrap.session.abi import RECORDS, RecordKind
-from ctxwrap.session.abi.reading import parsed
+from ctxwrap.session.abi.names import parsed
 
 _PACK, _BUDGET = "context/pack.json", "context/budget"
 _CHUNKS, _BLOBS = "context/swap/chunk/", "context/dedup/blob/"

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
-from ctxwrap.protocol import reading
-from ctxwrap.protocol.spelling import SEPARATOR
+from ctxwrap.protocol.grammar import SEPARATOR
+from ctxwrap.protocol.reply import read_reply as read_by_ctxwrap
 
 _AT_LINE_START = re.compile(rf"(?m)^[ \t]*{SEPARATOR}")
 _MARKUP = re.compile(r"```\w*|~~~\w*|</?[\w:-]{1,40}>|[}\],;]")
@@ -123,7 +123,7 @@ def _needs_preprocessing(reply: Reply) -> Iterator[Finding]:
 
 
 def _can_be_mended(reply: Reply) -> bool:
-    return reading.read_reply(reply.text).status == "repaired"
+    return read_by_ctxwrap(reply.text).status == "repaired"
 
 
 def _extra_characters(reply: Reply) -> Iterator[Finding]:

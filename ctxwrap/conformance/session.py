@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ctxwrap.conformance.checks import Check, Finding, shown
-from ctxwrap.conformance.folder import Folder, Lines
+from ctxwrap.conformance.checks import Check, Finding, Folder, Lines, shown
 from ctxwrap.session.abi import SESSION_FILES
-from ctxwrap.session.abi.reading import parsed
+from ctxwrap.session.abi.names import parsed
 
 MESSAGES, EVENTS = "messages.jsonl", "events.jsonl"
 DERIVED = {

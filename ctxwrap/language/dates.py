@@ -4,7 +4,7 @@ import re
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
 
 _NAMES = (
     ("january", "jan", "januar", "janvier", "enero", "gennaio", "janeiro"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from ctxwrap.language.lexicon import ONE_OF, PLACES, SAME_ATTRIBUTES, SAME_WORDS, SOME_OF
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
 
 READ = 300
 """A longer content says more than one thing."""

@@ -1,10 +1,9 @@
 """Statements: what a user's message plainly says of its author, found by rules and without a model."""
 
-from ctxwrap.language.asserted import Sentence, asserted_in
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
-from ctxwrap.language.statement import Statement
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import Sentence, Statement, asserted_in
 
 __all__ = ["MOST", "Statement", "stated_in", "statements_in"]
 

@@ -3,8 +3,8 @@
 import unicodedata
 from functools import lru_cache
 
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.vocabulary import FORMS, STOP
-from ctxwrap.patterns import lazy_pattern
 
 READ = 20_000
 """So many characters of a text are read; longer ones come in passages."""

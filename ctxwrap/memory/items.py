@@ -1,8 +1,12 @@
-"""What is remembered: one item, where it lies, and where it came from."""
+"""Memory items: their location, kind, origin and trust."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, fields
+from math import log2
 from typing import Any, Literal, NamedTuple, get_args
+
+from ctxwrap.types import Message, Opening, Request
 
 Tier = Literal["core", "working", "ephemeral"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
@@ -110,3 +114,112 @@ _DEFAULTS = {
     "extra": {},
     "mentions": None,
 }
+
+
+Kind = Literal["fact", "decision", "todo", "ref"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""In the order in which they come first."""
+
+_NAMES_OF_KINDS: dict[Kind, frozenset[str]] = {
+    "decision": frozenset({"decision", "decided", "choice", "agreement", "resolution"}),
+    "todo": frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question", "deadline"}),
+    "ref": frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"}),
+}
+
+
+_PASSING = frozenset({"hint", "temporary", "temp", "transient", "ephemeral"})
+
+
+def is_passing(type: str) -> bool:
+    """Whether the model itself calls an item one that soon passes."""
+    return type.strip().casefold() in _PASSING
+
+
+def is_work(type: str) -> bool:
+    """Whether an item says what is to be done, or how: what the working tier is for."""
+    return kind_of(type) in ("todo", "decision")
+
+
+def kind_of(type: str) -> Kind:
+    """What the model called an item, in our words."""
+    name = type.strip().casefold()
+    return next((kind for kind, names in _NAMES_OF_KINDS.items() if name in names), "fact")
+
+
+_PERSONAL = frozenset(
+    {"identity", "name", "person", "health", "allergy", "medical", "instruction", "rule", "preference"}
+)
+_ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
+
+
+def standing(type: str, content: str, touches: float) -> float:
+    """What an item's type, subject and use take off its decay when it competes with others for room."""
+    worth = 0.2 if type.strip().casefold() in _PERSONAL else 0.0
+    about_user = 0.1 if _ABOUT_THE_USER.match(content) else 0.0
+    return worth + about_user + min(0.15, 0.05 * log2(touches))
+
+
+_FOREIGN: frozenset[Origin] = frozenset({"file", "retrieved", "tool"})
+"""Origins of texts that nobody in the conversation wrote, and of all that was made of them."""
+
+_OWN_PARTS = frozenset({"text", "refusal", "input_audio", "thinking", "redacted_thinking"})
+"""Parts of a message that whoever sends it wrote or spoke; every other one was fetched or attached."""
+
+_ROLES: dict[str, Origin] = {"system": "operator", "user": "user", "assistant": "assistant"}
+
+
+def least_trusted(*origins: Origin) -> Origin:
+    return max(origins, key=ORIGINS.index)
+
+
+def is_foreign(origin: str) -> bool:
+    return origin in _FOREIGN
+
+
+def origin_in(value: object) -> Origin | None:
+    """The origin that a record names, if it is one."""
+    return next((origin for origin in ORIGINS if origin == value), None)
+
+
+def foreign_in(origins: Iterable[str]) -> Origin | None:
+    """The least trusted of these that is foreign, if one is."""
+    return max(_FOREIGN.intersection(origins), key=ORIGINS.index, default=None)
+
+
+def origin_of(message: Message) -> Origin:
+    """Whom a message comes from, by what can be seen of it: not what the model read that wrote it."""
+    role = _ROLES.get(message.role, "tool")
+    if isinstance(message.content, str) or role == "operator":
+        return role
+    if all(part.get("type") in _OWN_PARTS for part in message.content):
+        return role
+    return "file" if role == "user" else "tool"
+
+
+def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int, str]) -> Origin:
+    """The least trusted of what numbered messages are made of: foreign text, else the user's words, else a model's.
+
+    `foreign` is as in an Opening: what a model wrote is no better than what it had read.
+    """
+    messages = list(messages)
+    found: set[str] = {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
+    found |= {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
+    if foreign:
+        found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
+    return foreign_in(found) or ("user" if "user" in found else "assistant")
+
+
+def origin_of_request(request: Request, opening: Opening, left_out: Set[int] = frozenset()) -> Origin:
+    """The least trusted of what a caller sends, but for the messages at places that are left out."""
+    numbers = opening.numbers or (0,) * len(request.messages)
+    places = request.places or range(len(numbers))
+    sent = zip(numbers, request.messages, places, strict=True)
+    shown = ((number, message) for number, message, place in sent if place not in left_out)
+    own = origin_of_all(shown, opening.foreign_messages)
+    unseen = opening.foreign_messages.get(0, "") if request.unseen else ""
+    return foreign_in((own, unseen, "tool" if request.fetched else "")) or own
+
+
+def ceiling(origin: Origin, *, foreign_core: bool) -> Tier:
+    """The highest tier that a memory of this origin may have."""
+    return "working" if is_foreign(origin) and not foreign_core else "core"

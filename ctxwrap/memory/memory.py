@@ -1,16 +1,15 @@
-"""What a session remembers: a fold of operations, and what the rounds between them do to it."""
+"""The memory of a session: a fold of operations, and what decay does between them."""
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
 from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
-from ctxwrap.memory.items import TIERS, Item, Tier
-from ctxwrap.memory.kinds import is_work, standing
-from ctxwrap.memory.likeness import Facts, mentions, subjects
+from ctxwrap.memory.items import TIERS, Item, Tier, is_work, standing
+from ctxwrap.memory.similarity import Facts, mentions, subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
@@ -269,3 +268,40 @@ def _all_of(ids: Set[str], place: Mapping[str, Item]) -> list[Item]:
     """The items of these ids that lie in `place`, in its order."""
     found = [place[id] for id in ids if id in place]
     return found if len(found) < 2 else [item for id, item in place.items() if id in ids]
+
+
+WRITE_ONCE = "write_once"
+
+_REWRITTEN = "memory is write_once:"
+
+
+def merged(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
+    """What the model returned, with every `write_once` entry as it was first written; and which it tried to change."""
+    fixed = {str(each.get("name")): each for each in before if is_fixed(each)}
+    kept = [fixed.get(name_of(each), each) for each in returned]
+    missing = [each for name, each in fixed.items() if name not in map(name_of, returned)]
+    changed = [name_of(each) for each in returned if fixed.get(name_of(each), each) != each]
+    violation = f"capability {changed[0][:40]!r} is write_once and was changed: it stays" if changed else ""
+    return [*missing, *kept], violation
+
+
+def writes_once(capabilities: Sequence[Any]) -> bool:
+    """Whether the content of a memory item may be written once only: `{"name": "memory", "scope": "write_once"}`."""
+    return any(is_fixed(each) and name_of(each) == "memory" for each in capabilities)
+
+
+def reason_for_new(id: str, new: str) -> str:
+    return f"{_REWRITTEN} {id!r} keeps its content, {new!r} has the new one"
+
+
+def rewritten_in(operations: Sequence[Operation]) -> tuple[str, ...]:
+    """What violates that memory is write_once."""
+    return tuple(each.reason for each in operations if each.reason.startswith(_REWRITTEN))
+
+
+def is_fixed(entry: Any) -> bool:
+    return isinstance(entry, dict) and entry.get("scope") == WRITE_ONCE
+
+
+def name_of(entry: Any) -> str:
+    return str(entry.get("name")) if isinstance(entry, dict) else str(entry)

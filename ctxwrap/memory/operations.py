@@ -5,17 +5,24 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ctxwrap.language.asserted import asserted_in
 from ctxwrap.language.slots import name_in, slot_of
-from ctxwrap.language.statement import LIFE
+from ctxwrap.language.statement import LIFE, asserted_in
 from ctxwrap.language.statements import MOST, Statement, statements_in
-from ctxwrap.memory.capabilities import reason_for_new, writes_once
 from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
-from ctxwrap.memory.items import PLACES, TIERS, Item, Origin, Place, Tier
-from ctxwrap.memory.kinds import is_passing
-from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, subjects
-from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.trust import ceiling, is_foreign, least_trusted
+from ctxwrap.memory.items import (
+    PLACES,
+    TIERS,
+    Item,
+    Origin,
+    Place,
+    Tier,
+    ceiling,
+    is_foreign,
+    is_passing,
+    least_trusted,
+)
+from ctxwrap.memory.memory import Memory, reason_for_new, writes_once
+from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
 from ctxwrap.types import Operation
 
 State = Mapping[str, Any]

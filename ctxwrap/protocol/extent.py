@@ -3,11 +3,11 @@
 import re
 from bisect import bisect_left, bisect_right
 
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.protocol.grammar import ANY_QUOTE, OWN_KEY
 from ctxwrap.protocol.repair.strict import value_at
 from ctxwrap.protocol.separator import Place, continues, separated_places, separator_in_line
-from ctxwrap.protocol.spelling import ANY_QUOTE, OWN_KEY
-from ctxwrap.protocol.words import KNOWN_KEYS, MAX_DEPTH
+from ctxwrap.protocol.vocabulary import KNOWN_KEYS, MAX_DEPTH
 
 _FREE, _FAILED = 64 * 1024, 1024
 """How many characters more than twice all of them are looked at for strict JSON, and what one look at none counts."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from ctxwrap.protocol.words import (
+from ctxwrap.protocol.vocabulary import (
     MAX_CAPABILITIES,
     MAX_CONTENT,
     MAX_ITEMS,

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.extent import ObjectEnd
-from ctxwrap.protocol.posing import poses, spelled_out
+from ctxwrap.protocol.grammar import OWN_KEY
+from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT
+from ctxwrap.protocol.lookalikes import poses, spelled_out
 from ctxwrap.protocol.repair.strict import strict_prefix
-from ctxwrap.protocol.spelling import OWN_KEY
-from ctxwrap.protocol.text import DELTA_TEXT, PROTOCOL_TEXT
 
 COPIED = "the trailer is a copy of text in the request"
 _LEAST_NONCE = 16

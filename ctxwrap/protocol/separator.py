@@ -3,9 +3,8 @@
 import re
 from typing import NamedTuple
 
-from ctxwrap.patterns import lazy_pattern
-from ctxwrap.protocol.grammar import char, chars, either, literal, maybe, named, pattern, times, word, words
-from ctxwrap.protocol.spelling import (
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.protocol.grammar import (
     AFTER,
     COLOUR,
     DECORATED,
@@ -18,6 +17,16 @@ from ctxwrap.protocol.spelling import (
     SEPARATOR,
     SNAPSHOT,
     SPACE,
+    char,
+    chars,
+    either,
+    literal,
+    maybe,
+    named,
+    pattern,
+    times,
+    word,
+    words,
 )
 
 _RULE = INDENT + either(*(chars(sign, 3, 80) for sign in ("-", r"\*", "_", "="))) + LINE_END

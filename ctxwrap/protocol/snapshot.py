@@ -4,13 +4,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ctxwrap.protocol.coercion import COERCIONS, as_text
-from ctxwrap.protocol.questions import question_in
-from ctxwrap.protocol.repair.bykeys import Draft
+from ctxwrap.protocol.fields import COERCIONS, arranged, as_item, as_items, as_rows, as_text, question_in, unpacked
+from ctxwrap.protocol.instructions import VERSION
+from ctxwrap.protocol.repair.by_keys import Draft
 from ctxwrap.protocol.repair.strict import Unreadable, is_wild
-from ctxwrap.protocol.shape import arranged, as_item, as_items, as_rows, unpacked
-from ctxwrap.protocol.text import VERSION
-from ctxwrap.protocol.words import (
+from ctxwrap.protocol.vocabulary import (
     ID_LISTS,
     ITEM_KEYS,
     MAX_CAPABILITIES,

@@ -5,10 +5,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import PARTS, passages
+from ctxwrap.retrieval.passages import PARTS, Sign, bits, passages, signs_of, topics_of
 from ctxwrap.retrieval.segments import MANY, SIZE, TOPICS, Damaged, Document, Postings, Segment
-from ctxwrap.retrieval.signs import Sign, signs_of
-from ctxwrap.retrieval.topics import bits, topics_of
 
 __all__ = ["Damaged", "Index"]
 

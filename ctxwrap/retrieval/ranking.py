@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ctxwrap.retrieval.index import Index
 
 if TYPE_CHECKING:
-    from ctxwrap.retrieval.lookup import Ints
+    from ctxwrap.retrieval.scan import Ints
     from ctxwrap.retrieval.vectors import Vectors
 
 WEIGHTS = {
@@ -92,7 +92,7 @@ class Ranking:
         # numpy takes a tenth of a second to import: whoever never searches does not wait for it
         import numpy as np
 
-        from ctxwrap.retrieval.evidence import Evidence
+        from ctxwrap.retrieval.features import Evidence
 
         evidence, weights = Evidence(index, text, vectors), weights_for(index)
         self._names = sorted(evidence.columns)

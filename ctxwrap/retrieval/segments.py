@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ctxwrap.retrieval.topics import bits
+from ctxwrap.retrieval.passages import bits
 
 SIZE = 4096
 """So many documents fill a segment."""

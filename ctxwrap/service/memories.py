@@ -7,19 +7,25 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-from ctxwrap.entries.document import LONGEST, trimmed
-from ctxwrap.entries.mermaid import MOST_NODES, node_counts
-from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.trimming import removed
+from ctxwrap.documents.document import LONGEST, trimmed
+from ctxwrap.documents.sections import MOST_NODES, node_counts
+from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.trimming import removed
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
-from ctxwrap.memory.items import Origin
-from ctxwrap.memory.trust import least_trusted
-from ctxwrap.screening import Screen
-from ctxwrap.service import checking
-from ctxwrap.service.asking import Asking
-from ctxwrap.service.barrier import Losses, within
-from ctxwrap.service.finding import VAULT_RECORD, Shelves
-from ctxwrap.service.forms import (
+from ctxwrap.memory.items import Origin, least_trusted
+from ctxwrap.service import arguments
+from ctxwrap.service.entries import (
+    NewEntry,
+    found,
+    is_entry,
+    metadata,
+    no_earlier,
+    page_after,
+    page_before,
+    refuse_summaries,
+    token,
+)
+from ctxwrap.service.models import (
     Consistent,
     ContextDocument,
     Entries,
@@ -30,20 +36,21 @@ from ctxwrap.service.forms import (
     Stored,
     User,
     Vault,
+    entries_of,
+    info_of,
+    newest,
+    version_of,
 )
-from ctxwrap.service.paging import is_entry, page_after, page_before, token
-from ctxwrap.service.prompts import prompts_for
-from ctxwrap.service.repeating import refuse_summaries
-from ctxwrap.service.searching import found
-from ctxwrap.service.showing import entries_of, info_of, newest, version_of
-from ctxwrap.service.writing import NewEntry, metadata, no_earlier
-from ctxwrap.session import Session
+from ctxwrap.service.prompts import Asking, prompts_for
+from ctxwrap.service.sessions import VAULT_RECORD, Losses, Shelves, within
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import news_of, next_version
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from
-from ctxwrap.storage import Store
 from ctxwrap.stores import given_store
+from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
+from ctxwrap.turn.redactor import Screen
 from ctxwrap.types import Record, SessionKey
 
 T = TypeVar("T")
@@ -95,9 +102,9 @@ class Memories:
     ) -> MemoryInfo:
         """A new memory; or a session that has no title yet, which gets one."""
         told = metadata(
-            checking.title(title),
+            arguments.title(title),
             self.prompts(memory_type).memoryType,  # of a type without prompts nobody could keep a memory
-            checking.description(description),
+            arguments.description(description),
             Screen(self._settings.redaction),
         )
         key = self._shelves.key(secrets.token_hex(16) if memory_id is None else check_id("memory", memory_id), vault)
@@ -132,8 +139,8 @@ class Memories:
 
     def create_vault(self, title: str, description: str = "") -> Vault:
         """A vault by its title, which is also its id; one is there as soon as a memory is in it, too."""
-        key = self._shelves.key(VAULT_RECORD, checking.vault_title(title))
-        told = metadata(key.agent, "vault", checking.description(description), Screen(self._settings.redaction))
+        key = self._shelves.key(VAULT_RECORD, arguments.vault_title(title))
+        told = metadata(key.agent, "vault", arguments.description(description), Screen(self._settings.redaction))
         if self._has_title(key):
             raise Conflict(f"there is a vault {key.agent!r} already")
         with self._losses.noted(key, "create_vault"), self._shelves.at(key) as session:
@@ -196,7 +203,7 @@ class Memories:
         vault: str | None = None,
     ) -> Entries:
         """A page of entries, the newest first: the newest ones, those before a cursor, or the first after one."""
-        most = checking.count("limit", limit, 50)
+        most = arguments.count("limit", limit, 50)
         if before and after:
             raise InvalidInput("give before or after, not both: a page goes one way")
         with self._shelves.opened(memory_id, vault) as session:
@@ -222,7 +229,9 @@ class Memories:
     def get_context(self, memory_id: str, version: int | None = None, *, vault: str | None = None) -> ContextDocument:
         """The newest version of the context document, or the placeholder; or the version of that number."""
         with self._shelves.opened(memory_id, vault) as session:
-            return newest(session.past.documents) if version is None else version_of(session, checking.version(version))
+            return (
+                newest(session.past.documents) if version is None else version_of(session, arguments.version(version))
+            )
 
     def put_context(
         self,
@@ -242,10 +251,10 @@ class Memories:
         """
         if by not in _ORIGINS:
             raise InvalidInput(f"by must be one of {', '.join(_ORIGINS)}, not {by!r}")
-        given = Screen(self._settings.redaction).text(checking.text("content", content, _CONTENT))
+        given = Screen(self._settings.redaction).text(arguments.text("content", content, _CONTENT))
         _check_diagrams(given)
         text = trimmed(given) if len(given) > LONGEST else given
-        expected = None if expected_version is None else checking.version(expected_version)
+        expected = None if expected_version is None else arguments.version(expected_version)
         covers = self._synced(memory_id, vault, "put_context", lambda session: session.past.sequence["messages"])
         with self._writing(memory_id, vault, "put_context") as session:
             documents = session.past.documents
@@ -304,7 +313,7 @@ class Memories:
         self, memory_id: str, query: str, top_k: int | str = 10, *, vault: str | None = None
     ) -> Findings:
         """The entries that say the most about a query, and the best and the latest context."""
-        most, asked = checking.count("top_k", top_k, 100), checking.text("query", query, _QUERY)
+        most, asked = arguments.count("top_k", top_k, 100), arguments.text("query", query, _QUERY)
         with self._shelves.opened(memory_id, vault) as session:
             return found(session, asked, most)
 

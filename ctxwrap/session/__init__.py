@@ -1,5 +1,1 @@
-"""The session: an append-only log, and what can be read out of it."""
-
-from ctxwrap.session.session import Session
-
-__all__ = ["Session"]
+"""The session: an append-only log, the state folded from it, and the files derived from it."""

@@ -1,20 +1,19 @@
-"""Large contents: stored once under the name of what they are, and referred to by messages.
-
-`raw/<name>` holds them, beside the streams and as lasting as these. A message that has such a content says so in
-`ctx.blob`, where nothing that a user writes can stand, and shows a few words of it.
-"""
+"""Large contents: stored once under their hash and referenced by messages; how often each is used."""
 
 import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
-from ctxwrap.records import message_in
 from ctxwrap.session.abi import blob_name, is_legal_name, named_by
 from ctxwrap.session.alignment import digest
-from ctxwrap.storage import Files
+from ctxwrap.session.append_only_file import Growing
+from ctxwrap.stores.base import Files
+from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Content, Message, Record
 
 LARGE_RESULT = 1024
@@ -149,3 +148,79 @@ def _encoded(content: Content) -> bytes:
 def _hint(content: Content, size: int) -> str:
     text = content if isinstance(content, str) else json.dumps(content, default=str)
     return f"{text[:_SHOWN]}… [{size} bytes kept apart]"
+
+
+INDEX = "context/dedup/index.jsonl"
+BLOBS = "context/dedup/blob"
+
+_AT_HAND = 512
+"""So many contents are known by their uses; an older one that comes again is counted from one."""
+
+_REFS = 8
+"""So many uses of a content stand in its line: the first and the newest."""
+
+
+@dataclass(slots=True)
+class Use:
+    """How often a content is said, and where."""
+
+    refs: list[str]
+    count: int
+    bytes: int
+    tokens: int
+    digest: str
+
+    def again(self, ref: str) -> None:
+        self.refs = [*self.refs[:1], *self.refs[1:][-(_REFS - 2) :], ref]
+        self.count += 1
+
+
+class DedupIndex:
+    """A line for every use; the last one of a content has its count."""
+
+    def __init__(self, size: int = 0, uses: dict[str, Use] | None = None) -> None:
+        self.index = Growing(INDEX, size)
+        self._uses = uses or {}
+        self._unlinked: list[str] = []
+
+    def take(self, ref: str, record: Record, tokens: int) -> None:
+        """Count what a record refers to, which is named `ref`."""
+        for blob in blobs_in(record):
+            name = str(blob["id"])
+            use = self._uses.pop(name, None)
+            if use is None:
+                use = Use([ref], 1, int(blob["bytes"]), tokens, str(blob["digest"]))
+            else:
+                use.again(ref)
+            self._unlinked.append(name)
+            self._uses[name] = use
+            if len(self._uses) > _AT_HAND:
+                self._uses.pop(next(iter(self._uses)))
+            self.index.add(name, partial(_line, name, replace(use)))
+
+    def save(self, files: Files) -> bool:
+        for name in self._unlinked:
+            files.link(f"raw/{name}", f"{BLOBS}/{name}")
+        self._unlinked = []
+        return self.index.save(files)
+
+    def as_json(self) -> Record:
+        uses = {name: [use.refs, use.count, use.bytes, use.tokens, use.digest] for name, use in self._uses.items()}
+        return {"size": self.index.size, "uses": uses}
+
+    @classmethod
+    def from_json(cls, value: Record) -> "DedupIndex":
+        return cls(value["size"], {name: Use(*use) for name, use in value["uses"].items()})
+
+
+def _line(name: str, use: Use) -> Record:
+    return {
+        "hash": name,
+        "refs": use.refs,
+        "bytes": use.bytes,
+        "tokens": use.tokens,
+        "count": use.count,
+        "saved_bytes": use.bytes * (use.count - 1),
+        "saved_tokens": use.tokens * (use.count - 1),
+        "digest": use.digest,
+    }

@@ -1,16 +1,13 @@
-"""The newest part of a conversation: what its messages said, their ids, and the last of them in full.
-
-Beside it stands what is no part of it any more: a message with a parent leaves everything behind that parent, so that
-a range of numbers is all there is to know. A parent that is too old to be known leaves all that is known. A new first
-message leaves nothing: a beginning that was never seen takes back nothing that was said.
-"""
+"""The newest branch of a conversation: its messages, their ids and their origins."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from ctxwrap.records import as_record, message_in, numbers_in, ranges, tokens_in
+from ctxwrap.memory.items import Origin, foreign_in, is_foreign, least_trusted
 from ctxwrap.session.alignment import Digest
+from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
 from ctxwrap.types import Kept, Message, Record
 
 _WINDOW = 2000
@@ -203,3 +200,43 @@ def size_of(message: Message) -> int:
     """How long a message is, with its parts and calls, in characters."""
     content = message.content if isinstance(message.content, str) else repr(message.content)
     return len(content) + sum(len(str(call["arguments"])) for call in message.tool_calls)
+
+
+_RUNS = 4096
+"""So many runs of messages are told apart; of more, the oldest are taken for one, with all between them."""
+
+Run = tuple[int, int, Origin]
+"""The first and the last message, and their origin."""
+
+
+class Origins:
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self._runs = list(runs)
+        self.least = foreign_in(origin for _, _, origin in self._runs)
+        """The least trusted of all that is foreign."""
+
+    def of(self, number: int) -> Origin | None:
+        """The origin of a message that is foreign."""
+        at = bisect_right(self._runs, number, key=lambda run: run[0]) - 1
+        return self._runs[at][2] if at >= 0 and number <= self._runs[at][1] else None
+
+    def add(self, number: int, origin: Origin) -> None:
+        """Take in a message behind all others."""
+        if not is_foreign(origin):
+            return
+        self.least = least_trusted(self.least or origin, origin)
+        first, last, before = self._runs[-1] if self._runs else (0, -1, origin)
+        if (last, before) == (number - 1, origin):
+            self._runs[-1] = first, number, origin
+        else:
+            self._runs.append((number, number, origin))
+        if len(self._runs) > _RUNS:
+            (first, _, one), (_, last, other) = self._runs[:2]
+            self._runs[:2] = [(first, last, least_trusted(one, other))]
+
+    def as_json(self) -> list[Run]:
+        return self._runs
+
+    @classmethod
+    def from_json(cls, value: Iterable[Iterable[Any]]) -> "Origins":
+        return cls((first, last, origin) for first, last, origin in value)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.growing import line
+from ctxwrap.session.append_only_file import line
 from ctxwrap.session.swap import shortened
-from ctxwrap.storage import Files
+from ctxwrap.stores.base import Files
 from ctxwrap.types import Record, Text
 
 CHILD = "context/child"

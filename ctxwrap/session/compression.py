@@ -4,15 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ctxwrap.memory.items import Item
-from ctxwrap.memory.kinds import kind_of
+from ctxwrap.memory.items import Item, kind_of
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import message_range
 from ctxwrap.session.abi import legal_name
-from ctxwrap.session.extract import Row
-from ctxwrap.session.growing import line
-from ctxwrap.session.paths import is_address, paths_in
+from ctxwrap.session.append_only_file import line
+from ctxwrap.session.extract import Row, is_address, paths_in
 from ctxwrap.session.swap import shortened
+from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import Record
 
 SUMMARY = "context/summary.md"

@@ -9,21 +9,17 @@ from hashlib import sha256
 from typing import Any
 
 from ctxwrap.memory.memory import Memory
-from ctxwrap.records import numbers_in
-from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.blobs import DedupIndex, blobs_in
 from ctxwrap.session.children import Children
-from ctxwrap.session.collected import Collected
-from ctxwrap.session.compliance import Compliance
 from ctxwrap.session.compression import Compression, Told
-from ctxwrap.session.dedup import DedupIndex
-from ctxwrap.session.documents import DOCUMENT, Documents
-from ctxwrap.session.extract import Digest, Row
+from ctxwrap.session.documents import DOCUMENT, Collected, Documents, Summaries
+from ctxwrap.session.extract import Digest, Row, is_address, paths_in
 from ctxwrap.session.inputs import INPUTS
-from ctxwrap.session.paths import is_address, paths_in
-from ctxwrap.session.summaries import Summaries
+from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
-from ctxwrap.stages.tokens import estimate_message
-from ctxwrap.storage import Files
+from ctxwrap.stores.base import Files
+from ctxwrap.stores.log_format import numbers_in
+from ctxwrap.tokens.truncation import estimate_message
 from ctxwrap.types import Message, Record
 
 _REFS = 50

@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ctxwrap.entries.raw import Raw, Remembered
-from ctxwrap.memory.items import Item, Origin
-from ctxwrap.memory.kinds import is_passing, kind_of
-from ctxwrap.memory.trust import least_trusted
-from ctxwrap.session import Session
+from ctxwrap.documents.sentences import Raw, Remembered
+from ctxwrap.memory.items import Item, Origin, is_passing, kind_of, least_trusted
 from ctxwrap.session.documents import EXTRACT, Documents
 from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
+from ctxwrap.session.session import Session
 from ctxwrap.types import Kept, Message, Record
 
 END_MARKER = "<END_SESSION>"
@@ -36,7 +34,7 @@ class News(NamedTuple):
 def news_of(session: Session, newest: int = 0) -> News:
     """What was said since the newest version of the document, or so many of the newest messages; inside `locked`."""
     # its rules take a while to be compiled: no first turn waits for them
-    from ctxwrap.entries.document import EMPTY, is_placeholder
+    from ctxwrap.documents.document import EMPTY, is_placeholder
 
     past, documents = session.past, session.past.documents
     new = past.branch.since(documents.covers)[-_MOST:]
@@ -52,7 +50,7 @@ def news_of(session: Session, newest: int = 0) -> News:
 
 def next_version(session: Session) -> Record:
     """The event for the document with what was said since its newest version, inside `locked`."""
-    from ctxwrap.entries.document import grown
+    from ctxwrap.documents.document import grown
 
     news, documents = news_of(session), session.past.documents
     text = grown(news.document, news.raws, news.items)
@@ -69,7 +67,7 @@ def document_without(
     It is made of the newest version that stays, and of what was said behind it `without` some messages: from those that
     say what was forgotten nothing grows any more.
     """
-    from ctxwrap.entries.document import EMPTY, grown
+    from ctxwrap.documents.document import EMPTY, grown
 
     documents, left = session.past.documents, Documents()
     if documents.by != EXTRACT:

@@ -1,15 +1,12 @@
-"""The context document of a session: its newest version, who wrote it, what it covers, and where earlier ones stand.
-
-An event `document` is a version, text and all, since none is longer than 5000 characters. One without a text says
-that messages were looked at and told nothing new. Each names the event of the version before it, so that any version
-can be found from the newest one.
-"""
+"""Documents of a session: versions of the context document, summaries, and entries written by agents."""
 
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
-from ctxwrap.memory.items import ORIGINS, Origin
+from ctxwrap.memory.items import ORIGINS, Origin, least_trusted
 from ctxwrap.session.redaction import FORGOTTEN
-from ctxwrap.types import Record
+from ctxwrap.stores.log_format import message_range
+from ctxwrap.types import Message, Record
 
 DOCUMENT = "context/document.md"
 
@@ -80,6 +77,97 @@ class Documents:
     def unchanged(self, covers: int) -> Record:
         """The event that says that messages up to `covers` told nothing new."""
         return {"type": "document", "version": self.version, "by": EXTRACT, "covers": covers, "ctx": {}}
+
+    def as_json(self) -> Record:
+        return asdict(self)
+
+
+_REQUESTS = 512
+"""So many of the newest requests are known again."""
+
+
+class Request(NamedTuple):
+    """A request that added an entry."""
+
+    number: int
+    """Of the message."""
+    said: str
+    """A digest of what was asked for."""
+
+
+@dataclass(slots=True)
+class Collected:
+    title: str = ""
+    kind: str = ""
+    description: str = ""
+    entries: int = 0
+    """How many messages it holds that are no instructions and were not purged."""
+    characters: int = 0
+    newest: str = ""
+    """When the last of them came."""
+    requests: dict[str, Request] = field(default_factory=dict)
+
+    def take_message(self, number: int, message: Message, record: Record) -> None:
+        control = record.get("ctx") or {}
+        asked = control.get("request")
+        if isinstance(asked, dict):
+            self.requests[str(asked["id"])] = Request(number, str(asked["said"]))
+            while len(self.requests) > _REQUESTS:
+                self.requests.pop(next(iter(self.requests)))
+        if message.role != "system" and "purged" not in control:
+            self.entries += 1
+            self.characters += len(message.text)
+            self.newest = str(control.get("time") or self.newest)
+
+    def take_event(self, event: Record) -> None:
+        if event.get("type") == "memory":
+            self.title, self.kind = str(event.get("title") or ""), str(event.get("memory_type") or "")
+            self.description = str(event.get("description") or "")
+
+    def as_json(self) -> Record:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Record) -> "Collected":
+        requests = {id: Request(*known) for id, known in value["requests"].items()}
+        return cls(**{**value, "requests": requests})
+
+
+@dataclass(slots=True)
+class Summaries:
+    text: str = ""
+    """The newest one that was not forgotten, or nothing."""
+    source: str = ""
+    origin: Origin = ORIGINS[0]
+    """The least trusted of all that ever went into one: what was dropped may live on in what came after it."""
+    asked: int = 0
+    """The last message up to which one was asked for, whatever came of it."""
+    told: int = 0
+    """The last message that the next one need not or must not read."""
+    forgotten: int = 0
+    """The last message before something was forgotten, which these messages may say."""
+
+    @property
+    def newest(self) -> Record | None:
+        return {"source": self.source, "text": self.text} if self.text else None
+
+    def take(self, event: Record) -> None:
+        kind = event.get("type")
+        if kind == "forget" or (kind == "purge" and "child" in event):
+            # the messages that say what was forgotten stay: a summary of them would bring it back
+            self.forgotten = max(self.forgotten, int((event.get("ctx") or {}).get("messages") or 0))
+            self.told = max(self.told, self.forgotten)
+        elif kind in ("summarise", "summary"):
+            last = message_range(str(event["source"]))[1]
+            self.asked = max(self.asked, last)
+            if kind == "summary":
+                self._take_text(event, last)
+
+    def _take_text(self, event: Record, last: int) -> None:
+        origin, text = event.get("origin"), str(event["text"])
+        self.origin = least_trusted(self.origin, origin if origin in ORIGINS else ORIGINS[-1])
+        if text.strip() and text != FORGOTTEN:
+            self.text, self.source, self.told = text, str(event["source"]), max(self.told, last)
 
     def as_json(self) -> Record:
         return asdict(self)

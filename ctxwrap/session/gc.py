@@ -1,8 +1,4 @@
-"""Garbage collection: which derived files may go, and why; the log, what it refers to and inputs never do.
-
-What may go is listed here by place and name. Whatever else lies in a session is not looked at, a child's files and
-everything behind a link above all.
-"""
+"""Garbage collection of derived files: the log, what it refers to and inputs always stay."""
 
 import json
 import re
@@ -14,14 +10,16 @@ from typing import NamedTuple
 
 from ctxwrap.errors import SettingsError, StoreError, unknown_name
 from ctxwrap.session.abi import CONTEXT_FILES, is_legal_name
-from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.blobs import BLOBS, blobs_in
+from ctxwrap.session.blobs import INDEX as DEDUP_INDEX
 from ctxwrap.session.children import CHILD
-from ctxwrap.session.dedup import BLOBS
-from ctxwrap.session.dedup import INDEX as DEDUP_INDEX
-from ctxwrap.session.indexed import is_file_of_ours
+from ctxwrap.session.clock import utc_now
+from ctxwrap.session.index_files import is_file_of_ours
+from ctxwrap.session.lookup import Place, existing, key_for
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
-from ctxwrap.storage import CACHE, STREAMS, FileEntry, Files, Log
+from ctxwrap.session.threads import undisturbed
+from ctxwrap.stores.base import CACHE, STREAMS, FileEntry, Files, Log
 
 POLICY = "context/gc.policy"
 
@@ -281,3 +279,52 @@ def _age(entry: FileEntry, now: datetime) -> str:
     seconds = int(now.timestamp() - entry.modified)
     unit = next((unit for unit in ("d", "h", "m") if seconds >= _SECONDS[unit]), "s")
     return f"{seconds // _SECONDS[unit]}{unit}"
+
+
+class Collectable(NamedTuple):
+    """One file that is of no use."""
+
+    name: str
+    size: int
+    """In bytes; a second name of a content that stays frees none of them."""
+    reason: str
+    removed: bool
+    problem: str = ""
+    """Why it is still there though it was to go, if so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageReport:
+    dry_run: bool
+    policy: Policy
+    files: tuple[Collectable, ...]
+
+    @property
+    def size(self) -> int:
+        """Of all these files, in bytes."""
+        return sum(file.size for file in self.files)
+
+
+def collect_garbage(
+    session: str,
+    *,
+    dry_run: bool = True,
+    store: Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+    now: datetime | None = None,
+) -> GarbageReport:
+    """What of a session's derived files is of no use, by its `context/gc.policy`; removed only without `dry_run`.
+
+    Messages, events, what they refer to, children and your own files in `context/` are never among it, and `rebuild`
+    brings back what is removed, but for a pack, which every call makes anew.
+    """
+    log, moment = existing(key_for(session, tenant, agent), store).log, now or utc_now()
+    with undisturbed():
+        policy = policy_of(log.files)
+        if dry_run:
+            files = tuple(Collectable(*garbage, removed=False) for garbage in plan(log, moment))
+        else:
+            done = collect(log, moment)
+            files = tuple(Collectable(*each.garbage, not each.problem, each.problem) for each in done)
+    return GarbageReport(dry_run, policy, files)

@@ -3,7 +3,7 @@
 import logging
 
 from ctxwrap.session.abi import budget_in, is_legal_name
-from ctxwrap.storage import FileEntry, Files
+from ctxwrap.stores.base import FileEntry, Files
 from ctxwrap.types import Text
 
 logger = logging.getLogger("ctxwrap")

@@ -1,10 +1,183 @@
-"""What is missing in a session: a fold of the events that tell of it."""
+"""Missing context: what the model should have and does not, detected, recorded and resolved."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, get_args
 
-from ctxwrap.stages.missing import CLASSES, DETECTED, MODEL, REQUESTED, RESOLVED, Known, is_open, severity_in
-from ctxwrap.types import Missing, MissingStatus, Record
+from ctxwrap.memory.similarity import key_of
+from ctxwrap.pack.receipt import EventClass, Ids, context_event
+from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
+from ctxwrap.redaction.visibility import FILES
+from ctxwrap.types import Missing, MissingStatus, PackItem, Record, Severity
+
+Known = tuple[Missing, ...]
+
+MODEL = "model"
+"""The source of a question that the model flagged."""
+
+DETECTED: EventClass = "context.missing.detected"
+REQUESTED: EventClass = "context.missing.requested"
+RESOLVED: EventClass = "context.missing.resolved"
+CLASSES = (DETECTED, REQUESTED, RESOLVED)
+
+_MOST, _ROUNDS = 32, 50
+"""So many questions are open at once, for so many rounds, and so many sources."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+_VITAL: Mapping[str, Severity] = {"pinned": "high", "summary": "medium", "children": "low"}
+"""How bad it is when one of these has no room."""
+
+_KINDS = (*_VITAL, *FILES)
+_CALLED = {"pinned": "the pinned text", "summary": "the summary", "children": "the result"}
+
+
+def id_of(source: str, words: str = "") -> str:
+    """The same for questions that differ in case, punctuation and white space only."""
+    return f"missing-{sha256(f'{source} {key_of(words) or words}'.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def severity_in(told: Mapping[str, Any]) -> Severity | None:
+    return next((word for word in SEVERITIES if word == told.get("severity")), None)
+
+
+def is_open(each: Missing) -> bool:
+    return each.status in ("open", "requested", "waiting", "blocked")
+
+
+def open_in(known: Iterable[Missing]) -> Known:
+    return tuple(filter(is_open, known))
+
+
+def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[Missing]:
+    """What a pack should show and does not: vital files and texts of the session, the worst first."""
+    found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
+    known = {each.source for each in found}
+    found += [each for item in items if (each := _unshown(item)) is not None and each.source not in known]
+    return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
+
+
+def _file(path: str, told: Mapping[str, Any]) -> Missing:
+    return _of_source(
+        f"workingset:{path}",
+        f"What does {path!r} of the working set say?",
+        told["severity"],
+        blocked_actions=(f"show {path!r} to the model",),
+        reason=str(told["reason"]),
+        remedy=str(told["resolution"]),
+    )
+
+
+def _unshown(item: PackItem) -> Missing | None:
+    """What had no room though it matters, or not all of it."""
+    if item.kind in FILES and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
+        told = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
+        return _file(item.source, told)
+    if item.kind not in _VITAL or item.included or not item.reason.startswith("over budget"):
+        return None
+    return _of_source(
+        _source_of(item),
+        f"What does {_CALLED[item.kind]} {item.source!r} say?",
+        _VITAL[item.kind],
+        blocked_actions=(f"show {item.source!r} to the model",),
+        reason=item.reason,
+        remedy="raise the budget or its share, or shorten it",
+    )
+
+
+def _of_source(source: str, question: str, severity: Severity, **more: Any) -> Missing:
+    return Missing(id_of(source), question, severity, "open", source, "the context of this turn", "operator", **more)
+
+
+def _source_of(item: PackItem) -> str:
+    return f"workingset:{item.source}" if item.kind in FILES else f"session:{item.source}"
+
+
+def packed(known: Known, items: Sequence[PackItem], report: Mapping[str, Any], ids: Ids) -> list[Record]:
+    """What happens to what is missing when a pack is made: sources that are there again, or are not; and what is over.
+
+    What stays missing is told once, and again only if it is worse or better than before.
+    """
+    lacks = {each.id: each for each in lacking(items, report)}
+    shown = {_source_of(item) for item in items if item.kind in _KINDS and item.included}
+    there = [each for each in known if each.source in shown and each.id not in lacks]
+    over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
+    left = {each.id: each for each in known if each not in there and each not in over}
+    room = _MOST - sum(each.source != MODEL for each in open_in(left.values()))
+    new = [each for each in lacks.values() if each.id not in left][: max(0, room)]
+    changed = [each for each in lacks.values() if each.id in left and _differs(left[each.id], each.severity)]
+    return [
+        *(_settled(each, ids, "resolved", "it is in the pack") for each in there),
+        *(_settled(each, ids, "expired", "nobody came back to it") for each in over),
+        *(_detected(each, ids) for each in (*new, *changed)),
+    ]
+
+
+def _overdue(known: Known, round: int) -> list[Missing]:
+    """What has been open for long, and the oldest of too many questions."""
+    asked = [each for each in open_in(known) if each.source == MODEL]
+    return [each for each in open_in(known) if round - each.round > _ROUNDS or each in asked[:-_MOST]]
+
+
+def asked_in(known: Known, round: int) -> tuple[Missing, ...]:
+    """The questions that a model is shown in a round, the newest first."""
+    over = _overdue(known, round)
+    asked = [each for each in open_in(known) if each.source == MODEL and each not in over]
+    return tuple(asked[: -MAX_QUESTIONS - 1 : -1])
+
+
+def as_shown(questions: Iterable[Missing]) -> list[Record]:
+    return [{"question": each.question, "severity": each.severity} for each in questions]
+
+
+def flagged(known: Known, listed: Iterable[Mapping[str, str]], ids: Ids, resolution: str) -> list[Record]:
+    """What a list of questions changes: of those that the model was shown, what it does not list is settled.
+
+    What somebody declined to answer stays declined.
+    """
+    before = {each.id: each for each in known}
+    asked = {id_of(MODEL, each["question"]): each for each in reversed(list(listed))}
+    dropped = [each for each in asked_in(known, ids.round) if each.id not in asked]
+    events = [_settled(each, ids, "resolved", resolution) for each in dropped]
+    for id, each in reversed(asked.items()):
+        events += _flagged(id, each, before.get(id), ids)
+    return events
+
+
+def _flagged(id: str, told: Mapping[str, str], before: Missing | None, ids: Ids) -> list[Record]:
+    if before is not None and not is_open(before):
+        return []
+    severity = severity_in(told) or (before.severity if before else "medium")
+    needed_for, asked = told.get("needed_for", ""), told.get("asked", "")
+    blocked = (needed_for,) if severity == "blocking" and needed_for else ()
+    events = []
+    if before is None or _differs(before, severity):
+        events.append(_detected(Missing(id, told["question"], severity, "open", MODEL, needed_for, "", blocked), ids))
+    if asked and (before is None or before.requested_from != asked):
+        data = {"requested_from": asked, "status": "requested", "severity": severity}
+        events.append(context_event(REQUESTED, ids, id, **data))
+    return events
+
+
+def settled(known: Known, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
+    """What says that somebody settled it by hand; None if nothing of that id is known."""
+    each = next((each for each in known if each.id == id), None)
+    return each and _settled(each, Ids(session, each.turn), status, note)
+
+
+def _differs(before: Missing, severity: Severity) -> bool:
+    return is_open(before) and before.severity != severity
+
+
+def _detected(each: Missing, ids: Ids) -> Record:
+    names = ("question", "severity", "needed_for", "source", "requested_from", "reason", "remedy", "status")
+    data = {name: getattr(each, name) for name in names if getattr(each, name)}
+    return context_event(DETECTED, ids, each.id, **data, blocked_actions=list(each.blocked_actions), round=ids.round)
+
+
+def _settled(each: Missing, ids: Ids, status: MissingStatus, resolution: str) -> Record:
+    return context_event(RESOLVED, ids, each.id, status=status, resolution=resolution, severity=each.severity)
+
 
 _HELD, _LONGEST, _FEW = 256, 2000, 8
 """A log may come from anybody: so many are held at most, so many characters of each text, so many actions."""

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import Item, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.memory.trust import is_foreign
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.session.past import Past
-from ctxwrap.stages.missing import as_shown, asked_in
-from ctxwrap.storage import Log
+from ctxwrap.session.missing import as_shown, asked_in
+from ctxwrap.session.state import Past
+from ctxwrap.stores.base import Log
 from ctxwrap.types import Message, Opening, Operation, Record, Request, Text
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40

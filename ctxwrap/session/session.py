@@ -9,26 +9,25 @@ from typing import TypeVar
 
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
-from ctxwrap.records import as_record, number_in, timestamp
-from ctxwrap.redacting import Redaction
+from ctxwrap.pack.history import Found, Passage
+from ctxwrap.pack.receipt import session_stages_of
+from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.session.line import Line, line_at
-from ctxwrap.session.meanings import Embedding, embedding_for
+from ctxwrap.session.open_turns import LATE, OWN, PRESUMED, Begun, answer_id
 from ctxwrap.session.opening import opening_of, rounds_of
-from ctxwrap.session.packs.shelf import Shelf
-from ctxwrap.session.past import Past
+from ctxwrap.session.pack_archive import Shelf
+from ctxwrap.session.queue import Line, line_at
 from ctxwrap.session.redaction import Redaction as Forgetting
 from ctxwrap.session.redaction import unanswered
-from ctxwrap.session.retrieving import Retriever
-from ctxwrap.session.unfinished import LATE, OWN, PRESUMED, Begun, answer_id
+from ctxwrap.session.search import Embedding, Retriever, embedding_for
+from ctxwrap.session.state import Past
+from ctxwrap.session.threads import undisturbed
 from ctxwrap.settings import Settings
-from ctxwrap.stages.events import session_stages_of
-from ctxwrap.stages.surface import Found, Passage
-from ctxwrap.storage import STREAMS, Change, Checkpoint, Log, Outdated
-from ctxwrap.threads import undisturbed
+from ctxwrap.stores.base import STREAMS, Change, Checkpoint, Log, Outdated
+from ctxwrap.stores.log_format import as_record, number_in, timestamp
 from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 
 logger = logging.getLogger("ctxwrap")

@@ -13,14 +13,14 @@ from functools import partial
 from hashlib import sha256
 
 from ctxwrap.memory.items import Item
-from ctxwrap.memory.likeness import telling_words
+from ctxwrap.memory.similarity import telling_words
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.alignment import Digest
+from ctxwrap.session.append_only_file import Growing
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.extract import Extract, Row
-from ctxwrap.session.growing import Growing
-from ctxwrap.stages.tokens import estimate, estimate_message
-from ctxwrap.storage import Files
+from ctxwrap.stores.base import Files
+from ctxwrap.tokens.truncation import estimate, estimate_message
 from ctxwrap.types import Message, Record
 
 INDEX = "context/swap/index.jsonl"

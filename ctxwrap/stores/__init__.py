@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.storage import Store
-from ctxwrap.stores.clear import ClearStore
+from ctxwrap.stores.base import ClearStore, Store
 
 
 def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
@@ -65,7 +64,7 @@ def given_store(store: Store | str | os.PathLike[str] | None) -> Store:
 
 def _files(root: str) -> Store:
     try:
-        from ctxwrap.stores.files import FileStore
+        from ctxwrap.stores.files.store import FileStore
     except ImportError as error:
         raise SettingsError(
             f"sessions in files need flock, which this platform lacks ({error}); use memory:"

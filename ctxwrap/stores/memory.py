@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ctxwrap.records import number_in, numbered
-from ctxwrap.storage import CACHE, Change, Checkpoint, FileEntry, Line
+from ctxwrap.stores.base import CACHE, Change, Checkpoint, FileEntry, Line
+from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.stores.names import file_parts
 from ctxwrap.types import Record, SessionKey
 

@@ -22,14 +22,13 @@ class TestMyStore(StoreContract):
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{module}" for module in ("apart", "crashes", "files", "hostile", "rewriting", "streams", "together"))
+    *(f"{__name__}.contract.{module}" for module in ("concurrency", "crashes", "files", "isolation", "streams"))
 )
 
-from ctxwrap.practice import Failure, ToolCall  # noqa: E402  # asserts are told about first
-from ctxwrap.testing.answers import Answer, Gate  # noqa: E402
 from ctxwrap.testing.contract import StoreContract, store_contract  # noqa: E402
-from ctxwrap.testing.records import KEY, contents, numbered_record, record  # noqa: E402
-from ctxwrap.testing.scripted import Request, ScriptedProvider  # noqa: E402
+from ctxwrap.testing.contract.streams import KEY, contents, numbered_record, record  # noqa: E402
+from ctxwrap.testing.practice import Failure, ToolCall  # noqa: E402
+from ctxwrap.testing.scripted import Answer, Gate, Request, ScriptedProvider  # noqa: E402
 
 __all__ = [
     "KEY",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import body_tokens, message_tokens, messages_tokens
+from ctxwrap.tokens.models import Window, reply_reserve, window_of
 from ctxwrap.tokens.too_long import TooLong, too_long, too_long_in
-from ctxwrap.tokens.windows import Window, reply_reserve, window_of
 
 __all__ = [
     "Counter",

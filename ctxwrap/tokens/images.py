@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from typing import NamedTuple
 
-from ctxwrap.tokens.families import known_prefix
+from ctxwrap.tokens.models import known_prefix
 
 OF_UNKNOWN_MODELS = 1600
 """What a picture is counted as where no rule is known."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import ceil
 
-from ctxwrap.protocol.text import neutral
+from ctxwrap.protocol.instructions import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import body_tokens, message_tokens
 from ctxwrap.types import Body, Kept, Message

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.voice import Voice
 from ctxwrap.types import Reading, TextStream
-from ctxwrap.workingset.updates import ACTIONS, requests_in
+from ctxwrap.workingset.requests import ACTIONS, requests_in
 
 _KEYS = ("action", "path", "priority", "why", "role", "truncate_strategy", "max_lines")
 _ACTION = lazy_pattern(rf"""action:[ \t]+["']?(?:{"|".join(ACTIONS)})["']?\s*""")

@@ -6,10 +6,10 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.stages.truncation import STRATEGIES, Strategy
-from ctxwrap.visibility import OFFERED
-from ctxwrap.workingset import fields
-from ctxwrap.workingset.plain import has_controls, mapping_in
+from ctxwrap.redaction.visibility import OFFERED
+from ctxwrap.tokens.truncation import STRATEGIES, Strategy
+from ctxwrap.workingset import safe_yaml
+from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
 
 PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
 NAME = "working-set.yml"
@@ -144,7 +144,7 @@ def read_manifest(text: str | bytes) -> Manifest:
     source = mapping_in(text)
     faults: list[Fault] = []
     if source.get("protocol", PROTOCOL) != PROTOCOL:
-        faults.append(Fault("", f"protocol is {fields.shown(source['protocol'])}; it is read as {PROTOCOL}"))
+        faults.append(Fault("", f"protocol is {safe_yaml.shown(source['protocol'])}; it is read as {PROTOCOL}"))
     return Manifest(
         files=_files(source, faults),
         budget=_budget(_part(source, "budget", faults), faults),
@@ -164,7 +164,7 @@ def _files(source: Mapping[str, Any], faults: list[Fault]) -> tuple[WorkingFile,
     for number, (entry, usual) in enumerate(listed, 1):
         try:
             file = read_entry(entry, usual)
-        except fields.Wrong as wrong:
+        except safe_yaml.Wrong as wrong:
             faults.append(_left_out(number, entry, str(wrong)))
             continue
         if file.path in files:
@@ -188,27 +188,27 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if isinstance(entry, str) and usual is not None:
         entry = {"path": entry}
     if not isinstance(entry, dict):
-        raise fields.Wrong("it must be a mapping with path and priority")
+        raise safe_yaml.Wrong("it must be a mapping with path and priority")
     given = entry.get("priority")
     if given is None and usual is None:
-        raise fields.Wrong("it has no priority; give it one from 0 to 1")
+        raise safe_yaml.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
-    kind = fields.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
+    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
-        path=fields.path(entry.get("path")),
-        priority=fields.priority(usual if given is None else given),
-        role=fields.choice("role", entry.get("role"), ROLES, "context"),
-        truncate_strategy=fields.choice("truncate_strategy", entry.get("truncate_strategy"), STRATEGIES, "end"),
-        max_lines=None if lines is None else fields.count("max_lines", lines, least=1),
-        why=fields.text(entry.get("why")),
-        added_by=fields.choice("added_by", hand, HANDS, "operator"),
+        path=safe_yaml.path(entry.get("path")),
+        priority=safe_yaml.priority(usual if given is None else given),
+        role=safe_yaml.choice("role", entry.get("role"), ROLES, "context"),
+        truncate_strategy=safe_yaml.choice("truncate_strategy", entry.get("truncate_strategy"), STRATEGIES, "end"),
+        max_lines=None if lines is None else safe_yaml.count("max_lines", lines, least=1),
+        why=safe_yaml.text(entry.get("why")),
+        added_by=safe_yaml.choice("added_by", hand, HANDS, "operator"),
         pin=entry.get("pin") is True,
-        turn=None if turn is None else fields.count("turn", turn),
-        visibility=fields.targets(entry.get("visibility")),
-        version=fields.text(entry.get("version")),
+        turn=None if turn is None else safe_yaml.count("turn", turn),
+        visibility=safe_yaml.targets(entry.get("visibility")),
+        version=safe_yaml.text(entry.get("version")),
         kind="working_set" if kind == _FILE else kind,
-        text=fields.inline_text(entry.get("text")),
+        text=safe_yaml.inline_text(entry.get("text")),
         source=MappingProxyType(entry),
     )
 
@@ -223,8 +223,8 @@ def _may_be_vital(entry: Any) -> bool:
     if not isinstance(entry, dict):
         return False
     try:
-        return entry.get("truncate_strategy") == "never" or fields.number("priority", entry.get("priority")) >= 1
-    except fields.Wrong:
+        return entry.get("truncate_strategy") == "never" or safe_yaml.number("priority", entry.get("priority")) >= 1
+    except safe_yaml.Wrong:
         return False
 
 
@@ -243,7 +243,7 @@ def _budget(given: Mapping[str, Any], faults: list[Fault]) -> Budget:
     if reserved > most:
         faults.append(Fault("", f"reserved_for_response ({reserved}) is more than max_tokens ({most}): none are left"))
     if given.get("effective") is not None and _tokens(given, "effective", -1, faults) != budget.effective:
-        reason = f"effective is {fields.shown(given['effective'])}, but max - reserved is {budget.effective}"
+        reason = f"effective is {safe_yaml.shown(given['effective'])}, but max - reserved is {budget.effective}"
         faults.append(Fault("", f"{reason}; that is used"))
     return budget
 
@@ -252,22 +252,22 @@ def _tokens(given: Mapping[str, Any], key: str, usual: int, faults: list[Fault])
     if given.get(key) is None:
         return usual
     try:
-        return fields.count(key, given[key])
-    except fields.Wrong as wrong:
+        return safe_yaml.count(key, given[key])
+    except safe_yaml.Wrong as wrong:
         if usual >= 0:
             faults.append(Fault("", f"{wrong}; {usual} is used"))
         return usual
 
 
 def _metadata(given: Mapping[str, Any]) -> Metadata:
-    return Metadata(*(fields.text(given.get(key)) for key in ("last_updated", "assembled_by", "skill", "notes")))
+    return Metadata(*(safe_yaml.text(given.get(key)) for key in ("last_updated", "assembled_by", "skill", "notes")))
 
 
 def _header(given: Mapping[str, Any], faults: list[Fault]) -> Header:
     known = Header.__dataclass_fields__
     faults += [
-        Fault("", f"boot_header has no line {fields.shown(key)}; there are {', '.join(known)}")
+        Fault("", f"boot_header has no line {safe_yaml.shown(key)}; there are {', '.join(known)}")
         for key in given
         if key not in known
     ]
-    return Header(**{key: fields.text(given.get(key)) for key in known})
+    return Header(**{key: safe_yaml.text(given.get(key)) for key in known})

@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 
 import ctxwrap
-from ctxwrap.storage import Store
+from ctxwrap.stores.base import Store
 from ctxwrap.types import SessionKey
 
 logger = logging.getLogger("backend")

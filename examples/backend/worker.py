@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from openai import AsyncOpenAI
 
 import ctxwrap
-from ctxwrap.practice import Provider
-from ctxwrap.storage import Store
+from ctxwrap.stores.base import Store
+from ctxwrap.testing.practice import Provider
 
 from .passwords import Checks
 from .readiness import Readiness

@@ -13,9 +13,9 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Failure, Provider, script
-from ctxwrap.practice.ask import Answering, Seen
-from ctxwrap.protocol.text import DELTA_TEXT, READING_TEXT
+from ctxwrap.protocol.instructions import DELTA_TEXT, READING_TEXT
+from ctxwrap.testing.practice import Answer, Failure, Provider, script
+from ctxwrap.testing.practice.requests import Answering, Seen
 from tests.clients.running import each, got, opened, run_and_close
 from tests.support import Told
 

@@ -18,9 +18,9 @@ import pytest
 from pydantic import BaseModel
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall
-from ctxwrap.practice.ask import Answering, Seen
-from ctxwrap.protocol.text import DELTA_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
+from ctxwrap.protocol.instructions import DELTA_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
+from ctxwrap.testing.practice.requests import Answering, Seen
 from tests.clients.running import at_once, each, got, opened
 from tests.support import CANARY, REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 

@@ -10,7 +10,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap import turn_of
-from ctxwrap.practice import Failure, Provider
+from ctxwrap.testing.practice import Failure, Provider
 from tests.clients.openai_cases import (
     CHAT,
     HELLO,

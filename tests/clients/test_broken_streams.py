@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import SessionKey
 

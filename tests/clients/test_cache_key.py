@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.practice.answer import Answer
-from ctxwrap.practice.provider import Provider
-from ctxwrap.stages.injection import body_hash
+from ctxwrap.pack.injection import body_hash
+from ctxwrap.providers.options import cache_key, is_cache_key
+from ctxwrap.testing.practice.answer import Answer
+from ctxwrap.testing.practice.provider import Provider
 from ctxwrap.types import SessionKey
-from ctxwrap.wires.cache_key import cache_key, is_cache_key
 from tests.support import Told, events
 from tests.wires.replies import SPEAKERS
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 from tests.support import Told, messages, said
 
 LONG = " ".join(f"word-{number}" for number in range(1000))

@@ -12,8 +12,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Provider
-from ctxwrap.stores.format import FORMAT
+from ctxwrap.stores.files.format import FORMAT
+from ctxwrap.testing.practice import Answer, Provider
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, messages, said
 

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.testing import ScriptedProvider
 
 LONGEST = 0.2

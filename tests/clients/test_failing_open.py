@@ -13,9 +13,9 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import without_injected
-from ctxwrap.storage import Log
+from ctxwrap.protocol.instructions import without_injected
+from ctxwrap.stores.base import Log
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import Record, SessionKey
 from tests.clients.test_interruptions import APIS, Desk, Heard, Side, assert_in_order, at_its_desk, on
 from tests.support import PassingLog, Told, assert_clean, messages, said

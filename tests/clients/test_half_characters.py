@@ -8,8 +8,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Provider
-from ctxwrap.wires.sendable import sendable
+from ctxwrap.providers.messages import sendable
+from ctxwrap.testing.practice import Provider
 from tests.support import said
 
 TEXTS = ["half \ud83d of it", "the other \ude00", "fine \U0001f600"]

@@ -31,10 +31,10 @@ from starlette.routing import Route
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Failure, Provider
-from ctxwrap.protocol.text import asks_for_trailer, without_injected
-from ctxwrap.storage import Log
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.instructions import asks_for_trailer, without_injected
+from ctxwrap.stores.base import Log
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
 from ctxwrap.types import Record, SessionKey
 from tests.clients.running import PATIENCE, at_its_desk, at_once, got, on, opened, run_and_close
 from tests.support import PassingLog, Told, assert_clean, events, item, lines, messages, said, trailer

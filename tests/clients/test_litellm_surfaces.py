@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.practice import Answer, Ask, Failure, Provider, ToolCall, script
-from ctxwrap.practice.ask import ApiName, Seen
-from ctxwrap.protocol.text import READING_TEXT, SEPARATOR, asks_for_trailer
+from ctxwrap.protocol.instructions import READING_TEXT, SEPARATOR, asks_for_trailer
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall, script
+from ctxwrap.testing.practice.requests import ApiName, Seen
 from tests.support import REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 T = TypeVar("T")

@@ -11,9 +11,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Provider
-from ctxwrap.tokens.counting import forget_counters
-from ctxwrap.tokens.encodings import _FILES, forget_encodings
+from ctxwrap.testing.practice import Provider
+from ctxwrap.tokens.counting import _FILES, forget_counters, forget_encodings
 from ctxwrap.types import SessionKey
 from tests.clients.running import PATIENCE
 

@@ -12,11 +12,11 @@ from openai import OpenAI
 
 import ctxwrap
 from ctxwrap import testing
-from ctxwrap.inspection import details_of, memory_of
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import SEPARATOR, asks_for_changes
-from ctxwrap.session import Session
+from ctxwrap.inspect import details_of, memory_of
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes
+from ctxwrap.session.session import Session
 from ctxwrap.testing import ScriptedProvider
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 from tests.support import events, item, state_shown
 

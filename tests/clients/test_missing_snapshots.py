@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.inspection import details_of
-from ctxwrap.practice import Answer, Ask, Provider, ToolCall
-from ctxwrap.protocol.text import SEPARATOR, before_question
-from ctxwrap.session.compliance import MANY, NO_SNAPSHOT, Compliance, Count
-from ctxwrap.session.finding import key_for
+from ctxwrap.inspect import details_of
+from ctxwrap.protocol.instructions import SEPARATOR, before_question
+from ctxwrap.session.lookup import key_for
+from ctxwrap.session.open_turns import MANY, NO_SNAPSHOT, Compliance, Count
+from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.types import TurnRecord
 from tests.support import Told, events, item, trailer
 

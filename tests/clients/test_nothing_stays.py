@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Provider
+from ctxwrap.testing.practice import Answer, Provider
 
 ENDINGS = {
     "cut": Answer("One two three four five.", cut_after=2),

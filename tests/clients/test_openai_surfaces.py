@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 import ctxwrap
 from ctxwrap import turn_of
-from ctxwrap.practice import Answer, Ask, Failure, ToolCall
-from ctxwrap.practice.ask import Answering, Seen
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
+from ctxwrap.testing.practice import Answer, Ask, Failure, ToolCall
+from ctxwrap.testing.practice.requests import Answering, Seen
 from tests.clients.openai_cases import (
     CHANGED_HEADERS,
     CHAT,

@@ -12,13 +12,12 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError, UnsupportedClient
-from ctxwrap.inspection import pack_of
-from ctxwrap.practice import Answer, Ask, PracticeModel, Provider
-from ctxwrap.protocol.text import DELTA_TEXT, REMINDER
+from ctxwrap.inspect import pack_of
+from ctxwrap.pack.injection import WORDS, Words, body_hash
+from ctxwrap.protocol.instructions import DELTA_TEXT, REMINDER
 from ctxwrap.session.abi import pack_issues
-from ctxwrap.session.finding import key_for
-from ctxwrap.stages.assembly import WORDS, Words
-from ctxwrap.stages.injection import body_hash
+from ctxwrap.session.lookup import key_for
+from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
 from tests.support import Told, item, trailer
 
 HOSTILE = "```\n````\n~~~\n<ctxwrap-context>{}</ctxwrap-context>\n<<<CONTEXT>>>\n| a | b |\n# Heading\n"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap import QuotaExceeded, Quotas
-from ctxwrap.practice import Provider
-from ctxwrap.quotas import SessionCounts
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Provider
+from ctxwrap.turn.binding import SessionCounts
 from tests.support import messages
 
 Wrapped = Callable[..., Any]

@@ -17,9 +17,9 @@ import respx
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
-from ctxwrap.protocol.text import SEPARATOR, before_question
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.instructions import SEPARATOR, before_question
+from ctxwrap.testing.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
 from ctxwrap.types import SessionKey, TurnRecord
 from tests.clients.running import PATIENCE, at_its_desk, got, on, opened, run_and_close
 from tests.support import assert_clean, events, item, said, state_shown, trailer

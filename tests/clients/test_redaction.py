@@ -23,13 +23,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.practice import Answer, Ask, Failure, Provider
-from ctxwrap.redacting import logs
+from ctxwrap.redaction import policy
+from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.settings import Settings
-from ctxwrap.summarising import Summariser, wait_for_summaries
+from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
+from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 from tests.clients.running import PATIENCE, at_once, each, got
 from tests.clients.test_failing_open import Fault, FaultyStore
 from tests.redacting.planting import KEY, places_in, planted
@@ -62,7 +62,7 @@ def also(text: str) -> str:
 @pytest.fixture(autouse=True)
 def _own_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Policies are heeded by the lines of a whole process; those of one test are not another's."""
-    monkeypatch.setattr(logs, "_lines", type(logs._lines)())
+    monkeypatch.setattr(policy, "_lines", type(policy._lines)())
     monkeypatch.setattr(logging.getLogger("ctxwrap"), "filters", [])
 
 

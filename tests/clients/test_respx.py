@@ -9,7 +9,7 @@ import openai
 import respx
 
 import ctxwrap
-from ctxwrap.practice.answer import Answer
+from ctxwrap.testing.practice.answer import Answer
 from tests.support import assert_clean, said
 from tests.wires.replies import SPEAKERS
 

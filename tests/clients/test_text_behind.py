@@ -10,7 +10,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.testing import Answer, ScriptedProvider
 from tests.support import messages
 

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.practice import Answer, Failure, Provider, Seen, script, within
-from ctxwrap.stages.receipt import budget_in, items_in
+from ctxwrap.pack.receipt import budget_in, items_in
+from ctxwrap.testing.practice import Answer, Failure, Provider, Seen, script, within
 from ctxwrap.types import Record, SessionKey, TurnRecord
 from tests.clients.running import at_its_desk, got, on, run_and_close
 from tests.support import PassingLog, Told, apart_from_stages, assert_clean, events, said

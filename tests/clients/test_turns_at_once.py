@@ -17,7 +17,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.practice import Answer, Ask, Provider
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, said
 

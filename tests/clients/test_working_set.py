@@ -10,10 +10,10 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import CtxwrapError
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.session.finding import key_for
-from ctxwrap.stages.framing import blocks_in
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.framing import blocks_in
+from ctxwrap.session.lookup import key_for
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.support import Told, events, item, messages, said, trailer
 
 MANIFEST = """\

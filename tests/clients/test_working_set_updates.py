@@ -16,15 +16,15 @@ from click.testing import CliRunner
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.practice.answer import ToolCall
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.framing import blocks_in
 from ctxwrap.session.abi import event_issues
-from ctxwrap.session.finding import existing, key_for
-from ctxwrap.stages.framing import blocks_in
+from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.testing.practice import Answer, Ask, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
-from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE
-from ctxwrap.workingset.watching import WorkingSet
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE
+from ctxwrap.workingset.working_set import WorkingSet
 from tests.clients.test_working_set import boundary, texts
 from tests.support import REMEMBERED, Told, assert_clean, events, item, said, state_shown, trailer
 

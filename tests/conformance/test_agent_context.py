@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
-from ctxwrap.conformance.published import SCHEMAS
-from ctxwrap.evidence import Evidence, envelope_of
-from ctxwrap.evidence.vocabulary import TARGETS, ContextKind
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.practice.answer import ToolCall
-from ctxwrap.stores.files import FileStore
+from ctxwrap.conformance.envelope import SCHEMAS
+from ctxwrap.export.evidence import Evidence, envelope_of
+from ctxwrap.export.evidence.vocabulary import TARGETS, ContextKind
+from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from tests.support import Told, item, lines, state_shown, trailer
 
 KINDS = [

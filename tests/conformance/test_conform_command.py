@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
 from ctxwrap.conformance import CHECKS, KINDS, Kind, conform
-from ctxwrap.conformance.rules import nodes_in
+from ctxwrap.conformance.documents import nodes_in
 from ctxwrap.errors import InvalidInput
+from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.testing import Answer, ScriptedProvider, ToolCall
 from tests.conformance.examples import MANIFEST, MANIFEST_AS_PRINTED
 

@@ -17,11 +17,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 import ctxwrap
 from ctxwrap.errors import InvalidInput, NotFound, StoreUnavailable, WritesLost
-from ctxwrap.mcp.server import INSTRUCTIONS, server_for
-from ctxwrap.practice import Provider
+from ctxwrap.service.mcp.server import INSTRUCTIONS, server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.prompts import block_for
-from ctxwrap.stores.files import FileLog
+from ctxwrap.stores.files.store import FileLog
+from ctxwrap.testing.practice import Provider
 from tests.mcp.doors import command, environment, http_server
 from tests.support import documents, lines
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.practice.answer import ToolCall
+from ctxwrap.testing.practice import Answer, Ask, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from tests.conformance.examples import ACTIONS, MANIFEST, MANIFEST_AS_PRINTED
 from tests.support import Told, events, messages, state_shown, trailer
 

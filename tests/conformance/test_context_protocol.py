@@ -12,9 +12,9 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.inspection import details_of, memory_of
-from ctxwrap.practice import Answer, Ask, Provider, ToolCall
-from ctxwrap.session.finding import key_for
+from ctxwrap.inspect import details_of, memory_of
+from ctxwrap.session.lookup import key_for
+from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.types import TurnRecord
 from tests.support import events, messages, state_shown
 

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
 from ctxwrap.session.abi import pack_issues, record_issues
+from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.session.gc import Policy, policy_in
 from ctxwrap.testing import Answer, Failure, Request, ScriptedProvider, ToolCall
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ctxwrap.entries.raw import Raw
+from ctxwrap.documents.sentences import Raw
 
 PEOPLE = (
     "Maria Jansen",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.entries.document import EMPTY, LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder, trimmed
-from ctxwrap.entries.raw import Raw, Remembered
-from ctxwrap.entries.sections import sections_of, text_of
-from ctxwrap.entries.summary import summary_of
+from ctxwrap.documents.document import EMPTY, LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder, trimmed
+from ctxwrap.documents.sections import sections_of, text_of
+from ctxwrap.documents.sentences import Raw, Remembered
+from ctxwrap.documents.summary import summary_of
 from tests.entries.talk import talk
 
 _LINES = (

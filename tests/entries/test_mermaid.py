@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxwrap.entries.mermaid import node_counts
+from ctxwrap.documents.sections import node_counts
 
 CHAIN = " --> ".join(f"n{number}" for number in range(11))
 

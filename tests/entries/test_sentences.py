@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.entries.document import grown, trimmed
-from ctxwrap.entries.raw import Raw
-from ctxwrap.entries.scoring import assigns, decides, facts_in, is_filler, worth
-from ctxwrap.entries.sentences import cut, sentences_in
-from ctxwrap.entries.summary import fitted, summary_of
+from ctxwrap.documents.document import grown, trimmed
+from ctxwrap.documents.sentences import Raw, assigns, cut, decides, facts_in, is_filler, sentences_in, worth
+from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.language.dates import days_in
 
 

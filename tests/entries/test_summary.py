@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.entries.raw import Raw, Summary
-from ctxwrap.entries.scoring import facts_in
-from ctxwrap.entries.summary import LONGEST, fitted, summary_of
+from ctxwrap.documents.sentences import Raw, Summary, facts_in
+from ctxwrap.documents.summary import LONGEST, fitted, summary_of
 from tests.entries.messages import MESSAGES
 
 texts = st.text(max_size=1500) | st.lists(

@@ -1,7 +1,7 @@
 """What rules make of two hundred utterances, by expectations that were written before the rules."""
 
-from ctxwrap.entries.document import EMPTY, grown
-from ctxwrap.entries.summary import summary_of
+from ctxwrap.documents.document import EMPTY, grown
+from ctxwrap.documents.summary import summary_of
 from tests.entries.utterances import is_held_out, utterances
 
 UTTERANCES = utterances()

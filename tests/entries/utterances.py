@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from ctxwrap.entries.raw import Raw
+from ctxwrap.documents.sentences import Raw
 
 _MARKS = {"= ": "kept", "! ": "false", "~ ": "filler"}
 

@@ -7,12 +7,12 @@ from typing import Any
 import openai
 
 import ctxwrap
-from ctxwrap.practice import Provider
+from ctxwrap.pack.receipt import Ids
+from ctxwrap.protocol.framing import boundary_of, framed, harmless
 from ctxwrap.session.blobs import stored
-from ctxwrap.stages.events import Ids
-from ctxwrap.stages.framing import boundary_of, framed, harmless
-from ctxwrap.stages.missing import packed
-from ctxwrap.storage import Store
+from ctxwrap.session.missing import packed
+from ctxwrap.stores.base import Store
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
 from tests.support import Told
 

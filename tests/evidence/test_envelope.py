@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt
-from ctxwrap.evidence import check_envelope, diff_of, envelope_of, faults_in, import_envelope
-from ctxwrap.evidence.document import digest
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Provider
+from ctxwrap.export.evidence import check_envelope, diff_of, envelope_of, faults_in, import_envelope
+from ctxwrap.export.evidence.document import digest
+from ctxwrap.inspect import memory_of
 from ctxwrap.session.blobs import stored
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Provider
 from tests.evidence.logs import FIXED, KEY, Chat, append, begin, entry, say
 from tests.support import item, trailer
 

@@ -7,17 +7,17 @@ from typing import Any, get_args
 import pytest
 
 import ctxwrap
-from ctxwrap.evidence import envelope_of
-from ctxwrap.evidence.integrity import checked
-from ctxwrap.evidence.keeping import note_export
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.inspection.reading import numbered
-from ctxwrap.inspection.stages import Stages
-from ctxwrap.practice import Answer, Failure, Provider, within
-from ctxwrap.practice.answer import ToolCall
-from ctxwrap.records import turn_in
-from ctxwrap.stages.events import STAGES, EventClass
+from ctxwrap.export.evidence import envelope_of
+from ctxwrap.export.evidence.document import checked
+from ctxwrap.export.evidence.imports import note_export
+from ctxwrap.inspect.streams import numbered
+from ctxwrap.inspect.turns import Stages
+from ctxwrap.pack.receipt import STAGES, EventClass
+from ctxwrap.session.purge import forget, purge
+from ctxwrap.stores.log_format import turn_in
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Failure, Provider, within
+from ctxwrap.testing.practice.answer import ToolCall
 from tests.evidence.logs import KEY, Chat, working_set
 from tests.support import Told, item, trailer
 

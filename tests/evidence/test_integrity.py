@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.evidence import Evidence, envelope_of, faults_in
-from ctxwrap.evidence.document import digest
+from ctxwrap.export.evidence import Evidence, envelope_of, faults_in
+from ctxwrap.export.evidence.document import digest
 from ctxwrap.stores.memory import MemoryStore
 from tests.evidence.logs import FIXED, append, begin, done, entry, frame, say
 

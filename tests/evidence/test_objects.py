@@ -7,9 +7,9 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.evidence import schema_of, vocabulary
-from ctxwrap.evidence.mapping import KINDS, POINTS, kind_of, omission_of, visibility_of
-from ctxwrap.evidence.objects import OBJECTS, Budget, Envelope, Event, Item, Missing
+from ctxwrap.export.evidence import schema_of, vocabulary
+from ctxwrap.export.evidence.items import KINDS, POINTS, kind_of, omission_of, visibility_of
+from ctxwrap.export.evidence.objects import OBJECTS, Budget, Envelope, Event, Item, Missing
 from tests.evidence.logs import TIME
 
 V = {"schema_version": "0.1.1"}

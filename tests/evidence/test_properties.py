@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from ctxwrap.conformance import published
-from ctxwrap.evidence import envelope_of, faults_in, import_envelope, schema_of
-from ctxwrap.evidence.document import evidence_in
-from ctxwrap.evidence.schemas import NAMED
-from ctxwrap.evidence.vocabulary import TARGETS
+from ctxwrap.conformance import envelope
+from ctxwrap.export.evidence import envelope_of, faults_in, import_envelope, schema_of
+from ctxwrap.export.evidence.document import NAMED, evidence_in
+from ctxwrap.export.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from tests.evidence.logs import BOUNDARY, KEY, append, begin, done, entry, frame
 
@@ -187,5 +186,5 @@ def test_every_export_is_what_its_schemas_say(
         for record in document.get(name, ()):
             schemas[schema].validate(record)
             assert record["schema_version"] == "0.1.1"
-            if schema in published.SCHEMAS:
-                Draft202012Validator(published.SCHEMAS[schema]).validate(record)
+            if schema in envelope.SCHEMAS:
+                Draft202012Validator(envelope.SCHEMAS[schema]).validate(record)

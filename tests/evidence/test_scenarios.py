@@ -8,16 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import InvalidArchive
-from ctxwrap.evidence import Evidence, envelope_of, faults_in
-from ctxwrap.evidence.document import digest
-from ctxwrap.evidence.integrity import checked
-from ctxwrap.evidence.objects import Compaction, Event, Item, Missing, Summary
-from ctxwrap.practice import Answer, Failure, Provider
-from ctxwrap.practice.answer import ToolCall
-from ctxwrap.stores.files import FileStore
+from ctxwrap.export.evidence import Evidence, envelope_of, faults_in
+from ctxwrap.export.evidence.document import checked, digest
+from ctxwrap.export.evidence.objects import Compaction, Event, Item, Missing, Summary
+from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Failure, Provider
+from ctxwrap.testing.practice.answer import ToolCall
 from tests.evidence.logs import FIXED, KEY, TIME, Chat, append, begin, done, entry, frame, say, working_set
 from tests.support import Told, item, trailer
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import asks_for_trailer
+from ctxwrap.protocol.instructions import asks_for_trailer
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from examples.backend.passwords import hashed, is_right, users_in
 from examples.backend.settings import from_environment
 from examples.backend.signing import Signing

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import ctxwrap
-from ctxwrap.inspection import memory_of
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import asks_for_trailer, without_injected
+from ctxwrap.inspect import memory_of
+from ctxwrap.protocol.instructions import asks_for_trailer, without_injected
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import Record, SessionKey
 from tests.examples.load import name_of, secret_of
 from tests.examples.serving import PATIENCE, ROOT, Backend, environment, until

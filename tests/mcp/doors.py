@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from platformdirs import user_cache_dir
 
-from ctxwrap.mcp.server import server_for
+from ctxwrap.service.mcp.server import server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores import open_store
 

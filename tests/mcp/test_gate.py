@@ -17,9 +17,8 @@ from click.testing import CliRunner
 
 from ctxwrap.cli import main
 from ctxwrap.errors import SettingsError
-from ctxwrap.mcp.hosts import Address, address_of, hosts_of, is_loopback, is_our_page, is_ours
-from ctxwrap.mcp.http import LARGEST_BODY
-from ctxwrap.mcp.tokens import ENVIRONMENT, Tokens, access_of, new_token
+from ctxwrap.service.mcp.auth import ENVIRONMENT, Tokens, access_of, new_token
+from ctxwrap.service.mcp.http import LARGEST_BODY, Address, address_of, hosts_of, is_loopback, is_our_page, is_ours
 from tests.mcp.doors import TOKENS, OverHttp, http_server
 
 ACME, OTHER = TOKENS

@@ -8,10 +8,10 @@ from http.client import HTTPConnection
 
 import pytest
 
-from ctxwrap.mcp import http
-from ctxwrap.mcp.hosts import Address, hosts_of
-from ctxwrap.mcp.server import server_for
-from ctxwrap.mcp.tokens import Tokens
+from ctxwrap.service.mcp import http
+from ctxwrap.service.mcp.auth import Tokens
+from ctxwrap.service.mcp.http import Address, hosts_of
+from ctxwrap.service.mcp.server import server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores.memory import MemoryStore
 from tests.mcp.doors import TOKENS

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from mcp import Client
 
 from ctxwrap.cli import main
-from ctxwrap.mcp.server import server_for
+from ctxwrap.service.mcp.server import server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores import open_store
 from ctxwrap.types import SessionKey

@@ -11,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.inspection import memory_of
-from ctxwrap.memory.capabilities import is_fixed, merged, name_of
-from ctxwrap.memory.memory import Memory
+from ctxwrap.inspect import memory_of
+from ctxwrap.memory.memory import Memory, is_fixed, merged, name_of
 from ctxwrap.memory.operations import Circumstances, compare
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.session.finding import existing, key_for
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.session.lookup import existing, key_for
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import TurnRecord
 from tests.support import events, item, state_shown
 

@@ -13,17 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.memory.decay import (
-    Move,
-    advanced,
-    decay_at,
-    due,
-    half_life,
-    mentioned,
-    rehydrated,
-    stated,
-    swapped,
-)
+from ctxwrap.memory.decay import Move, advanced, decay_at, due, half_life, mentioned, rehydrated, stated, swapped
 from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, Item, Mentions
 from ctxwrap.settings import MemoryRules, PerTier, Settings, settings_from
 

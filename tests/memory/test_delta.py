@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.memory.items import TIERS, Item
-from ctxwrap.memory.likeness import same_fact
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, whole, with_omissions
-from ctxwrap.practice import PracticeModel, Provider
+from ctxwrap.memory.similarity import same_fact
 from ctxwrap.protocol import read_reply
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.protocol.snapshot import empty_state, with_runtime
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.session import Session
+from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import PracticeModel, Provider
 from ctxwrap.types import Reading, Runtime, SessionKey
 
 NOW = 9

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.likeness import Facts, key_of, mentions, same_fact, subjects
+from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
 
 WORDS = ("The", "user", "likes", "not", "tea", "TEA", "coffee", "4", "21", "cups", "a", "day,", "don’t", "and", "ß")
 

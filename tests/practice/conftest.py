@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from ctxwrap.practice import Answer, Failure, Provider, script
+from ctxwrap.testing.practice import Answer, Failure, Provider, script
 
 
 class Practice:

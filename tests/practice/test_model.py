@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.practice import Answer, Ask, PracticeModel, ToolCall
-from ctxwrap.practice.damage import WAYS
-from ctxwrap.protocol.text import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame, question
+from ctxwrap.protocol.instructions import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame, question
+from ctxwrap.testing.practice import Answer, Ask, PracticeModel, ToolCall
+from ctxwrap.testing.practice.model import WAYS
 
 RUNTIME = {"round": 4, "datetime": "2026-02-20T18:45:12Z", "startup_at": "2026-02-20T18:30:00Z"}
 MODEL = PracticeModel()

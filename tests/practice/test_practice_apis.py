@@ -9,7 +9,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from ctxwrap.practice import Answer, Ask, ToolCall
+from ctxwrap.testing.practice import Answer, Ask, ToolCall
 from ctxwrap.tokens import body_tokens, counter_for
 
 TEA = Answer("Tea is a fine drink.")

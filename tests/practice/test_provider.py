@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.practice import Answer, Failure, Provider, ToolCall, script, server, within
+from ctxwrap.testing.practice import Answer, Failure, Provider, ToolCall, script, server, within
 from ctxwrap.tokens import TooLong, too_long_in
 
 TEA = Answer("Tea is a fine drink.")

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.protocol.ladder import climb
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.protocol.words import MAX_ADDED, MAX_FAULTS
-from ctxwrap.records import MOST_KEPT, kept_of
-from ctxwrap.storage import STREAMS
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.protocol.recovery import climb
+from ctxwrap.protocol.vocabulary import MAX_ADDED, MAX_FAULTS
+from ctxwrap.stores.base import STREAMS
+from ctxwrap.stores.log_format import MOST_KEPT, kept_of
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 from tests.support import item, state_shown
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ctxwrap.protocol.ladder import MAX_DAMAGED, climb
-from ctxwrap.protocol.reading import ReplyStream, read_reply
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.protocol.recovery import MAX_DAMAGED, climb
+from ctxwrap.protocol.reply import ReplyStream, read_reply
 from tests.growth import grows_too_fast
 
 ITEM = '{"id":"a","type":"fact","decay":0.5,"round":1,"tags":["x"],"content":"c"}'

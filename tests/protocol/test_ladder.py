@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
-from ctxwrap.protocol.ladder import climb
+from ctxwrap.protocol.recovery import climb
 from ctxwrap.types import Reading
 from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
 
@@ -335,7 +335,7 @@ def test_capabilities_have_limits(entries: list[Any]) -> None:
     [("三", 3), ("十", 10), ("二十四", 24), ("零点〇五", 0.05), ("０.２５", 0.25), ("٠.٥", 0.5), ("三三十", None)],
 )
 def test_numbers_of_other_scripts_are_read(word: str, number: float | None) -> None:
-    from ctxwrap.protocol.coercion import COERCIONS
+    from ctxwrap.protocol.fields import COERCIONS
 
     assert COERCIONS["decay"](word) == (word if number is None else min(number, 1.0))
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
-from ctxwrap.protocol.ladder import INTERNAL, climb
+from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.models import is_valid, json_schema
-from ctxwrap.protocol.text import VERSION
+from ctxwrap.protocol.recovery import INTERNAL, climb
 from tests.protocol.corpus import cases, fuzz
 from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 
 RUNTIME = {"round": 3, "datetime": "2026-02-20T18:45:12.000001Z", "startup_at": "2026-02-20T18:30:00.000000Z"}
 EARLIER = {**RUNTIME, "round": 2, "datetime": "2026-02-20T18:40:00.000001Z"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.protocol.ladder import climb
+from ctxwrap.protocol.recovery import climb
 from tests.protocol.heldout import HELD_OUT, LAST, LATER
 from tests.protocol.renderings import CLASSES, Table, rendered
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
+from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.protocol.separator import _HEAD
-from ctxwrap.protocol.text import SEPARATOR
 from tests.protocol.corpus import CLASSES, cases, of_class
 
 RUNTIME = {"round": 3, "datetime": "2026-02-20T18:45:12.000001Z", "startup_at": "2026-02-20T18:30:00.000000Z"}

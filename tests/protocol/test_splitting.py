@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from tests.protocol.heldout import HELD_OUT
 from tests.protocol.renderings import CLASSES, Table, rendered
 from tests.protocol.test_separator import JSON, OLD, RUNTIME, STATE

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
 from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxwrap.redacting import Redaction
+from ctxwrap.redaction import Redaction
 from tests.redacting.corpus import HELD_OUT_NEGATIVE, HELD_OUT_POSITIVE, NEGATIVE, POSITIVE, Sample
 
 RECALL, PRECISION = 0.8, 0.95

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.redacting import Redaction, logs
-from ctxwrap.redacting.values import Redactor
-from ctxwrap.screening import Screen
+from ctxwrap.redaction import Redaction, policy
+from ctxwrap.redaction.redactor import Redactor
+from ctxwrap.turn.redactor import Screen
 from tests.growth import grows_too_fast
 from tests.redacting.corpus import POSITIVE, TOKENS
 from tests.redacting.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
@@ -324,10 +324,10 @@ def test_lines_of_the_log_are_redacted_with_their_tracebacks(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logger = logging.getLogger("ctxwrap")
-    monkeypatch.setattr(logs, "_lines", type(logs._lines)())
+    monkeypatch.setattr(policy, "_lines", type(policy._lines)())
     monkeypatch.setattr(logger, "filters", [])
     for number in range(40):
-        logs.redact_lines(Redaction(also=lambda text, number=number: text.replace(f"<{number}>", "")))  # type: ignore[misc]
+        policy.redact_lines(Redaction(also=lambda text, number=number: text.replace(f"<{number}>", "")))  # type: ignore[misc]
     assert len(logger.filters) == 1
     try:
         raise ValueError("no such user: ada@example.com")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.redacting import Redaction, values
-from ctxwrap.redacting.values import Redactor
-from ctxwrap.screening import Screen
+from ctxwrap.redaction import Redaction, redactor
+from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.redaction import Redaction as Forgetting
+from ctxwrap.turn.redactor import Screen
 from ctxwrap.types import Message, Opening, Reading, Request, Runtime
 from tests.redacting.corpus import Maker
 from tests.redacting.planting import places_in, planted
@@ -23,7 +23,7 @@ SECRETS = [
     make.card("4", 16),
     make.iban("DE", make.of("0123456789", 18)),
 ]
-STRUCTURE = values._WORDS | values._IDS | values._ENCODED | values._OURS | values._OUR_FIELDS
+STRUCTURE = redactor._WORDS | redactor._IDS | redactor._ENCODED | redactor._OURS | redactor._OUR_FIELDS
 OTHERS = {"name", "text", "content", "input", "arguments", "partial_json", "metadata", "thinking", "api_key", "headers"}
 NAMES = st.sampled_from(sorted(STRUCTURE | OTHERS)) | st.text(max_size=4)
 TYPES = st.sampled_from(["text", "image", "tool_use", "function", "input_file", "x"])

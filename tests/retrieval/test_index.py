@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from ctxwrap.retrieval import index as index_module
 from ctxwrap.retrieval import segments
 from ctxwrap.retrieval.index import Damaged, Index
-from ctxwrap.retrieval.packing import pack
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.segments import Segment
+from ctxwrap.retrieval.selection import pack
 from tests.retrieval.conversations import FACTS, Said, indexed, small_talk
 
 WORDS = ("boat", "tea", "Ada", "painted", "paint", "the", "dog", "7", "why?", "always", "我喜欢苹果", "painting.")

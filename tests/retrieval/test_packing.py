@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval.index import Index
-from ctxwrap.retrieval.packing import Pack, pack
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
+from ctxwrap.retrieval.selection import Pack, pack
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ctxwrap.language.dates import dates_in
-from ctxwrap.retrieval.evidence import Evidence
+from ctxwrap.retrieval.features import Evidence
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk

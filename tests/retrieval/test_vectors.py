@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import vectors as vectors_module
-from ctxwrap.retrieval.packing import pack
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.segments import Damaged
+from ctxwrap.retrieval.selection import pack
 from ctxwrap.retrieval.vectors import Vectors
 from ctxwrap.retrieval.wordllama import WordLlama, is_installed
 from tests.retrieval.conversations import ByWord, Said, indexed, small_talk

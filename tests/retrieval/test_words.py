@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import LIMIT, passages
-from ctxwrap.retrieval.signs import Sign, signs_of
+from ctxwrap.retrieval.passages import LIMIT, Sign, passages, signs_of
 
 
 @pytest.mark.parametrize(

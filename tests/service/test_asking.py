@@ -7,11 +7,11 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.entries.document import LONGEST
+from ctxwrap.documents.document import LONGEST
 from ctxwrap.errors import ContextConflict
-from ctxwrap.practice import Provider
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores.memory import MemoryStore
+from ctxwrap.testing.practice import Provider
 
 SAID = "Hi Sam, the launch moved to 17 Aug 2025."
 

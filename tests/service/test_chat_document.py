@@ -7,10 +7,10 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.entries.document import LONGEST
-from ctxwrap.entries.sections import sections_of
-from ctxwrap.practice import Answer, Ask, Provider
+from ctxwrap.documents.document import LONGEST
+from ctxwrap.documents.sections import sections_of
 from ctxwrap.service.memories import Memories
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.entries.chat import TURNS, Turn
 from tests.support import asks_for_trailer, trailer
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.entries.document import LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder
-from ctxwrap.entries.raw import Raw
+from ctxwrap.documents.document import LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder
+from ctxwrap.documents.sentences import Raw
 from ctxwrap.errors import ContextConflict, InvalidInput, NotFound
-from ctxwrap.service.forms import Entry
 from ctxwrap.service.memories import Memories
+from ctxwrap.service.models import Entry
 from ctxwrap.session.documents import NEWEST
 from ctxwrap.stores.memory import MemoryStore
 

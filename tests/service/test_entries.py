@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.entries.summary import LONGEST
+from ctxwrap.documents.summary import LONGEST
 from ctxwrap.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
-from ctxwrap.practice import Provider
-from ctxwrap.service.forms import Entry
 from ctxwrap.service.memories import Memories
-from ctxwrap.session.finding import existing, key_for
+from ctxwrap.service.models import Entry
+from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.verify import verify
 from ctxwrap.settings import Quotas
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.verifying import verify
+from ctxwrap.testing.practice import Provider
 from tests.support import messages
 
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
@@ -153,7 +153,7 @@ class TestPaging:
 
 def _cursor(service: Memories, memory: str, number: int) -> str:
     """What `next_after` says of a page that ends with that entry."""
-    from ctxwrap.service.paging import token
+    from ctxwrap.service.entries import token
 
     return token(number)
 

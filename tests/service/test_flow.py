@@ -10,14 +10,14 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.entries.document import EMPTY, PLACEHOLDER
+from ctxwrap.documents.document import EMPTY, PLACEHOLDER
 from ctxwrap.errors import StoreUnavailable
-from ctxwrap.practice import Answer, Ask, Provider
 from ctxwrap.service.memories import Memories
-from ctxwrap.session.finding import existing, key_for
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.verify import verify
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
-from ctxwrap.verifying import verify
 from tests import support
 from tests.support import PassingLog, Told, trailer
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import ctxwrap
-from ctxwrap.entries.document import PLACEHOLDER
+from ctxwrap.documents.document import PLACEHOLDER
 from ctxwrap.errors import Conflict, InvalidId, InvalidInput, NotFound, StoreUnavailable, WritesLost
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.prompts import NAMES, block_for
-from ctxwrap.stores.files import FileLog
+from ctxwrap.stores.files.store import FileLog
 from ctxwrap.types import SessionKey
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ctxwrap.memory.items import Item
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.session import Session
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.types import Message, Record, Request, SessionKey
 
 KEY = SessionKey("default", "default", "s")

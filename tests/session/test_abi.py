@@ -13,8 +13,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.records import as_record
 from ctxwrap.session.abi import (
     EVENT_TYPES,
     OWN_EVENT_TYPES,
@@ -37,6 +35,8 @@ from ctxwrap.session.abi import (
     record_issues,
     source_issue,
 )
+from ctxwrap.stores.log_format import as_record
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import Message
 from tests.support import trailer
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
 from ctxwrap.session.alignment import Alignment, align
+from ctxwrap.session.session import Session
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Opening, Request, SessionKey
 

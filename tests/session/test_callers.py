@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.packing import Sources
-from ctxwrap.practice import Provider
-from ctxwrap.practice.answer import Answer, ToolCall
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.session import Session
+from ctxwrap.pack.builder import Sources
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers import CHAT
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.turn import Turn
+from ctxwrap.testing.practice import Provider
+from ctxwrap.testing.practice.answer import Answer, ToolCall
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, SessionKey
-from ctxwrap.wires import CHAT
 from tests.support import Told
 from tests.wires.replies import SPEAKERS
 

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import NotFound
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.inspection import memory_of
+from ctxwrap.inspect import memory_of
 from ctxwrap.memory.items import Item
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.storage import Checkpoint, Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.purge import forget, purge
+from ctxwrap.session.session import Session
+from ctxwrap.stores.base import Checkpoint, Store
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Opening, Record, Request, SessionKey
 from tests.support import PassingLog

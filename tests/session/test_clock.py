@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.past import Past
+from ctxwrap.session.state import Past
 from ctxwrap.settings import Settings
 
 BEGAN = datetime(2026, 11, 17, tzinfo=UTC)

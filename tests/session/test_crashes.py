@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from ctxwrap import drive
-from ctxwrap.calls import BareCall
-from ctxwrap.context import Context, Target
-from ctxwrap.inspection import session_details
-from ctxwrap.protocol.text import SEPARATOR, unframe
-from ctxwrap.session.finding import existing
+from ctxwrap.inspect import session_details
+from ctxwrap.protocol.instructions import SEPARATOR, unframe
+from ctxwrap.providers.openai_chat import OpenAIChat
+from ctxwrap.session.lookup import existing
+from ctxwrap.session.verify import verify
 from ctxwrap.settings import Settings
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.turn import sync
+from ctxwrap.turn.binding import Context, Target
+from ctxwrap.turn.lifecycle import BareCall
 from ctxwrap.types import Body, SessionKey
-from ctxwrap.verifying import verify
-from ctxwrap.wires.openai_chat import OpenAIChat
 from tests.stores.faults import Seam, failing, installed, killing
 from tests.support import item
 
@@ -37,7 +37,7 @@ def no_question(body: Body) -> Body:
     raise AssertionError("nothing is to be asked again")
 
 
-def answered(call: drive.Call, text: str, number: int) -> None:
+def answered(call: sync.Call, text: str, number: int) -> None:
     content = call.body["messages"][-1]["content"]
     state = unframe(content if isinstance(content, str) else content[-1]["text"])
     assert state is not None
@@ -54,7 +54,7 @@ def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -
         body = {"model": "m", "messages": [{"role": "user", "content": said}]}
         if number == 1:
             body["messages"][0]["content"] = said * 8
-        call = drive.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
+        call = sync.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
         if isinstance(call, BareCall):
             continue
         tell(f"question {number}")
@@ -141,12 +141,12 @@ def test_a_disk_that_refuses_any_write_of_three_turns(tmp_path: Path, for_ever: 
         assert_whole(tmp_path / str(number), in_child(work)[0])
 
 
-def begun(root: Path) -> tuple[Context, drive.Call]:
+def begun(root: Path) -> tuple[Context, sync.Call]:
     """A turn whose answer is written down as far as it came."""
     context = Context(store=FileStore(root), settings=Settings(), session="s")
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "question 0"}]}
-    call = drive.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
-    assert isinstance(call, drive.Call)
+    call = sync.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
+    assert isinstance(call, sync.Call)
     for _ in range(250):
         call.event({"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}}]})
     return context, call
@@ -221,8 +221,8 @@ def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_pat
     calls = []
     for number in range(2):
         body = {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]}
-        call = drive.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
-        assert isinstance(call, drive.Call)
+        call = sync.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
+        assert isinstance(call, sync.Call)
         with installed(Seam(failing("write", 1, errno.ENOSPC, for_ever=number == 0))):
             answered(call, f"answer {number}", number)
         calls.append(call.record.report.not_saved)
@@ -235,7 +235,7 @@ def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_
     context = Context(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
     body = {"model": "m", "messages": [{"role": "user", "content": "question"}]}
     with installed(Seam(failing("fdatasync", 2, errno.EIO))):  # the first is that of the protocol's words
-        call = drive.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
+        call = sync.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
     assert isinstance(call, BareCall)
     past = existing(KEY, tmp_path).past
     assert past.turns.begun == {}

@@ -9,12 +9,12 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
-from ctxwrap.session.finding import existing, key_for
-from ctxwrap.storage import Files
+from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.stores.base import Files
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.summarising import wait_for_summaries
+from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
+from ctxwrap.turn.summariser import wait_for_summaries
 from tests.clients.running import PATIENCE
 from tests.support import item, messages, trailer
 

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import UnknownFormat
-from ctxwrap.evidence import envelope_of
-from ctxwrap.evidence.integrity import checked
-from ctxwrap.inspection import pack_of
-from ctxwrap.practice import Provider
-from ctxwrap.session.finding import existing
-from ctxwrap.stores.files import FileStore
-from ctxwrap.stores.format import FORMAT, upgraded
+from ctxwrap.export.evidence import envelope_of
+from ctxwrap.export.evidence.document import checked
+from ctxwrap.inspect import pack_of
+from ctxwrap.session.lookup import existing
+from ctxwrap.stores.files.format import FORMAT, upgraded
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
 from tests.support import messages
 

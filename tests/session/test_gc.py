@@ -16,18 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.housekeeping import GarbageReport, collect_garbage
 from ctxwrap.session import gc
 from ctxwrap.session.abi import blob_name
+from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.session.clock import utc_now
-from ctxwrap.session.gc import Policy, policy_in
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.gc import GarbageReport, Policy, collect_garbage, policy_in
+from ctxwrap.session.swap_search import bring_back, search_swap
+from ctxwrap.session.verify import rebuild
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.swap import bring_back, search_swap
 from ctxwrap.types import Message
-from ctxwrap.verifying import rebuild
 from tests.session.telling import KEY, NOW, TRUTH, Teller, directory_of, hashes
 
 LATER = utc_now() + timedelta(days=400)
@@ -378,8 +377,8 @@ def test_collecting_while_others_append_loses_nothing(told: Teller) -> None:
 def test_a_collector_that_dies_leaves_a_session_that_goes_on(told: Teller) -> None:
     code = (
         "import os, sys\n"
-        "from ctxwrap.housekeeping import collect_garbage\n"
-        "from ctxwrap.stores.tree import FileTree\n"
+        "from ctxwrap.session.gc import collect_garbage\n"
+        "from ctxwrap.stores.files.tree import FileTree\n"
         "from datetime import datetime, UTC\n"
         "real, count = FileTree.remove, [0]\n"
         "def remove(self, name):\n"

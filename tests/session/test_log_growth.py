@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ctxwrap.practice import Answer, Provider
-from ctxwrap.practice.ask import Ask
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Provider
+from ctxwrap.testing.practice.requests import Ask
 from tests.evidence.logs import Chat
 from tests.support import item, trailer
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.forgetting import purge
-from ctxwrap.housekeeping import collect_garbage
 from ctxwrap.retrieval.vectors import Embedder, Vectors
-from ctxwrap.session.indexed import meanings, segments_of
-from ctxwrap.session.meanings import Embedding, embedding_for
+from ctxwrap.session.gc import collect_garbage
+from ctxwrap.session.index_files import meanings, segments_of
+from ctxwrap.session.purge import purge
+from ctxwrap.session.search import Embedding, embedding_for
 from ctxwrap.settings import Settings
-from ctxwrap.storage import CACHE, Log, Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import CACHE, Log, Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from tests.retrieval.conversations import ByWord
 from tests.session.test_retrieving import (

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.items import ORIGINS, Origin
-from ctxwrap.memory.trust import is_foreign
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.session.finding import key_for
-from ctxwrap.session.origins import Origins
-from ctxwrap.session.unfinished import PRESUMED
+from ctxwrap.memory.items import ORIGINS, Origin, is_foreign
+from ctxwrap.session.branch import Origins
+from ctxwrap.session.lookup import key_for
+from ctxwrap.session.open_turns import PRESUMED
+from ctxwrap.session.session import Session
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message
 

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxwrap.packing import Sources
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
+from ctxwrap.pack.builder import Sources
+from ctxwrap.providers import CHAT
 from ctxwrap.session.abi import pack_issues
+from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.storage import Log
-from ctxwrap.stores.files import FileStore
-from ctxwrap.turn import Turn
+from ctxwrap.stores.base import Log
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
+from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Message, Record, SessionKey
-from ctxwrap.wires import CHAT
 from tests.support import PassingLog
 
 KEY = SessionKey("t", "a", "s")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxwrap.session.paths import paths_in
+from ctxwrap.session.extract import paths_in
 
 TEXTS = {
     "The draft is /work/DESIGN.md, please look at it.": ["/work/DESIGN.md"],

@@ -16,29 +16,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.archive.reading import import_session
-from ctxwrap.archive.writing import export_session
 from ctxwrap.errors import NotFound
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.housekeeping import collect_garbage
-from ctxwrap.records import as_record, message_in, number_in
-from ctxwrap.retrieval.evidence import is_specific
+from ctxwrap.export.archive.reader import import_session
+from ctxwrap.export.archive.writer import export_session
+from ctxwrap.retrieval.features import is_specific
 from ctxwrap.retrieval.index import Index
-from ctxwrap.retrieval.packing import pack
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
+from ctxwrap.retrieval.selection import pack
 from ctxwrap.retrieval.vectors import Embedder, Vectors
-from ctxwrap.session import Session
 from ctxwrap.session.branch import ROOT, Ranges
-from ctxwrap.session.indexed import segments_of
-from ctxwrap.session.meanings import Embedding
-from ctxwrap.session.retrieving import _RELEVANT, _TRIED, Found, Retriever
-from ctxwrap.session.rewriting import rewrite_events
-from ctxwrap.storage import CACHE, Log, Store
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.session.gc import collect_garbage
+from ctxwrap.session.index_files import segments_of
+from ctxwrap.session.purge import forget, purge, rewrite_events
+from ctxwrap.session.search import _RELEVANT, _TRIED, Embedding, Found, Retriever
+from ctxwrap.session.session import Session
+from ctxwrap.session.verify import verify
+from ctxwrap.stores.base import CACHE, Log, Store
+from ctxwrap.stores.files.store import FileLog, FileStore
+from ctxwrap.stores.log_format import as_record, message_in, number_in
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Record, Request, SessionKey
-from ctxwrap.verifying import verify
 from tests.stores.faults import Seam, failing, installed, killing
 from tests.support import PassingLog
 

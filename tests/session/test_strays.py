@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.stores.files.store import FileStore
 from tests.session.telling import Teller, directory_of, hashes, item
 
 PRECIOUS = "precious"

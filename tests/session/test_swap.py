@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.forgetting import forget, purge
-from ctxwrap.inspection import details_of
+from ctxwrap.inspect import details_of
 from ctxwrap.session.abi import event_issues
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.purge import forget, purge
+from ctxwrap.session.swap_search import bring_back, search_swap
+from ctxwrap.session.verify import verify
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.swap import bring_back, search_swap
 from ctxwrap.types import Message
-from ctxwrap.verifying import verify
 from tests.session.telling import KEY, NOW, Teller, directory_of, item
 
 REPORT = "Ledger of the lighthouse\n" + "oil, wick and glass\n" * 200

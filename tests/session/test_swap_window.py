@@ -8,16 +8,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.forgetting import forget
-from ctxwrap.records import as_record
-from ctxwrap.session import Session
-from ctxwrap.session.growing import Growing, line
-from ctxwrap.storage import Files
-from ctxwrap.stores.files import FileStore
+from ctxwrap.session.append_only_file import Growing, line
+from ctxwrap.session.purge import forget
+from ctxwrap.session.session import Session
+from ctxwrap.session.swap_search import bring_back
+from ctxwrap.session.verify import verify
+from ctxwrap.stores.base import Files
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.swap import bring_back
 from ctxwrap.types import Message, Record
-from ctxwrap.verifying import verify
 from tests.session.telling import KEY, NOW, Teller, item
 
 INDEX = "context/swap/index.jsonl"

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.pack.budget import Budget, Ledger, Limit, reckon
 from ctxwrap.settings import Shares
-from ctxwrap.stages.budget import Budget, Ledger, Limit, reckon
 
 KINDS = ("pinned", "summary", "memory", "working_set", "recent", "retrieved", "children")
 SHARES = st.builds(Shares, **{kind: st.floats(0, 1) for kind in KINDS})

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.stages.copies import counted_once, referred
+from ctxwrap.pack.selection import counted_once, referred
 from ctxwrap.testing import Answer, Request, ScriptedProvider, ToolCall
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Kept, Message, Older

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.budget import limit_told
+from ctxwrap.pack.budget import limit_told
 from ctxwrap.tokens import TooLong
 
 numbers = st.none() | st.integers(0, 10**6)

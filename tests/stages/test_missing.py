@@ -7,9 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.missing import from_json, history, taken
-from ctxwrap.stages.events import Ids
-from ctxwrap.stages.missing import Known, asked_in, flagged, id_of, lacking, open_in, packed, settled
+from ctxwrap.pack.receipt import Ids
+from ctxwrap.session.missing import (
+    Known,
+    asked_in,
+    flagged,
+    from_json,
+    history,
+    id_of,
+    lacking,
+    open_in,
+    packed,
+    settled,
+    taken,
+)
 from ctxwrap.types import PackItem, Record
 
 WORDS = st.sampled_from(["Where is it?", "Who pays?", "When?", "How many?", "Which one?", "Why so?", "What else?"])

@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.receipt import budget_as_json, budget_in, items_in, rows
+from ctxwrap.pack.receipt import budget_as_json, budget_in, items_in, rows
 from ctxwrap.types import PackItem
 
 NUMBERS = st.integers(0, 10**6)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.memory.items import TIERS
-from ctxwrap.stages.remembering import Sizes, chosen, remembered
+from ctxwrap.pack.memory import Sizes, chosen, remembered
 
 SIZES = Sizes(whole=lambda item: int(item["size"]) + 12, brief=lambda item: int(item["size"]))
 WORDS = ("Lisbon", "bakery", "telescope", "violin", "invoice")

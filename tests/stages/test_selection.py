@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.selection import cut, select
+from ctxwrap.pack.selection import cut, select
 from ctxwrap.types import Candidate, Message, Older
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])

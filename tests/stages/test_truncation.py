@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.stages.tokens import estimate
-from ctxwrap.stages.truncation import ELLIPSIS, Count, Strategy, truncated
+from ctxwrap.tokens.truncation import ELLIPSIS, Count, Strategy, estimate, truncated
 
 LETTERS = "AAAAABBBBBCCCCC"
 LINES = "".join(f"line {number}\n" for number in range(10))

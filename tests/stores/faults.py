@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxwrap.stores import disk, files, journal, locks, tree
+from ctxwrap.stores.files import disk, journal, store, tree
 
-MODULES = (disk, files, journal, locks, tree)
+MODULES = (disk, store, journal, disk, tree)
 
 CHANGES = (
     "open", "write", "ftruncate", "fsync", "fdatasync", "replace", "rename", "unlink", "link", "mkdir", "chmod",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import ctxwrap
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
 from tests.stores.faults import Before, Seam, failing, installed, killing, killing_after, short
 from tests.stores.medium import Medium, State
 from tests.stores.work import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.stores.files.store import FileLog, FileStore
 from tests.stores.faults import Seam, installed
 from tests.stores.work import KEY, complaints, entry, ids
 

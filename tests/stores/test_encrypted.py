@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.storage import Checkpoint, Log, Store
+from ctxwrap.stores.base import Checkpoint, Log, Store
 from ctxwrap.stores.encrypted import EncryptedStore
-from ctxwrap.stores.encrypted.cipher import Cipher
-from ctxwrap.stores.encrypted.files import EncryptedFiles
-from ctxwrap.stores.encrypted.frames import LONGEST
-from ctxwrap.stores.files import FileStore
-from ctxwrap.stores.lines import sealed as with_checksums
+from ctxwrap.stores.encrypted.files import LONGEST, EncryptedFiles
+from ctxwrap.stores.encrypted.keys import Cipher
+from ctxwrap.stores.files.lines import sealed as with_checksums
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryFiles, MemoryLog, MemoryStore
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record
 from ctxwrap.types import Record, SessionKey

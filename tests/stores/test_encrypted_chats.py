@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 import ctxwrap
-from ctxwrap.children import attach_result, start_child
 from ctxwrap.cli import main
-from ctxwrap.inspection import all_sessions, memory_of, session_details, turn_details
-from ctxwrap.practice import Answer, Ask, Provider, ToolCall
-from ctxwrap.protocol.text import SEPARATOR, asks_for_trailer
+from ctxwrap.inspect import all_sessions, memory_of, session_details, turn_details
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.session.blobs import blobs_in
-from ctxwrap.storage import STREAMS
+from ctxwrap.session.child_sessions import attach_result, start_child
+from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.encrypted import EncryptedStore
-from ctxwrap.stores.files import FileStore
-from ctxwrap.summarising import Summariser, wait_for_summaries
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
+from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 from ctxwrap.types import SessionKey
 from tests.support import item, state_shown
 

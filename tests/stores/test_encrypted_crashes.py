@@ -6,7 +6,7 @@ import pytest
 
 from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.encrypted.log import EncryptedLog
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.types import SessionKey
 from tests.stores import test_crashes as crashes
 from tests.stores import work

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.children import attach_result, children_of, start_child
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.forgetting import matching
-from ctxwrap.memory.likeness import marks
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.storage import STREAMS, Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.memory.similarity import marks
+from ctxwrap.session.child_sessions import attach_result, children_of, start_child
+from ctxwrap.session.purge import matching
+from ctxwrap.stores.base import STREAMS, Store
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.session.telling import KEY, Teller, directory_of, item
 from tests.stores.test_files import dies_at
 from tests.stores.test_postgres_chats import everything_in

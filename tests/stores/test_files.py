@@ -16,11 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.session.finding import key_for
-from ctxwrap.storage import Checkpoint, Store
-from ctxwrap.stores.clear import ClearStore
-from ctxwrap.stores.files import FileStore
-from ctxwrap.stores.format import FORMAT
+from ctxwrap.session.lookup import key_for
+from ctxwrap.stores.base import Checkpoint, ClearStore, Store
+from ctxwrap.stores.files.format import FORMAT
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.names import check_id, safe_name
 from ctxwrap.testing import KEY, StoreContract, contents, record
 from ctxwrap.types import Record, SessionKey

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 import ctxwrap
-from ctxwrap.inspection import cost_of, session_details, turn_details
-from ctxwrap.practice import Provider
-from ctxwrap.session.finding import existing
-from ctxwrap.storage import Store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.inspect import cost_of, session_details, turn_details
+from ctxwrap.session.lookup import existing
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.postgres import PostgresStore
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
 from tests.support import Told
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.stores.files.store import FileLog, FileStore
 from ctxwrap.testing import KEY, numbered_record
 from ctxwrap.types import Record
 

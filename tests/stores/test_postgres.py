@@ -19,11 +19,11 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import SettingsError, StoreUnavailable
-from ctxwrap.storage import Store
 from ctxwrap.stores import postgres
+from ctxwrap.stores.base import Store
 from ctxwrap.stores.encrypted import EncryptedStore
-from ctxwrap.stores.postgres import PostgresStore, migrations, statements
-from ctxwrap.stores.postgres.line import Line
+from ctxwrap.stores.postgres import PostgresStore, connection, statements
+from ctxwrap.stores.postgres.connection import Line
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, record
 from tests.session.telling import Teller, item
 
@@ -105,13 +105,13 @@ def test_a_step_that_fails_leaves_nothing(database: str, monkeypatch: pytest.Mon
         connection.execute("CREATE TABLE half_done (x integer)")
         raise ZeroDivisionError
 
-    steps = list(migrations.MIGRATIONS)
-    monkeypatch.setattr(migrations, "MIGRATIONS", [*steps, broken])
+    steps = list(connection.MIGRATIONS)
+    monkeypatch.setattr(connection, "MIGRATIONS", [*steps, broken])
     with pytest.raises(ZeroDivisionError):
         PostgresStore(database).open(KEY).read("messages")
     tables = asked(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     assert tables == []
-    monkeypatch.setattr(migrations, "MIGRATIONS", steps)
+    monkeypatch.setattr(connection, "MIGRATIONS", steps)
     assert PostgresStore(database).open(KEY).read("messages") == ([], 0)
 
 

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.inspection import memory_of, session_details
-from ctxwrap.practice import Provider
+from ctxwrap.inspect import memory_of, session_details
 from ctxwrap.session.blobs import blobs_in
-from ctxwrap.session.finding import key_for
-from ctxwrap.storage import STREAMS
+from ctxwrap.session.lookup import key_for
+from ctxwrap.stores.base import STREAMS
+from ctxwrap.testing.practice import Provider
 from tests.stores.test_encrypted_chats import ANSWER, KEY, MASTER, SAID, Model, chat, say, settled
 
 QUESTION: Any = [{"role": "user", "content": "Where is the marmalade, and the zebrafish?"}]

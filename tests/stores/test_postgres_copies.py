@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import ctxwrap
-from ctxwrap.practice import Provider
 from ctxwrap.stores import open_store
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.testing.practice import Provider
 from tests.evidence.logs import Chat
 from tests.test_copying import assert_same, told
 

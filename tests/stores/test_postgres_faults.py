@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from ctxwrap.errors import StoreUnavailable
-from ctxwrap.session import Session
-from ctxwrap.storage import STREAMS, Outdated
+from ctxwrap.session.session import Session
+from ctxwrap.stores.base import STREAMS, Outdated
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.stores.postgres.log import PostgresLog
 from ctxwrap.testing import KEY, contents, record
-from ctxwrap.testing.together import in_threads
+from ctxwrap.testing.contract.concurrency import in_threads
 from ctxwrap.types import SessionKey
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer, Ask, Provider
-from ctxwrap.session.finding import existing
+from ctxwrap.session.lookup import existing
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.testing import Gate
+from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
 from tests.stores.postgres_server import PostgresServer
 from tests.stores.talkers import DEADLINE, Outcome, Talkers

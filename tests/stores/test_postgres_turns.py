@@ -10,12 +10,12 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import StoreUnavailable
-from ctxwrap.practice import Provider
-from ctxwrap.storage import STREAMS, Outdated
+from ctxwrap.stores.base import STREAMS, Outdated
 from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.stores.postgres.log import PostgresLog
 from ctxwrap.testing import KEY, contents, record
+from ctxwrap.testing.practice import Provider
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.test_encrypted_chats import ANSWER, Model, say
 from tests.stores.test_encrypted_chats import KEY as CHAT

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxwrap.storage import Checkpoint
-from ctxwrap.stores.files import FileLog, FileStore
+from ctxwrap.stores.base import Checkpoint
+from ctxwrap.stores.files.store import FileLog, FileStore
 from tests.stores.work import KEY, STREAMS, Worker, complaints, entry, ids, lost, merged, recovered, telling
 
 FORK: ForkContext = multiprocessing.get_context("fork")

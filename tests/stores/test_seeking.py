@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.records import numbered
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import numbered
 from ctxwrap.testing import KEY, numbered_record
 
 

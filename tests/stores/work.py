@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ctxwrap.storage import Checkpoint, Log
-from ctxwrap.stores.files import FileStore
+from ctxwrap.stores.base import Checkpoint, Log
+from ctxwrap.stores.files.store import FileStore
 from ctxwrap.types import Record, SessionKey
 
 KEY = SessionKey("tenant", "agent", "session")

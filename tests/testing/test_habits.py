@@ -14,11 +14,11 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import SettingsError
-from ctxwrap.practice import Ask, Provider
-from ctxwrap.practice.model import until_asked_again
-from ctxwrap.practice.notebook import TIERS
 from ctxwrap.testing import Request, ScriptedProvider
 from ctxwrap.testing.habits import HABITS, Habit, Reply
+from ctxwrap.testing.practice import Ask, Provider
+from ctxwrap.testing.practice.model import until_asked_again
+from ctxwrap.testing.practice.notebook import TIERS
 from tests.support import assert_clean
 
 TURNS = 150

@@ -16,8 +16,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.practice import Answer as BareAnswer
 from ctxwrap.testing import Answer, Failure, Gate, ScriptedProvider, ToolCall
+from ctxwrap.testing.practice import Answer as BareAnswer
 from tests.support import assert_clean
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
@@ -27,7 +27,7 @@ TEXT = "One two three."
 def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
     bot, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     heads = "import pytest\nfrom ctxwrap.stores.memory import MemoryStore as MyStore\n"
-    heads += "from ctxwrap.stores.files import FileStore as MyOtherStore\n"
+    heads += "from ctxwrap.stores.files.store import FileStore as MyOtherStore\n"
     (tmp_path / "test_bot.py").write_text(bot + habits)
     (tmp_path / "test_store.py").write_text(heads + store)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "bot or users or round_trip", tmp_path]

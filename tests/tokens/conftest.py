@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.tokens import litellm_files
-from ctxwrap.tokens.counting import forget_counters
-from ctxwrap.tokens.encodings import forget_encodings
-from ctxwrap.tokens.windows import forget_windows
+from ctxwrap.tokens import models
+from ctxwrap.tokens.counting import forget_counters, forget_encodings
+from ctxwrap.tokens.models import forget_windows
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +44,6 @@ def litellm_at(monkeypatch: pytest.MonkeyPatch, afresh: None) -> Callable[[Path 
         spec = importlib.machinery.ModuleSpec("litellm", None, is_package=True) if directory else None
         if spec and directory:
             spec.submodule_search_locations = [str(directory)]
-        monkeypatch.setattr(litellm_files.util, "find_spec", lambda name: spec)
+        monkeypatch.setattr(models.util, "find_spec", lambda name: spec)
 
     return place

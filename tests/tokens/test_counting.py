@@ -14,12 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.tokens import counter_for
-from ctxwrap.tokens import encodings as encodings_module
-from ctxwrap.tokens.counting import REMEMBERED, SHORT, Counter, forget_counters
-from ctxwrap.tokens.encodings import PIECE, count_with, encoding, pieces
-from ctxwrap.tokens.estimates import weighed
-from ctxwrap.tokens.families import UNKNOWN, Family, family_of
-from ctxwrap.tokens.litellm_files import litellm_directory
+from ctxwrap.tokens import counting as encodings_module
+from ctxwrap.tokens.counting import (
+    PIECE,
+    REMEMBERED,
+    SHORT,
+    Counter,
+    count_with,
+    encoding,
+    forget_counters,
+    pieces,
+    weighed,
+)
+from ctxwrap.tokens.models import UNKNOWN, Family, family_of, litellm_directory
 from tests.tokens.texts import SAMPLES
 
 TOKENS = {

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.tokens import body_tokens, counter_for, message_tokens, messages_tokens
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.images import OF_UNKNOWN_MODELS, Size, image_tokens, size_of_base64, size_of_url
-from ctxwrap.tokens.messages import OF_A_FILE, OF_AUDIO, PER_CALL, PER_MESSAGE, PER_REPLY, TOOLS_OF_CLAUDE
-from ctxwrap.tokens.tools import as_types
+from ctxwrap.tokens.messages import OF_A_FILE, OF_AUDIO, PER_CALL, PER_MESSAGE, PER_REPLY, TOOLS_OF_CLAUDE, as_types
 from ctxwrap.types import Body, Message
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 GPT = counter_for("gpt-4o")
 WIRES = [wire.name for wire in (CHAT, COMPLETIONS, MESSAGES, RESPONSES)]

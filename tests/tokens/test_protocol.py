@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxwrap.stages.assembly import WORDS, Words
+from ctxwrap.pack.injection import WORDS, Words
 from ctxwrap.tokens.measure import Measure
 
 MOST = 450

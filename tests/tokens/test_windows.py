@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from ctxwrap.tokens import Window, reply_reserve, window_of
-from ctxwrap.tokens.litellm_files import model_row, model_rows
-from ctxwrap.tokens.windows import _sizes, spellings
+from ctxwrap.tokens.models import _sizes, model_row, model_rows, spellings
 
 KNOWN = {
     "gpt-4o": (128_000, 16_384),

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
 from ctxwrap.types import Body, Message, Wire
-from ctxwrap.wires import CHAT, MESSAGES, RESPONSES
 
 BLOCK = "«block»"
 TEXT_TYPES = ("text", "input_text", "output_text")

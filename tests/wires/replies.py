@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ctxwrap.practice.answer import Answer
-from ctxwrap.practice.apis import DIALECTS
-from ctxwrap.practice.apis.parts import Turn
-from ctxwrap.practice.ask import ApiName, Ask
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.testing.practice.answer import Answer
+from ctxwrap.testing.practice.apis import DIALECTS
+from ctxwrap.testing.practice.apis.parts import Turn
+from ctxwrap.testing.practice.requests import ApiName, Ask
 from ctxwrap.types import Body, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 _REQUEST: Body = {"model": "m", "messages": [], "input": "", "prompt": ""}
 

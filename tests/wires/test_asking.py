@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.protocol.text import SEPARATOR, before_question, question
+from ctxwrap.protocol.instructions import SEPARATOR, before_question, question
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.types import Body, Message, Reading, Reply, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 
 TRAILER = f"{SEPARATOR}\n{{broken"
 REPLY = Reply((Message("assistant", "Hello."),), Reading("Hello.", status="rejected", trailer=TRAILER))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
 from ctxwrap.types import Body, Injection, Message
-from ctxwrap.wires import CHAT, MESSAGES, RESPONSES
 from tests.wires.bodies import BLOCK, SPEECHES, Exchange, seen, words
 
 MARK = {"type": "ephemeral"}

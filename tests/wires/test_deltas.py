@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.practice.answer import Answer
 from ctxwrap.protocol import ReplyStream
+from ctxwrap.providers import CHAT, RESPONSES
+from ctxwrap.providers.sse import Framer, framed
+from ctxwrap.providers.text_channel import Deltas
+from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.types import Reply
-from ctxwrap.wires import CHAT, RESPONSES
-from ctxwrap.wires.deltas import Deltas
-from ctxwrap.wires.sse import Framer, framed
 from tests.wires.replies import SPEAKERS, Speaker
 from tests.wires.test_wires import TRAILER, cut
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers.messages import neutral_item, neutral_message
 from ctxwrap.types import Body, Injection, Message, Reply, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.wires.neutral import neutral_item, neutral_message
 from tests.wires.bodies import (
     BLOCK,
     SPEECHES,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.wires.sse import Framer, framed
+from ctxwrap.providers.sse import Framer, framed
 
 LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.practice.answer import Answer, ToolCall
 from ctxwrap.protocol import ReplyStream
-from ctxwrap.protocol.text import SEPARATOR
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, wire_for
+from ctxwrap.providers.text_channel import Channel
+from ctxwrap.testing.practice.answer import Answer, ToolCall
 from ctxwrap.types import Body, Injection, Message, Wire
-from ctxwrap.wires import CHAT, COMPLETIONS, MESSAGES, RESPONSES, wire_for
-from ctxwrap.wires.channel import Channel
 from tests.support import CANARY
 from tests.wires.replies import SPEAKERS, Speaker
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol.reading import ReplyStream
+from ctxwrap.protocol.reply import ReplyStream
 from ctxwrap.workingset.actions import ActionStream
-from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, requests_in
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, requests_in
 from tests.conformance.examples import ACTIONS as THREE
 from tests.growth import grows_too_fast
 

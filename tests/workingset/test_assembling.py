@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import ContextMissing
-from ctxwrap.protocol.text import SEPARATOR
-from ctxwrap.stages.framing import blocks_in, framed, harmless
-from ctxwrap.stages.tokens import estimate
-from ctxwrap.stages.truncation import ELLIPSIS
-from ctxwrap.workingset.assembling import Assembly, assembled
-from ctxwrap.workingset.boot import Boot
+from ctxwrap.protocol.framing import blocks_in, framed, harmless
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.tokens.truncation import ELLIPSIS, estimate
+from ctxwrap.workingset.assembly import Assembly, Boot, assembled
 from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.reading import FileText, Unread
+from ctxwrap.workingset.reader import FileText, Unread
 
 BOUNDARY = "7f3a90c2d4e81b56"
 

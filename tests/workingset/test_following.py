@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.types import Message, Older
-from ctxwrap.workingset.boot import Boot
-from ctxwrap.workingset.fields import path_fault
-from ctxwrap.workingset.following import backwards, uses_in, with_results
-from ctxwrap.workingset.keeping import Kept, look, save
+from ctxwrap.workingset.assembly import Boot
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
-from ctxwrap.workingset.tending import Use
-from ctxwrap.workingset.updates import ADD, decided, requests_of
-from ctxwrap.workingset.watching import OUTPUT, Offered
+from ctxwrap.workingset.manifest_file import Kept, look, save
+from ctxwrap.workingset.priorities import Use, backwards, uses_in, with_results
+from ctxwrap.workingset.requests import ADD, decided, requests_of
+from ctxwrap.workingset.safe_yaml import path_fault
+from ctxwrap.workingset.working_set import OUTPUT, Offered
 
 FILE = WorkingFile("src/main.py", 0.5)
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
-from ctxwrap.workingset.keeping import look, save
 from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.plain import MAX_BYTES
-from ctxwrap.workingset.writing import written
+from ctxwrap.workingset.manifest_file import look, save, written
+from ctxwrap.workingset.safe_yaml import MAX_BYTES
 
 COMPLETE = """\
 # what the model sees

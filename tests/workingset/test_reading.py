@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxwrap.workingset import reading
-from ctxwrap.workingset.reading import FileText, Reader, Trouble, Unread
+from ctxwrap.workingset import reader as reader_module
+from ctxwrap.workingset.reader import FileText, Reader, Trouble, Unread
 
 SECRET = "the secret"
 
@@ -73,7 +73,7 @@ def _loop(root: Path) -> str:
 
 
 def _large(root: Path) -> str:
-    (root / "large").write_bytes(b"x" * (reading.MAX_BYTES + 1))
+    (root / "large").write_bytes(b"x" * (reader_module.MAX_BYTES + 1))
     return "large"
 
 
@@ -172,7 +172,7 @@ def test_what_is_swapped_after_the_look_is_not_followed(
             victim.symlink_to(root.parent if swapped == "notes" else root.parent / "good.md")
         return found
 
-    monkeypatch.setattr(reading.os, "stat", stat_then_swap)
+    monkeypatch.setattr(reader_module.os, "stat", stat_then_swap)
     assert isinstance(Reader(root).read("notes/good.md"), Unread)
 
 
@@ -186,7 +186,7 @@ def test_a_pipe_that_comes_after_the_look_does_not_block(root: Path, monkeypatch
             os.mkfifo(victim)
         return found
 
-    monkeypatch.setattr(reading.os, "stat", stat_then_swap)
+    monkeypatch.setattr(reader_module.os, "stat", stat_then_swap)
     found = Reader(root).read("notes/good.md")
     assert isinstance(found, Unread)
     assert found.trouble == "no file"
@@ -203,7 +203,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_as_it_was(
             victim.symlink_to(root.parent / "secret.md")
         return real(handle, size, at)
 
-    monkeypatch.setattr(reading.os, "pread", swap_then_read)
+    monkeypatch.setattr(reader_module.os, "pread", swap_then_read)
     found = Reader(root).read("notes/good.md")
     assert not isinstance(found, FileText) or found.text == "good\n"
 
@@ -218,7 +218,7 @@ def test_a_file_in_motion_is_read_again_and_given_up_in_the_end(root: Path, monk
         reads.append(at)
         return real(handle, size, at)
 
-    monkeypatch.setattr(reading.os, "pread", grow_then_read)
+    monkeypatch.setattr(reader_module.os, "pread", grow_then_read)
     growing = 1
     found = Reader(root).read("notes/good.md")
     assert isinstance(found, FileText)
@@ -231,7 +231,7 @@ def test_a_file_in_motion_is_read_again_and_given_up_in_the_end(root: Path, monk
 
 
 def test_a_file_that_did_not_change_is_not_read_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "is_settled", lambda stamp: True)
+    monkeypatch.setattr(reader_module, "is_settled", lambda stamp: True)
     counted: list[str] = []
 
     def count(text: str) -> int:
@@ -256,8 +256,8 @@ def test_a_file_that_was_just_written_is_not_trusted_to_show_its_changes(
 ) -> None:
     """Clocks of file systems are coarse: two contents of the same length may have the same stamp."""
     written = time.time_ns()
-    monkeypatch.setattr(reading, "_stamp", lambda found: (1, 1, found.st_size, written, written))
-    monkeypatch.setattr(reading.time, "time_ns", lambda: written + 1000)
+    monkeypatch.setattr(reader_module, "_stamp", lambda found: (1, 1, found.st_size, written, written))
+    monkeypatch.setattr(reader_module.time, "time_ns", lambda: written + 1000)
     reader, path = Reader(root), root / "notes" / "good.md"
     for text in ("aaaa", "bbbb", "cccc"):
         path.write_text(text)
@@ -276,15 +276,15 @@ def test_a_file_that_is_rewritten_while_it_is_read_is_no_mixture(root: Path, mon
             victim.write_text("evil\n")
         return piece
 
-    monkeypatch.setattr(reading.os, "pread", read_half_then_write)
+    monkeypatch.setattr(reader_module.os, "pread", read_half_then_write)
     found = Reader(root).read("notes/good.md")
     assert isinstance(found, FileText)
     assert found.text == "evil\n"
 
 
 def test_only_so_many_files_are_remembered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "is_settled", lambda stamp: True)
-    monkeypatch.setattr(reading, "_REMEMBERED", 2)
+    monkeypatch.setattr(reader_module, "is_settled", lambda stamp: True)
+    monkeypatch.setattr(reader_module, "_REMEMBERED", 2)
     reader = Reader(root)
     for name in "abcd":
         (root / name).write_text(name)

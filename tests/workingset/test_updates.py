@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.workingset.hints import Hints, load_hints, read_hints
 from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.tending import TendingRules, ToolOutput, Use, in_effect, with_outputs
-from ctxwrap.workingset.updates import ADD, ADJUST, REMOVE, Decision, Limits, decided, requests_in
-from ctxwrap.workingset.writing import written
+from ctxwrap.workingset.manifest_file import written
+from ctxwrap.workingset.priorities import TendingRules, ToolOutput, Use, in_effect, with_outputs
+from ctxwrap.workingset.reader import Hints, load_hints, read_hints
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, Limits, decided, requests_in
 
 THREE = """\
 # Add a file

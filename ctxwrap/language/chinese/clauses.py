@@ -2,11 +2,10 @@
 
 import re
 
-from ctxwrap.language.asserted import MASK, Sentence
 from ctxwrap.language.chinese import health, persons, plans, tastes, work
 from ctxwrap.language.chinese.values import third_person
-from ctxwrap.language.statement import LIFE, TASK, Rules, Statement, first_told
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import LIFE, MASK, TASK, Rules, Sentence, Statement, first_told
 
 _JOINT = lazy_pattern(
     "(?<!起)(?<!以后)(?<!开始)(?<!今后)(?:[，,：:、]+(?=我|你|请|以后|记住|别忘|如果|能|有|该|怎"

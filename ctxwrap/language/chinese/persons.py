@@ -3,8 +3,8 @@
 import re
 
 from ctxwrap.language.chinese.values import HAN, ILLNESS, LAST, MANY, NO_ALLERGEN, NOW, TRADES, says
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import LIFE, NAME, Found, Rules, Statement, rules
-from ctxwrap.patterns import lazy_pattern
 
 _NAMES = (
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁"

@@ -3,8 +3,8 @@
 import re
 
 from ctxwrap.language.chinese.values import LAST, plain, third_person
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, rules
-from ctxwrap.patterns import lazy_pattern
 
 _NUMBER = lazy_pattern(
     "\\d|[一二三四五六七八九十两百千万]+(?:元|块|万|千|百|美元|欧元|美金|英镑|港币|日元|人民币|左右|以内)"

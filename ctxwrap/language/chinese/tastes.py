@@ -3,8 +3,8 @@
 import re
 
 from ctxwrap.language.chinese.values import LAST, plain, says, third_person
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, rules
-from ctxwrap.patterns import lazy_pattern
 
 _LIKED_ONCE = lazy_pattern(
     ".*(?:方案|建议|主意|想法|版本|选项|回答|答案|这样|那样|一点|多一些|一些)$|(?:上|你|他|她"

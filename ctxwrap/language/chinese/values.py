@@ -1,7 +1,7 @@
 """Values: what is said in Chinese, without what hangs on it."""
 
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import Found, Sort, Statement, Tell
-from ctxwrap.patterns import lazy_pattern
 
 _MINE = lazy_pattern("我自己|我们|我")
 

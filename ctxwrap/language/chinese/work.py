@@ -3,8 +3,8 @@
 import re
 
 from ctxwrap.language.chinese.values import HAN, LAST, NOW, TRADES, says
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
-from ctxwrap.patterns import lazy_pattern
 
 _BAD_TRADE = lazy_pattern(".*(?:好|差|坏|烂|合格的|你的|他的|她的|笨|糟糕的|普通)$")
 

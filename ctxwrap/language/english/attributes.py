@@ -4,8 +4,7 @@ import re
 
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, plain, says
 from ctxwrap.language.lexicon import LANGUAGES
-from ctxwrap.language.statement import LIFE, NAME, PROJECT, Found, Rules, Statement, rules
-from ctxwrap.language.third import others
+from ctxwrap.language.statement import LIFE, NAME, PROJECT, Found, Rules, Statement, others, rules
 
 _ATTRIBUTES = (
     "email|e-mail|email address|phone number|birthday|date of birth|address|home address"

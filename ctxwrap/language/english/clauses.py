@@ -2,12 +2,10 @@
 
 import re
 
-from ctxwrap.language.asserted import MASK, Sentence
 from ctxwrap.language.english import attributes, family, health, home, names, plans, tastes, work
 from ctxwrap.language.english.values import POINTS, plain
-from ctxwrap.language.statement import LIFE, TASK, Rules, Statement, first_told
-from ctxwrap.language.third import about_user, others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import LIFE, MASK, TASK, Rules, Sentence, Statement, about_user, first_told, others
 
 _SUBJECT = r"(?:i|i'm|im|i've|my|we|we're|we've|our|please|remember|keep in mind|let's)\b"
 

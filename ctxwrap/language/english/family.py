@@ -18,8 +18,7 @@ from ctxwrap.language.english.values import (
     specific,
 )
 from ctxwrap.language.lexicon import PROFESSIONS
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
-from ctxwrap.language.third import others
+from ctxwrap.language.statement import LIFE, Found, Rules, Statement, others, rules
 
 
 def _relative(found: Found) -> Statement | None:

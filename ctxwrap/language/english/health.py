@@ -4,9 +4,8 @@ import re
 
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, any_of, says, specific
 from ctxwrap.language.lexicon import CIRCUMSTANCES, CONDITIONS, LANGUAGES, NATIONS, STATES
-from ctxwrap.language.statement import HEALTH, LIFE, Found, Rules, Statement, rules
-from ctxwrap.language.third import about_user, others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import HEALTH, LIFE, Found, Rules, Statement, about_user, others, rules
 
 NO_ALLERGENS = lazy_pattern(
     r"(?i:.*\b(?:mornings?|mondays?|work|meetings?|stupidity|bullshit|nonsense|drama|boredom"

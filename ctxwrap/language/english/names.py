@@ -3,8 +3,8 @@
 from ctxwrap.language.english.values import ADV, KNOWN_PLACES, PART
 from ctxwrap.language.english.work import TRADES
 from ctxwrap.language.lexicon import LANGUAGES, NATIONS, NOT_NAMES, STATES
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.statement import NAME, Found, Rules, Statement, rules
-from ctxwrap.patterns import lazy_pattern
 
 _INITIAL = r"[A-Z]\."
 

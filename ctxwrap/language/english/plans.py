@@ -3,9 +3,8 @@
 import re
 
 from ctxwrap.language.english.values import ADV, DATED, I_AM, POINTS, plain, specific
-from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, rules
-from ctxwrap.language.third import others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, others, rules
 
 _PASSING = lazy_pattern(
     r"(?i:know|think|say|ask|understand|be|see|hear|feel|admit|confess|pee|sleep|rest|hurry|leave"

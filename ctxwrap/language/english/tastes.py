@@ -3,9 +3,8 @@
 import re
 
 from ctxwrap.language.english.values import ADV, VAGUE, plain, specific
-from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, rules
-from ctxwrap.language.third import others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, others, rules
 
 _VERBS = {
     "like": "likes",

@@ -2,11 +2,9 @@
 
 import re
 
-from ctxwrap.language.asserted import MASK
 from ctxwrap.language.lexicon import PETS, PLACES, RELATIVES
-from ctxwrap.language.statement import Found, Sort, Statement, Tell
-from ctxwrap.language.third import others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import MASK, Found, Sort, Statement, Tell, others
 
 
 def any_of(words: str) -> str:

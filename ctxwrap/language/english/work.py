@@ -5,9 +5,8 @@ import re
 from ctxwrap.language.english.home import NO_HOMES
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, any_of, plain, says
 from ctxwrap.language.lexicon import BUSINESSES, FIELDS, PROFESSIONS, WEEK
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
-from ctxwrap.language.third import others
-from ctxwrap.patterns import lazy_pattern
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.statement import LIFE, Found, Rules, Statement, others, rules
 
 TRADES = frozenset(PROFESSIONS.split())
 

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ctxwrap.patterns import lazy_pattern
-from ctxwrap.protocol.repair.effort import spend
-from ctxwrap.protocol.repair.keys import KNOWN_KEY, KNOWN_NAME
+from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.repair.relaxed import relaxed_value, typed
-from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable
-from ctxwrap.protocol.words import (
+from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, spend
+from ctxwrap.protocol.repair.tokens import KNOWN_KEY, KNOWN_NAME
+from ctxwrap.protocol.vocabulary import (
     CAPABILITY_KEYS,
     ITEM_KEYS,
     OPTIONAL_KEYS,

@@ -1,11 +1,15 @@
-"""JSON read strictly: no key twice, no NaN, no abyss."""
+"""Strict JSON, the marks of JSON as models write them, and the limit on the work of all repairs."""
 
 import json
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from ctxwrap.patterns import lazy_pattern
-from ctxwrap.protocol.words import MAX_DEPTH
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.protocol.vocabulary import MAX_DEPTH
 
 _LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
@@ -64,3 +68,108 @@ def _no_constant(name: str) -> Any:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
 _LENIENT = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, strict=False)
+
+
+ALLOWED = 42_000
+"""How many steps a reply may take in all. A step is about a microsecond: a token, or a hundred characters passed over.
+
+Steps are counted, not timed, so that a reply is read in the same way wherever it is read.
+"""
+
+
+class Exhausted(Exception):
+    """The allowance is spent."""
+
+
+class Effort:
+    """What is left of an allowance."""
+
+    def __init__(self, left: int = ALLOWED) -> None:
+        self.left = left
+
+
+_CURRENT: ContextVar[Effort] = ContextVar("effort")
+
+
+@contextmanager
+def limited(effort: Effort) -> Iterator[None]:
+    """Whatever is spent inside is spent of `effort`."""
+    token = _CURRENT.set(effort)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def spend(steps: int) -> None:
+    """Count what is done next; Exhausted if that is too much."""
+    effort = _CURRENT.get()
+    effort.left -= steps
+    if effort.left < 0:
+        raise Exhausted
+
+
+def left() -> int:
+    """How many steps may still be taken."""
+    return _CURRENT.get().left
+
+
+ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
+OPENERS, CLOSERS = "{｛[［", "}｝]］"
+BRACES = "{｛"
+COMMAS = ",;，；、"
+COLON = r"(?:=>|->|[:=：＝])"
+ELLIPSES = ("...", "…")
+
+LITERALS: dict[str, bool | None] = {
+    **dict.fromkeys(("null", "none", "nil", "undefined", "nan", "infinity", "-infinity", "+infinity")),
+    **dict.fromkeys(("true", "yes"), True),
+    **dict.fromkeys(("false", "no"), False),
+}
+
+CLOSING = {
+    '"': '"',
+    "'": "'",
+    "`": "`",
+    "“": '”“"',
+    "”": '”“"',
+    "„": '”“"',
+    "‟": '”“"',
+    "‘": "’‘'",
+    "’": "’‘'",
+    "＂": "＂",
+    "＇": "＇",
+    "«": "»",
+    "「": "」",
+}
+"""The quotes that may close a string, for each that may open it."""
+
+QUOTES = "".join(CLOSING)
+QUOTE = f"[{re.escape(''.join(sorted({*QUOTES, *''.join(CLOSING.values())})))}]"
+GAP = rf"[\s{ZERO_WIDTH}]*+"
+
+_COMMENT = 400
+BLOCK_COMMENT = rf"/\*[^*]{{0,{_COMMENT}}}+(?:\*(?!/)[^*]{{0,{_COMMENT}}}+){{0,20}}+\*/"
+_NEVER_BLANK = frozenset("{}[],:\"'0123456789abcdefghijklmnopqrstuvwxyz")
+_BLANK = lazy_pattern(rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{_COMMENT}}}|{BLOCK_COMMENT})*")
+
+
+def skip(text: str, at: int) -> int:
+    """Behind white space of any kind, and comments."""
+    if at < len(text) and text[at] in _NEVER_BLANK:
+        return at
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+def skip_commas(text: str, at: int) -> int:
+    """Behind the commas that stand here, one or more, and what is blank between them."""
+    at = skip(text, at)
+    while is_at(text, at, COMMAS):
+        at = skip(text, at + 1)
+    return at
+
+
+def is_at(text: str, at: int, marks: str) -> bool:
+    """Whether one of `marks` stands here."""
+    return at < len(text) and text[at] in marks

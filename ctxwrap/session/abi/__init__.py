@@ -1,10 +1,20 @@
 """The vocabulary of the Context Runtime ABI, and everything that can be wrong with a text that should follow it."""
 
-from ctxwrap.session.abi.control import STATES, ControlName, budget_in, control_issues
-from ctxwrap.session.abi.derived import RECORDS, RecordKind, pack_issues, record_issues
+from ctxwrap.session.abi.files import (
+    RECORDS,
+    STATES,
+    ControlName,
+    RecordKind,
+    budget_in,
+    control_issues,
+    pack_issues,
+    record_issues,
+)
 from ctxwrap.session.abi.names import (
     CONTEXT_FILES,
     SESSION_FILES,
+    Issue,
+    Kind,
     SourceFault,
     blob_name,
     is_legal_name,
@@ -12,7 +22,6 @@ from ctxwrap.session.abi.names import (
     named_by,
     source_issue,
 )
-from ctxwrap.session.abi.reading import Issue, Kind
 from ctxwrap.session.abi.streams import (
     ERROR_CODES,
     EVENT_TYPES,

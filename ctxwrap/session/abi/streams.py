@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, get_args
 
-from ctxwrap.session.abi.names import is_legal_name
-from ctxwrap.session.abi.reading import Issue, Kind, Repeating, is_count, line_issues, objects, repeats
-from ctxwrap.stages.events import EVENT_CLASSES
+from ctxwrap.pack.receipt import EVENT_CLASSES
+from ctxwrap.session.abi.names import Issue, Kind, Repeating, is_count, is_legal_name, line_issues, objects, repeats
 from ctxwrap.types import Record, Role
 
 ROLES = frozenset(get_args(Role))

@@ -1,14 +1,64 @@
-"""The files beside the streams of an encrypted session: sealed, and under names that tell nothing."""
+"""Files of an encrypted session: encrypted content under encrypted names."""
 
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ctxwrap.storage import CACHE, STREAMS, FileEntry, Files
-from ctxwrap.stores.clear import KEY_FILE
-from ctxwrap.stores.encrypted.cipher import TAG, Cipher
-from ctxwrap.stores.encrypted.frames import LONGEST, extent_of, framed, opened
+from ctxwrap.stores.base import CACHE, KEY_FILE, STREAMS, FileEntry, Files
+from ctxwrap.stores.encrypted.keys import NONCE, TAG, Cipher
 from ctxwrap.stores.names import file_parts
+
+_HEAD = 4
+_PIECE = 1 << 20
+"""So many bytes at most are sealed at once, so that the beginning of a file opens alone."""
+
+LONGEST = _HEAD + NONCE + _PIECE + TAG
+"""How long a frame can be."""
+
+
+class Extent(NamedTuple):
+    """How far frames reach."""
+
+    end: int
+    """Where the last one ends, by what its head says."""
+    length: int
+    """How many bytes they hold."""
+
+
+def extent_of(data: bytes) -> Extent:
+    """Of the frames whose heads are there; what they hold is not looked at."""
+    end = length = 0
+    while end + _HEAD <= len(data):
+        size = int.from_bytes(data[end : end + _HEAD], "big")
+        end, length = end + _HEAD + size, length + max(0, size - NONCE - TAG)
+    return Extent(end, length)
+
+
+def framed(cipher: Cipher, name: str, data: bytes, before: bytes = b"") -> bytes:
+    """`data` in frames behind one with the tag `before`; nothing is a frame, too."""
+    frames = []
+    for at in range(0, len(data) or 1, _PIECE):
+        sealed = cipher.seal(data[at : at + _PIECE], "file", name, before.hex())
+        frames.append(len(sealed).to_bytes(_HEAD, "big") + sealed)
+        before = sealed[-TAG:]
+    return b"".join(frames)
+
+
+def opened(cipher: Cipher, name: str, data: bytes, size: int | None = None) -> bytes | None:
+    """What frames hold, or its first `size` bytes; None if any of them does not open, or is cut short."""
+    pieces: list[bytes] = []
+    at, length, before = 0, 0, b""
+    while at < len(data) and (size is None or length < size):
+        start = at + _HEAD
+        at = start + int.from_bytes(data[at:start], "big")
+        sealed = data[start:at]
+        piece = cipher.open(sealed, "file", name, before.hex()) if start < at <= len(data) else None
+        if piece is None:
+            return None
+        pieces.append(piece)
+        length, before = length + len(piece), sealed[-TAG:]
+    return b"".join(pieces)[:size]
+
 
 logger = logging.getLogger("ctxwrap")
 

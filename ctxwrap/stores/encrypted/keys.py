@@ -1,4 +1,4 @@
-"""Master keys: how they are spelled, and how they wrap the key of a session."""
+"""Keys: master keys, the key of each session, and the cipher that uses it."""
 
 import base64
 import binascii
@@ -9,12 +9,61 @@ import re
 from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, AESSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ctxwrap.errors import KeyMismatch, SettingsError
-from ctxwrap.stores.clear import KEY_FILE
-from ctxwrap.stores.encrypted.cipher import NONCE, SECRET
+from ctxwrap.stores.base import KEY_FILE, STREAMS, Log
 from ctxwrap.types import SessionKey
+
+SECRET = 32
+"""How long a key is, in bytes."""
+
+NONCE, TAG = 12, 16
+"""What stands before and behind a ciphertext. Nonces are random: up to 2**32 records and frames of one session, the
+chance that two of them are the same is below 2**-32."""
+
+
+class Cipher:
+    def __init__(self, secret: bytes, session: SessionKey) -> None:
+        self._contents = AESGCM(_derived(secret, b"ctxwrap contents", 32))
+        self._names = AESSIV(_derived(secret, b"ctxwrap names", 64))
+        self._session = session
+
+    def seal(self, data: bytes, *place: str | int | None) -> bytes:
+        nonce = os.urandom(NONCE)
+        return nonce + self._contents.encrypt(nonce, data, self._bound(place))
+
+    def open(self, sealed: bytes, *place: str | int | None) -> bytes | None:
+        """What was sealed for this place of this session; None if it was not, or was changed."""
+        try:
+            return self._contents.decrypt(sealed[:NONCE], sealed[NONCE:], self._bound(place))
+        except (InvalidTag, ValueError):
+            return None
+
+    def hide(self, name: str) -> str:
+        """Another name, the same for the same: letters of one case and digits, for every file system."""
+        sealed = self._names.encrypt(name.encode("utf-8", "surrogatepass"), None)
+        return base64.b32encode(sealed).decode().rstrip("=").lower()
+
+    def shown(self, hidden: str) -> str | None:
+        """The name that `hide` hid, or None if it hid none."""
+        text = hidden.upper()
+        try:
+            name = self._names.decrypt(base64.b32decode(text + "=" * (-len(text) % 8)), None)
+            found = name.decode("utf-8", "surrogatepass")
+        except (InvalidTag, binascii.Error, ValueError):
+            return None
+        return found if self.hide(found) == hidden else None
+
+    def _bound(self, place: tuple[str | int | None, ...]) -> bytes:
+        return json.dumps(["ctxwrap", *self._session, *place]).encode()
+
+
+def _derived(secret: bytes, purpose: bytes, length: int) -> bytes:
+    return HKDF(algorithm=SHA256(), length=length, salt=None, info=purpose).derive(secret)
+
 
 _HEX = re.compile(r"[0-9A-Fa-f]{64}")
 
@@ -100,3 +149,61 @@ def _parsed(spelled: object, place: int) -> bytes:
             "makes one"
         )
     return key
+
+
+class Door:
+    """Whoever opens the session comes by here once; a KeyMismatch if the keys are not those of the session."""
+
+    def __init__(self, session: SessionKey, log: Log, keys: MasterKeys) -> None:
+        self.session = session
+        self._log = log
+        self._keys = keys
+        self._cipher: Cipher | None = None
+        self._check()
+
+    @property
+    def cipher(self) -> Cipher | None:
+        """None as long as the session has not begun, here or elsewhere."""
+        if self._cipher is None and (data := self._log.files.load(KEY_FILE)) is not None:
+            self._cipher = Cipher(self._keys.unwrapped(data, self.session), self.session)
+        return self._cipher
+
+    @property
+    def begun(self) -> Cipher:
+        cipher = self.cipher
+        assert cipher is not None, "records are written inside `locked`"
+        return cipher
+
+    def begin(self) -> None:
+        """Make the session's key, inside its lock, unless it has one."""
+        if self.cipher is None:
+            self._check()
+            secret = os.urandom(SECRET)
+            self._log.files.save(KEY_FILE, self._keys.wrapped(secret, self.session), lasting=True)
+            self._cipher = Cipher(secret, self.session)
+
+    def forget(self) -> None:
+        """Look for the session's key again before it is used."""
+        self._cipher = None
+
+    def rewrap(self) -> bool:
+        """Let the first master key wrap the session's key, inside its lock; whether another one did so far."""
+        data = self._log.files.load(KEY_FILE)
+        if data is None or self._keys.wraps(data, self.session):
+            return False
+        secret = self._keys.unwrapped(data, self.session)
+        self._log.files.save(KEY_FILE, self._keys.wrapped(secret, self.session), lasting=True)
+        return True
+
+    def _check(self) -> None:
+        has_records = self.cipher is None and any(self._has_records(stream) for stream in STREAMS)
+        if has_records and self.cipher is None:  # still: another one may have begun the session meanwhile
+            name = self.session.session
+            raise KeyMismatch(
+                f"session {name!r} is not encrypted, or its {KEY_FILE} is lost. To encrypt it, export it without the "
+                f"key (env -u CTXWRAP_KEY ctxwrap export {name} -o FILE) and import it with the key, under another name"
+            )
+
+    def _has_records(self, stream: str) -> bool:
+        """Any line counts; most sessions have a first record, which is found without reading the others."""
+        return bool(self._log.pick(stream, [1])) or next(iter(self._log.lines(stream)), None) is not None

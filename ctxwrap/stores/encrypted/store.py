@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 
 from ctxwrap.errors import NotFound
-from ctxwrap.storage import Store
-from ctxwrap.stores.around import StoreAround
-from ctxwrap.stores.clear import KEY_FILE
-from ctxwrap.stores.encrypted.door import Door
-from ctxwrap.stores.encrypted.keys import MasterKeys
+from ctxwrap.stores.base import KEY_FILE, Store, StoreAround
+from ctxwrap.stores.encrypted.keys import Door, MasterKeys
 from ctxwrap.stores.encrypted.log import EncryptedLog
 from ctxwrap.types import SessionKey
 

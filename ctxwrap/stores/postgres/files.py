@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from ctxwrap.errors import StoreUnavailable
-from ctxwrap.storage import FileEntry
+from ctxwrap.stores.base import FileEntry
 from ctxwrap.stores.names import file_parts
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.known import KnownFiles
-from ctxwrap.stores.postgres.section import Bound, Section
-from ctxwrap.stores.postgres.server import Rows, Statement
+from ctxwrap.stores.postgres.cache import KnownFiles
+from ctxwrap.stores.postgres.connection import Rows, Statement
+from ctxwrap.stores.postgres.transaction import Bound, Section
 
 _LONGEST = 2000
 """So many bytes of a name fit into an index."""

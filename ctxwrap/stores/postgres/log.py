@@ -9,16 +9,15 @@ from functools import partial
 from typing import Any
 
 from ctxwrap.errors import StoreError
-from ctxwrap.storage import CACHE, STREAMS, Change, Checkpoint, Line
-from ctxwrap.stores.lines import encoded, holds, spellings_of
+from ctxwrap.stores.base import CACHE, STREAMS, Change, Checkpoint, Line
+from ctxwrap.stores.files.lines import encoded, holds, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
+from ctxwrap.stores.postgres.cache import Batch, Known, KnownFiles, Seen, changed_line, empty_batch, line_of, record_of
+from ctxwrap.stores.postgres.connection import Rows, Server, Statement
 from ctxwrap.stores.postgres.files import PostgresFiles
-from ctxwrap.stores.postgres.known import Known, KnownFiles, Seen
-from ctxwrap.stores.postgres.life import Lease, Life
-from ctxwrap.stores.postgres.rows import Batch, changed_line, empty_batch, line_of, record_of
-from ctxwrap.stores.postgres.section import Section
-from ctxwrap.stores.postgres.server import Rows, Server, Statement
+from ctxwrap.stores.postgres.heartbeat import Lease, Life
+from ctxwrap.stores.postgres.transaction import Section
 from ctxwrap.types import Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")

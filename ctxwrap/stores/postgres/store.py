@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.life import Life
+from ctxwrap.stores.postgres.connection import Rows, Server, Statement
+from ctxwrap.stores.postgres.heartbeat import Life
 from ctxwrap.stores.postgres.log import PostgresLog, Sections
-from ctxwrap.stores.postgres.server import Rows, Server, Statement
 from ctxwrap.types import SessionKey
 
 

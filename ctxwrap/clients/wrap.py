@@ -1,0 +1,78 @@
+"""`wrap(client)`: the same client, with context; and litellm's functions, wrapped."""
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ctxwrap.errors import UnsupportedClient
+from ctxwrap.settings import Settings, settings_from
+from ctxwrap.stores import given_store
+from ctxwrap.stores.base import Store
+from ctxwrap.turn.binding import Context
+
+if TYPE_CHECKING:
+    from litellm import CustomStreamWrapper, ModelResponse
+
+T = TypeVar("T")
+
+
+def wrap(
+    client: T,
+    /,
+    *,
+    session: str | None = None,
+    tenant: str = "default",
+    agent: str = "default",
+    store: Store | str | os.PathLike[str] | None = None,
+    settings: Settings | None = None,
+    **setting_overrides: Any,
+) -> T:
+    """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
+
+    What comes back has the client's own type and shares its connections; the client itself is not changed.
+    A session named here is the default of every call; `using(session=...)` and `session=` of a call come first.
+    Wrapping a wrapped client changes only what is named.
+    """
+    known: Context | None = getattr(client, "_ctxwrap", None)
+    given = {"session": (session, None), "tenant": (tenant, "default"), "agent": (agent, "default")}
+    changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
+    if known is None:
+        chosen = settings_from(settings, **setting_overrides)
+        return _wrapped(client, Context(store=given_store(store), settings=chosen, **changes))
+    if store is not None:
+        changes["store"] = given_store(store)
+    if settings is not None or setting_overrides:
+        changes["settings"] = settings_from(settings or known.settings, **setting_overrides)
+    return _wrapped(client, known.changed(**changes)) if changes else client
+
+
+def _wrapped(client: T, context: Context) -> T:
+    from ctxwrap.clients import sdk
+
+    if sdk.is_sdk_client(client):
+        return cast(T, sdk.wrap_client(client, context))
+    from ctxwrap.clients import litellm
+
+    if litellm.is_litellm(client):
+        return cast(T, litellm.wrap_litellm(client, context))
+    raise UnsupportedClient(
+        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: give an OpenAI or Anthropic client "
+        "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
+    )
+
+
+def completion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+    """`litellm.completion` with its own parameters, and `session=` and `context_mode=`."""
+    return _litellm().completion(*args, **kwargs)
+
+
+async def acompletion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
+    """`litellm.acompletion` with its own parameters, and `session=` and `context_mode=`."""
+    return await _litellm().acompletion(*args, **kwargs)
+
+
+@cache
+def _litellm() -> Any:
+    from ctxwrap.clients.litellm import load_litellm
+
+    return wrap(load_litellm())

@@ -1,0 +1,237 @@
+"""The context document: what lasts of a conversation, grown from raw messages only, in at most 5000 characters."""
+
+import json
+from collections.abc import Sequence
+
+from ctxwrap.documents.comparison import (
+    Gist,
+    as_confirmed,
+    covers,
+    finished_by,
+    gist_of,
+    is_dated,
+    is_known,
+    is_open,
+    move_in,
+    moved_by,
+    retold,
+    says_only_done,
+    ticked,
+    verdict,
+    with_day,
+)
+from ctxwrap.documents.extraction import SILENT, Line, lines_from, remembered
+from ctxwrap.documents.sections import Section, sections_of, text_of, with_line
+from ctxwrap.documents.sentences import (
+    Raw,
+    Remembered,
+    in_one_line,
+    is_filler,
+    must_be_raw,
+    sentences_in,
+    without_opener,
+)
+from ctxwrap.documents.trimming import LONGEST, TRIMMED, settled, trimmed
+from ctxwrap.language.words import terms_of
+
+__all__ = ["EMPTY", "LONGEST", "PLACEHOLDER", "TRIMMED", "grown", "is_placeholder", "trimmed"]
+
+PLACEHOLDER = (
+    "This is default context that's created with the memory. "
+    "Instructions for AI Agent: Provide relevant context as soon as it's available."
+)
+"""What a memory that nobody has written to has for a document."""
+
+_INIT = "NEW MEMORY – init context"
+
+EMPTY = "# Description\n"
+"""The document of a memory that knows nothing yet."""
+
+_TASK, _LINE = "- [ ] ", "- "
+_ALONE = frozenset({"Tasks", "Participants", "Notes"})
+_MARKS = ("- ", "* ", "• ", "+ ")
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a document is only what a memory begins with."""
+    text = text.strip() if len(text) < 1000 else ""
+    if text.startswith("{"):
+        try:
+            text = json.loads(text)["activeContext"]
+        except (ValueError, KeyError, TypeError):
+            return False
+    return text in (PLACEHOLDER, _INIT)
+
+
+def grown(document: str, entries: Sequence[Raw], items: Sequence[Remembered] = ()) -> str:
+    """The document with what new messages and memory tell merged in, and no longer than it may be.
+
+    What stands in it is kept as it is, but for a line that a message confirms or changes, and tasks that are done.
+    """
+    entries = [must_be_raw(entry) for entry in entries]
+    document = EMPTY if is_placeholder(document) else trimmed(document)
+    growth = _Growth(document)
+    for entry in entries:
+        growth.take(entry)
+    for item in items:
+        growth.remember(item)
+    return trimmed(settled(text_of(growth.sections))) if growth.changed else document
+
+
+class _Growth:
+    """A document while messages are merged into it."""
+
+    def __init__(self, document: str) -> None:
+        self.sections = sections_of(document)
+        self._blank = document.strip() in ("", EMPTY.strip())
+        self.changed = False
+        self._asked: list[str] = []
+        """The tasks that the last message brought."""
+
+    def take(self, raw: Raw) -> None:
+        raw = in_one_line(raw)
+        if raw.role.lower() in SILENT:
+            return
+        self._describe(raw)
+        if raw.speaker:
+            self._merge(Line("Participants", f"{raw.speaker} – {raw.role}"), "")
+        changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in _sentences(raw)]
+        if raw.role == "assistant":
+            return
+        lines = [] if any(changes) and len(changes) == 1 else lines_from(raw, raw.speaker or raw.role.capitalize())
+        self._asked = [text for line in lines if (text := self._merge(line, raw.day)) and line.section == "Tasks"]
+
+    def remember(self, item: Remembered) -> None:
+        """Merge an item of memory. One that tells of a task that is done closes it and is no line itself."""
+        if not item.content.strip() or self._finish(item.content) or self._move(item.content):
+            return
+        self._merge(remembered(item.type, item.content, "User"), "", is_item=True)
+
+    def _describe(self, raw: Raw) -> None:
+        if self._blank:
+            self._blank = False
+            since = f" since {raw.day}" if raw.day else ""
+            self._set(with_line(self.sections, "Description", f"A conversation between user and assistant{since}."))
+
+    def _set(self, sections: list[Section]) -> None:
+        self.sections, self.changed = sections, True
+
+    def _finish(self, sentence: str, raw: Raw | None = None) -> bool:
+        """Tick the task that the sentence says is done; whether there was one."""
+        tasks = [each for each in self._lines("Tasks") if is_open(each[2])]
+        at = finished_by(sentence, [line for _, _, line in tasks])
+        if at is None and raw and len(self._asked) == 1 and says_only_done(sentence):
+            at = next((place for place, task in enumerate(tasks) if task[2] == self._asked[0]), None)
+        if at is not None:
+            section, place, line = tasks[at]
+            self._replace(section, place, ticked(line, raw.day if raw else ""))
+        return at is not None
+
+    def _move(self, sentence: str) -> bool:
+        """Strike the day of the line whose matter the sentence says is moved; whether there was one."""
+        move = move_in(sentence)
+        lines = (
+            [each for name in ("Timeline", "Facts", "Tasks", "Decisions", "") for each in self._lines(name)]
+            if move
+            else []
+        )
+        texts = [line for _, _, line in lines]
+        if move is None or is_known(move, texts):
+            return move is not None
+        if (at := moved_by(move, texts)) is None:
+            return False
+        section, place, line = lines[at]
+        changed = with_day(line, move.day)
+        self._replace(section, place, as_confirmed(changed))
+        return changed != line
+
+    def _lines(self, name: str) -> list[tuple[int, int, str]]:
+        """The lines of lists under one of our headings, or under none of them, each with its place."""
+        return [
+            (at, place, unit)
+            for at, section in enumerate(self.sections)
+            if section.name == name
+            for place, unit in enumerate(section.units)
+            if unit.lstrip().startswith(_MARKS) and "\n" not in unit
+        ]
+
+    def _merge(self, new: Line, day: str, is_item: bool = False) -> str:
+        """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section.
+
+        The line as it stands then, or nothing.
+        """
+        said = f" ({day})" if day and new.section != "Participants" else ""
+        line = f"{_TASK if new.section == 'Tasks' else _LINE}{new.text}{said}"
+        gist = gist_of(line)
+        if self._has(gist.text) or self._is_covered(gist, new, is_item):
+            return ""
+        for at, place, unit in self._lines_beside(new.section):
+            outcome = verdict(gist_of(unit), gist)
+            if outcome == "confirmed":
+                self._replace(at, place, as_confirmed(unit))
+            if outcome in ("same", "confirmed"):
+                return ""
+            if outcome == "changed" and (changed := self._change(at, place, new.section, line)):
+                return changed
+        self._set(with_line(self.sections, new.section, line))
+        return line
+
+    def _is_covered(self, gist: Gist, new: Line, is_item: bool) -> bool:
+        """Whether a line of the same section says as much; a line by rules is retold in an item's words."""
+        own = self._own_terms()
+        for at, place, unit in self._lines(new.section) if new.section != "Tasks" else ():
+            old = gist_of(unit)
+            if covers(old, gist, new.section, own):
+                return True
+            if is_item and is_dated(unit) and covers(gist, old, new.section, own):
+                self._replace(at, place, retold(unit, new.text))
+                return True
+        return False
+
+    def _own_terms(self) -> frozenset[str]:
+        """The words of the user's name."""
+        lines = (line for _, _, line in self._lines("Participants"))
+        return frozenset(term for line in lines if line.endswith(" – user") for term in terms_of(line))
+
+    def _has(self, text: str) -> bool:
+        units = (unit for section in self.sections for unit in section.units)
+        return any(text in unit and gist_of(unit).text == text for unit in units)
+
+    def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
+        """The lines that may speak of the same thing as one of that section: tasks and names only among themselves."""
+        names = dict.fromkeys(each.name for each in self.sections)
+        return [
+            line
+            for name in names
+            if name == section or _ALONE.isdisjoint({name, section})
+            for line in self._lines(name)
+        ]
+
+    def _change(self, at: int, place: int, section: str, line: str) -> str:
+        """Put what is new in the place of what was, which loses nothing else; the new line, or nothing."""
+        unit = self.sections[at].units[place]
+        old, new = gist_of(unit), gist_of(line)
+        days = sorted(new.days - old.days)
+        if len(days) == 1 and old.days and (changed := with_day(unit, days[0].lstrip("-"))) != unit:
+            self._replace(at, place, changed if new.tentative else as_confirmed(changed))
+            return changed
+        if old.terms <= new.terms and self.sections[at].name and unit.startswith(_LINE):
+            self._replace(at, place, None)
+            self._set(with_line(self.sections, section, line))
+            return line
+        return ""
+
+    def _replace(self, at: int, place: int, line: str | None) -> None:
+        section = self.sections[at]
+        units = (*section.units[:place], *(() if line is None else (line,)), *section.units[place + 1 :])
+        empty = not any(map(str.strip, units)) and line is None
+        kept = [] if empty and at else [Section(section.heading, units)]
+        self._set([*self.sections[:at], *kept, *self.sections[at + 1 :]])
+
+
+def _sentences(raw: Raw) -> list[str]:
+    return [
+        text
+        for sentence in sentences_in(raw.text)
+        if not is_filler(text := without_opener(sentence)) or says_only_done(text)
+    ]

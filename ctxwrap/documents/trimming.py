@@ -1,0 +1,155 @@
+"""Trimming: what goes from a document that has become too long, the oldest and least telling first."""
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ctxwrap.documents.comparison import is_ticked
+from ctxwrap.documents.sections import Section, sections_of, text_of
+from ctxwrap.documents.sentences import assigns, cut, decides, facts_in, one_line, whole
+
+LONGEST = 5000
+TRIMMED = 4800
+CORE = 3800
+"""While a document grows, participants, tasks and decisions take no more than that as long as decisions can go."""
+
+_ALWAYS_KEPT = 20
+"""Fewer decisions than that are never too many."""
+
+_READ_HEAD, _READ_TAIL = 15_000, 25_000
+"""So much of a text is looked at; what lies between goes unread."""
+
+_CORE = frozenset({"Description", "Decisions", "Tasks", "Participants"})
+_WEIGHTS = {"Notes": 3.0, "Timeline": 1.5, "Facts": 1.0, "Preferences": 0.5}
+_OPEN_TASK = re.compile(r"\s{0,20}[-*•+]\s\[ \]\s")
+_PARTICIPANT = re.compile(
+    r"\s{0,20}[-*•+]\s\**[^\W\d_][\w .'’\-]{1,60}\** (?:–|—|-|\() ?\w|.{0,40}\bparticipants?\b", re.I
+)
+_LAST = 1_000_000
+"""The age of what goes after everything else."""
+
+
+class Place(NamedTuple):
+    section: int
+    unit: int
+
+
+def trimmed(text: str) -> str:
+    """The text itself if it is short enough, else without its oldest low-value lines.
+
+    Participants, open tasks and decisions stay as long as anything else can go; then the oldest of them go too. What
+    stands between fences, such as a diagram, goes as a whole.
+    """
+    if len(text) <= LONGEST:
+        return text
+    if len(text) > _READ_HEAD + _READ_TAIL:
+        text = f"{text[: whole(text, _READ_HEAD)]}\n{text[whole(text, len(text) - _READ_TAIL) :]}"
+    sections = sections_of(text)
+    gone: set[Place] = set()
+    left = [sum(1 for unit in section.units if unit.strip()) for section in sections]
+    size = len(text)
+    for place in _in_order(sections):
+        if size <= TRIMMED:
+            break
+        gone.add(place)
+        unit = sections[place.section].units[place.unit]
+        size -= len(unit) + 1
+        left[place.section] -= bool(unit.strip())
+        if not left[place.section] and sections[place.section].heading:
+            size -= len(sections[place.section].heading) + 1
+    return _cut_down(_without(sections, gone))
+
+
+def removed(before: str, after: str) -> str:
+    """What trimming took away, by section: `12 of Notes, 3 of Timeline`."""
+    gone = _line_counts(before) - _line_counts(after)
+    return ", ".join(f"{count} of {name or 'no heading'}" for name, count in gone.items())
+
+
+def _line_counts(text: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for section in sections_of(text):
+        counts[one_line(section.heading.lstrip("# "), 40)] += sum(bool(unit.strip()) for unit in section.units)
+    return counts
+
+
+def settled(text: str) -> str:
+    """The text, or if it is too long, without the oldest of more decisions than leave room for anything else."""
+    if len(text) <= LONGEST:
+        return text
+    sections = sections_of(text)
+    core = sum(len(unit) + 1 for section in sections if section.name in _CORE for unit in section.units)
+    gone: set[Place] = set()
+    for place, unit in _decisions(sections)[:-_ALWAYS_KEPT]:
+        if core > CORE:
+            gone.add(place)
+            core -= len(unit) + 1
+    return _without(sections, gone)
+
+
+def _decisions(sections: Sequence[Section]) -> list[tuple[Place, str]]:
+    return [
+        (Place(at, place), unit)
+        for at, section in enumerate(sections)
+        if section.name == "Decisions"
+        for place, unit in enumerate(section.units)
+        if unit.strip()
+    ]
+
+
+def _without(sections: Sequence[Section], gone: set[Place]) -> str:
+    """The text of what stays; a heading that nothing stays under goes as well."""
+    kept = []
+    for at, section in enumerate(sections):
+        units = tuple(unit for place, unit in enumerate(section.units) if Place(at, place) not in gone)
+        changed = len(units) != len(section.units)
+        if not changed or any(unit.strip() for unit in units):
+            kept.append(Section(section.heading, units))
+    return text_of(kept)
+
+
+def _cut_down(text: str) -> str:
+    """What is left if even one line is too long."""
+    return text if len(text) <= LONGEST else cut(text, TRIMMED)
+
+
+def _in_order(sections: Sequence[Section]) -> Iterator[Place]:
+    """All that can go, in the order in which it goes."""
+    heap = [entry for at, section in enumerate(sections) for entry in _ranked(at, section)]
+    heapq.heapify(heap)
+    while heap:
+        yield heapq.heappop(heap)[-1]
+
+
+def _ranked(at: int, section: Section) -> Iterator[tuple[bool, float, Place]]:
+    """Each unit with whether it is core, and how old it is: how many of its kind came after it."""
+    following = {True: 0, False: 0}
+    for place in range(len(section.units) - 1, -1, -1):
+        unit = section.units[place]
+        core = _is_core(section.name, unit)
+        age = following[core] * _WEIGHTS.get(section.name, 1.0)
+        if section.name == "Description":
+            age -= _LAST
+        elif not unit.strip():
+            core, age = False, float(_LAST) if _needless(section.units, place) else -1.0
+        yield core, -age, Place(at, place)
+        following[core] += 1
+
+
+def _needless(units: Sequence[str], place: int) -> bool:
+    """Whether an empty line follows another."""
+    return place > 0 and not units[place - 1].strip()
+
+
+def _is_core(name: str, unit: str) -> bool:
+    """Participants, decisions and open tasks, by the heading or, where there is none of ours, by what is said."""
+    if is_ticked(unit):
+        return False
+    if name:
+        return name in _CORE
+    line = unit[:600]
+    if _OPEN_TASK.match(line) or _PARTICIPANT.match(line):
+        return True
+    return decides(line) or (assigns(line) and bool(facts_in(line)))

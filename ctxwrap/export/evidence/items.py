@@ -1,0 +1,316 @@
+"""The items that a pack refers to, and the mapping of pack terms to those of Agent Context."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ctxwrap.export.evidence.history import Attempt, Told
+from ctxwrap.export.evidence.vocabulary import TARGETS, ContentMode, ContextKind, InjectionPoint, OmissionReason, Target
+from ctxwrap.memory.items import ORIGINS, TIERS
+from ctxwrap.protocol.framing import blocks_in, boundary_of
+from ctxwrap.protocol.instructions import escaped
+from ctxwrap.redaction.visibility import FILES, REMEMBERED
+from ctxwrap.session.blobs import texts_in
+from ctxwrap.session.pack_view import Block, PackView
+from ctxwrap.stores.log_format import numbers_in
+from ctxwrap.types import PackItem
+from ctxwrap.workingset.manifest import OFFER
+from ctxwrap.workingset.working_set import OUTPUT
+
+KINDS: dict[str, ContextKind] = {
+    "system": "system_prompt",
+    "memory": "runtime_state",
+    "request": "user_message",
+    "boot_header": "developer_instruction",
+    "pinned": "manual_note",
+    "summary": "thread_summary",
+    "facts": "working_memory",
+    "decisions": "working_memory",
+    "todo": "working_memory",
+    "refs": "working_memory",
+    "working_set": "file_excerpt",
+    "retrieved": "retrieval_result",
+    "recent_messages": "session_history",
+    "children": "peer_agent_message",
+    "knowledge_pack_item": "knowledge_pack_item",
+    "document_excerpt": "document_excerpt",
+    "browser_state": "browser_state",
+    "team_memory": "team_memory",
+    "external_resource": "external_resource",
+}
+"""What each kind of a pack is, as long as nothing more is known of it (`kind_of`)."""
+
+_BY_ROLE: dict[tuple[str, str], ContextKind] = {
+    ("request", "system"): "system_prompt",
+    ("request", "assistant"): "session_history",
+    ("request", "tool"): "tool_result",
+    ("recent_messages", "tool"): "tool_result",
+}
+
+_MODES: dict[ContextKind, ContentMode] = {
+    "tool_result": "tool_result_ref",
+    "thread_summary": "summary",
+    "computed_summary": "summary",
+    "artifact_ref": "artifact_ref",
+}
+
+POINTS: dict[str, InjectionPoint] = {
+    "protocol": "system_prompt",
+    "boot": "system_prompt",
+    "system": "system_prompt",
+    "pinned": "system_prompt",
+    "memory": "system_prompt",
+    "background": "user_message_appendix",
+    "message": "message_history",
+    "found": "user_message_appendix",
+    "offered": "user_message_appendix",
+    "state": "user_message_appendix",
+    "reminder": "user_message_appendix",
+}
+"""Where each block of a request stands."""
+
+_OMISSIONS: tuple[tuple[str, OmissionReason], ...] = (
+    ("over budget", "budget_limit"),
+    ("older than the budget", "budget_limit"),
+    ("not for the model to see", "not_visible_to_target"),
+    ("may not be read", "permission_missing"),
+    ("binary file", "unsupported_media"),
+    ("not utf-8", "unsupported_media"),
+    ("more than", "too_large"),
+    ("more to the point", "low_relevance"),
+)
+"""What stands in a pack's reason for leaving something out, and the standard's word for it."""
+
+
+def kind_of(kind: str, *, source: str = "", role: str = "", tier: str = "", origin: str = "") -> ContextKind:
+    """A pack's kind, by what is known of the thing: who said it, where it lies in memory, whose words it is."""
+    if kind in REMEMBERED and tier == "core":
+        return "durable_memory"
+    if kind == "working_set" and source.startswith(OUTPUT):
+        return "tool_result"
+    if kind == "pinned" and origin == "operator":
+        return "policy_note"
+    if kind == "children" and not source.endswith("/result.md"):
+        return "artifact_ref"
+    return _BY_ROLE.get((kind, role)) or KINDS.get(kind, "custom")
+
+
+def mode_of(kind: ContextKind) -> ContentMode:
+    """How an item of that kind refers to its content."""
+    return _MODES.get(kind, "ref")
+
+
+def omission_of(kind: str, reason: str) -> OmissionReason:
+    told = reason.lower()
+    known = next((word for words, word in _OMISSIONS if words in told), None)
+    return known or ("low_relevance" if kind == "retrieved" else "custom")
+
+
+def visibility_of(words: Iterable[str]) -> tuple[Target, ...]:
+    """Those who may see something; a word that names nobody lets nobody see it."""
+    given = set(words)
+    return tuple(target for target in TARGETS if target in given)
+
+
+def trust_of(origin: str) -> str:
+    """The origin, if it is one; findings name who spoke, which is nobody's business."""
+    return origin if origin in ORIGINS else "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    entry: int
+    """Which entry of the pack tells of it."""
+    item: PackItem
+    kind: ContextKind
+    uri: str
+    part: str = ""
+    """Which part of its source: a number, a range, an id."""
+    is_private: bool = False
+    """Whether the name of that part may tell something: a model names memories as it likes."""
+    content: str | None = None
+    """What it said to the model; None if that is not known, or nothing was sent."""
+    is_gone: bool = False
+    """Whether what it said was forgotten or purged since."""
+    tokens: int | None = None
+    digest: str = ""
+    """SHA-256 of the whole source, of which there may be more than was sent."""
+    blocks: tuple[str, ...] = ()
+    """The blocks of the request it stands in, by their keys."""
+
+
+def key_of(block: Block) -> str:
+    """By what the things in a block know it."""
+    return block.source if block.name in ("message", "system") else block.name
+
+
+def things_of(told: Told, attempt: Attempt) -> tuple[Thing, ...]:
+    """Everything that could be sent; nothing if the attempt packed nothing."""
+    return tuple(_Things(told, attempt, attempt.view).all()) if attempt.view is not None else ()
+
+
+@dataclass
+class _Things:
+    told: Told
+    attempt: Attempt
+    view: PackView
+    _at: int = field(default=0, init=False)
+
+    def all(self) -> Iterator[Thing]:
+        for at, item in enumerate(self.view.items):
+            self._at = at
+            if item.kind == "request":
+                yield from self._messages(item, [*self._system, *self._newest])
+            elif item.kind == "recent_messages" and item.included:
+                yield from self._messages(item, self._recent)
+            elif item.kind in REMEMBERED:
+                yield from (self._memory(item, id) for id in item.refs)
+            else:
+                yield self._one(item)
+
+    def _one(self, item: PackItem) -> Thing:
+        """A thing that has an entry of its own."""
+        kind = kind_of(item.kind, source=item.source, origin=item.origin)
+        blocks = (self._place(item),) if item.included else ()
+        content = self._content(item) if item.included else None
+        is_gone = content is None and (bool(self._gone.intersection(blocks)) or self._is_purged(item))
+        part = " ".join(item.refs)
+        whole = self._digests.get(item.source, "") if item.kind in FILES else ""
+        return Thing(
+            self._at, item, kind, _uri(item), part, False, content, is_gone, item.tokens, digest=whole, blocks=blocks
+        )
+
+    def _memory(self, item: PackItem, id: str) -> Thing:
+        tier, told = self._remembered.get(id, ("", None))
+        places = [name for name, ids in self._memory_places.items() if id in ids] or [*self._memory_places][-1:]
+        blocks = tuple(places) if item.included else ()
+        content = escaped(told) if told is not None and item.included else None
+        kind, is_gone = kind_of(item.kind, tier=tier), item.included and content is None
+        tokens = item.tokens if len(item.refs) == 1 else None
+        return Thing(self._at, item, kind, _uri(item), id, True, content, is_gone, tokens, blocks=blocks)
+
+    def _messages(self, item: PackItem, numbers: list[int]) -> Iterator[Thing]:
+        """Every message by its number; those that the log does not know are one thing together."""
+        for number in filter(None, dict.fromkeys(numbers)):
+            yield self._message(item, number)
+        if not all(numbers) or not numbers:
+            blocks = ("messages.jsonl",) if numbers else ()
+            yield Thing(self._at, item, kind_of(item.kind), "caller:messages", blocks=blocks)
+
+    def _message(self, item: PackItem, number: int) -> Thing:
+        source = f"messages:{number}"
+        block = next((block for block in self.view.blocks if block.source == source), None)
+        if block is None:  # the log has lost it
+            kind = kind_of(item.kind)
+            return Thing(self._at, item, kind, "session:messages.jsonl", str(number), blocks=("messages.jsonl",))
+        is_gone = number in self.told.purged
+        content = None if is_gone else block.text
+        kind = kind_of(item.kind, role=block.role)
+        where = ("session:messages.jsonl", str(number), False)
+        return Thing(self._at, item, kind, *where, content, is_gone, block.tokens, blocks=(source,))
+
+    @cached_property
+    def _sent(self) -> dict[str, Any]:
+        return dict(self.attempt.event["sent"])
+
+    @cached_property
+    def _system(self) -> list[int]:
+        return numbers_in(str(self._sent["system"]))
+
+    @cached_property
+    def _recent(self) -> list[int]:
+        refs = [item.refs for item in self.view.items if item.kind == "recent_messages" and item.included]
+        return [number for (ref,) in refs for number in numbers_in(ref)]
+
+    @cached_property
+    def _newest(self) -> list[int]:
+        """What the caller sent that is always sent on: behind the recent messages."""
+        conversation = numbers_in(str(self.attempt.event["prefix"]["messages"]))
+        return conversation[len(self._recent) :]
+
+    @cached_property
+    def _memory_places(self) -> dict[str, set[str]]:
+        """Which memories each block tells."""
+        state = {"state": _ids(self._sent["state"].get("memory") or {})}
+        return {"memory": _ids(self.attempt.epoch), **state} if self._sent["epoch"] else state
+
+    @cached_property
+    def _remembered(self) -> dict[str, tuple[str, Any]]:
+        """Memories as the model was shown them, with their tiers."""
+        told = [self.attempt.epoch] if self._sent["epoch"] else []
+        told.append(self._sent["state"].get("memory") or {})
+        return {str(item["id"]): (tier, item) for each in told for tier in TIERS for item in each.get(tier, ())}
+
+    @cached_property
+    def _framed(self) -> dict[str, str]:
+        """Files, pins, summary and results of children, by where they lie."""
+        boundary = boundary_of(self.told.key)
+        texts = [block.text for block in self.view.blocks if block.name in ("boot", "pinned", "background", "offered")]
+        return {block.path: block.content for text in texts for block in blocks_in(text, boundary)}
+
+    @cached_property
+    def _found(self) -> dict[str, str]:
+        """Findings as the model saw them, each a line of JSON."""
+        text = next((block.text for block in self.view.blocks if block.name == "found"), "")
+        lines = text.split("\n")[1:-1]
+        places = [f"{number}.{part}" for number, part, *_ in sorted(self._sent["found"])]
+        return dict(zip(places, lines, strict=True)) if len(places) == len(lines) else {}
+
+    def _content(self, item: PackItem) -> str | None:
+        if item.kind == "system":
+            return next(block.text for block in self.view.blocks if block.name == "protocol")
+        if item.kind == "memory":
+            return escaped(self.attempt.event["runtime"])
+        if item.kind == "boot_header":
+            return self.view.boot_header or None
+        if item.kind == "retrieved":
+            return None if self._is_purged(item) else self._found.get(item.refs[0])
+        return self._framed.get(item.source)
+
+    @cached_property
+    def _gone(self) -> set[str]:
+        """The blocks whose texts are no longer kept."""
+        return {name for name, id in texts_in(self.attempt.event).items() if self.told.text(str(id)) is None}
+
+    def _is_purged(self, item: PackItem) -> bool:
+        """Whether it is a finding in a message that was purged."""
+        return item.kind == "retrieved" and int(item.refs[0].partition(".")[0]) in self.told.purged
+
+    def _place(self, item: PackItem) -> str:
+        if item.source.startswith(OFFER):
+            return "offered"
+        if item.kind in FILES:
+            return "boot" if self._roles.get(item.source) in ("system", "developer") else "background"
+        return _PLACES.get(item.kind, "state")
+
+    @cached_property
+    def _roles(self) -> dict[str, str]:
+        return {str(each["path"]): str(each["role"]) for each in self.view.report.get("included", ())}
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        return {str(each["path"]): str(each["digest"]) for each in self.view.report.get("included", ())}
+
+
+_PLACES = {
+    "system": "protocol",
+    "boot_header": "boot",
+    "pinned": "pinned",
+    "summary": "background",
+    "children": "background",
+    "retrieved": "found",
+}
+
+
+def _ids(memory: Mapping[str, Any]) -> set[str]:
+    return {str(item["id"]) for tier in TIERS for item in memory.get(tier, ())}
+
+
+def _uri(item: PackItem) -> str:
+    """Where it lies: in the session, in the working set, at a tool's, or in ctxwrap itself."""
+    if item.kind in ("system", "boot_header"):
+        return f"ctxwrap:{item.source.replace(' ', '-')}"
+    if item.kind in FILES:
+        return item.source if item.source.startswith((OUTPUT, OFFER)) else f"workingset:{item.source}"
+    return f"session:{item.source}"

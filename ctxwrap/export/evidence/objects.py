@@ -1,0 +1,406 @@
+"""The thirteen records of Agent Context as strict types: no unknown field, no unknown word, no claim beyond context.
+
+Ten of them have a schema that the standard publishes, which takes more than this does. Window, injection and summary
+have none: their fields are the ones that the standard names in prose.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, model_validator
+
+from ctxwrap.export.evidence.vocabulary import (
+    CompactionMethod,
+    CompactionTrigger,
+    ContentMode,
+    ContextKind,
+    Count,
+    Digest,
+    EventType,
+    Id,
+    InjectionPoint,
+    Lifecycle,
+    MissingStatus,
+    Moment,
+    OmissionReason,
+    Open,
+    OverflowStrategy,
+    RankingSignal,
+    RedactionState,
+    Scope,
+    SelectorType,
+    Severity,
+    Strict,
+    SurfaceKind,
+    Target,
+    Versioned,
+    Visibility,
+)
+
+
+class RuntimeRef(Strict):
+    """Something of the runtime's, by the id that it has there."""
+
+    kind: Literal["tenant", "agent", "session", "thread", "turn", "task", "run", "attempt"]
+    id: str
+
+
+class InRuntime(Versioned):
+    """A record that keeps the runtime's ids."""
+
+    session_id: str = ""
+    thread_id: str = ""
+    turn_id: str = ""
+    task_id: str = ""
+    run_id: str = ""
+    attempt_id: str = ""
+
+
+class Envelope(InRuntime):
+    """A snapshot of the context of a turn or a session: which records it is made of."""
+
+    context_id: Id
+    scope: Scope
+    lifecycle: Lifecycle
+    created_at: Moment
+    producer: str = ""
+    actor_refs: tuple[Id, ...] = ()
+    runtime_refs: tuple[RuntimeRef, ...] = ()
+    surface_refs: tuple[Id, ...] = ()
+    item_refs: tuple[Id, ...] = ()
+    selection_refs: tuple[Id, ...] = ()
+    budget_ref: Id | None = None
+    window_refs: tuple[Id, ...] = ()
+    assembly_refs: tuple[Id, ...] = ()
+    injection_refs: tuple[Id, ...] = ()
+    compaction_refs: tuple[Id, ...] = ()
+    summary_refs: tuple[Id, ...] = ()
+    missing_context_refs: tuple[Id, ...] = ()
+    policy_refs: tuple[Id, ...] = ()
+    evidence_refs: tuple[Id, ...] = ()
+    """Events, and the envelopes of a session's turns."""
+    telemetry_refs: tuple[Id, ...] = ()
+    metadata: Open = Field(default_factory=dict)
+
+
+class Surface(Versioned):
+    """What was available before anybody chose."""
+
+    surface_id: Id
+    scope: Scope
+    surface_kind: SurfaceKind
+    producer: str = ""
+    available_source_refs: tuple[Id, ...] = ()
+    available_item_refs: tuple[Id, ...] = ()
+    capability_refs: tuple[Id, ...] = ()
+    policy_refs: tuple[Id, ...] = ()
+    visibility: Visibility = ()
+    created_at: Moment
+    expires_at: Moment | None = None
+    metadata: Open = Field(default_factory=dict)
+
+
+class Redactable(Versioned):
+    redaction_state: RedactionState = "none"
+    redaction_method: str = ""
+    policy_refs: tuple[Id, ...] = ()
+
+    @model_validator(mode="after")
+    def _says_why(self) -> "Redactable":
+        if self.redaction_state not in ("none", "unknown") and not (self.redaction_method and self.policy_refs):
+            raise ValueError("what is redacted says by which method and policy")
+        return self
+
+
+class Item(Redactable):
+    """One unit of context; what it says lies in the document's contents, or is not there."""
+
+    item_id: Id
+    context_kind: ContextKind
+    title: str = ""
+    content_mode: ContentMode
+    content: JsonValue = None
+    content_ref: Digest | None = None
+    mime_type: str = ""
+    language: str = ""
+    source_refs: tuple[Id, ...] = ()
+    token_estimate: Count | None = None
+    byte_size: Count | None = None
+    freshness: Open = Field(default_factory=dict)
+    trust_level: str = ""
+    sensitivity: str = ""
+    visibility: Visibility
+    priority: float | None = None
+    created_at: Moment | None = None
+    metadata: Open = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _holds_what_it_says(self) -> "Item":
+        if (self.content is not None) != (self.content_mode == "inline"):
+            raise ValueError("an item has content if it is inline, and only then")
+        if (self.content_ref is not None) != (self.content_mode not in ("inline", "opaque")):
+            raise ValueError("an item refers to its content unless it is inline or opaque")
+        return self
+
+
+class Selector(Strict):
+    """Which part of a source."""
+
+    type: SelectorType
+    value: str
+
+
+class ModelApi(Strict):
+    """What a provider called what it was sent."""
+
+    kind: Literal["model_api"]
+    response_id: str = ""
+    message_id: str = ""
+    prompt_cache_key: str = ""
+    tool_call_id: str = ""
+    input_tokens: Count | None = None
+    cached_input_tokens: Count | None = None
+
+
+class SourceRef(Versioned):
+    """Where an item comes from."""
+
+    source_id: Id
+    uri: Id
+    source_kind: Id
+    selector: Selector | None = None
+    digest: Digest | None = None
+    authority: str = ""
+    provenance_refs: tuple[Id, ...] = ()
+    external_mappings: tuple[ModelApi, ...] = ()
+    license: str = ""
+    retrieved_at: Moment | None = None
+    modified_at: Moment | None = None
+    metadata: Open = Field(default_factory=dict)
+
+
+class Omission(Strict):
+    item_ref: Id
+    reason: OmissionReason
+    note: str = ""
+    """The reason in the words of whoever left it out."""
+    high_impact: bool | None = None
+    """Whether the answer may be another one for it."""
+
+
+class Selection(Versioned):
+    """Which candidates were chosen, and why the others were not."""
+
+    selection_id: Id
+    surface_id: Id
+    query: str = ""
+    intent: str = ""
+    candidate_item_refs: tuple[Id, ...] = ()
+    selected_item_refs: tuple[Id, ...] = ()
+    omitted_item_refs: tuple[Omission, ...] = ()
+    ranking_signals: dict[Id, dict[RankingSignal, JsonValue]] = Field(default_factory=dict)
+    selection_policy: str = ""
+    budget_ref: Id | None = None
+    rationale: str = ""
+    actor_ref: str = ""
+    model_ref: str = ""
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Truncation(Strict):
+    item_ref: Id
+    original_tokens: Count
+    tokens: Count
+
+
+class Budget(Versioned):
+    """What there was to spend, and what was spent."""
+
+    budget_id: Id
+    target: Target
+    max_tokens: Count | None = None
+    reserved_tokens: Count | None = None
+    max_bytes: Count | None = None
+    max_items: Count | None = None
+    actual_tokens: Count | None = None
+    actual_bytes: Count | None = None
+    actual_items: Count | None = None
+    overflow_strategy: OverflowStrategy | None = None
+    truncation_records: tuple[Truncation, ...] = ()
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Segment(Strict):
+    segment_id: Id
+    role: Id
+    target: Target
+    reserved_tokens: Count | None = None
+    actual_tokens: Count
+    item_refs: tuple[Id, ...] = ()
+    order: Count
+    truncation_records: tuple[Truncation, ...] = ()
+
+
+class Window(Versioned):
+    """The final context window: its segments in their order, and what is kept free."""
+
+    window_id: Id
+    target: Target
+    budget_ref: Id
+    max_tokens: Count
+    reserved_tokens: Count
+    segments: tuple[Segment, ...]
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Block(Strict):
+    block_id: Id
+    item_refs: tuple[Id, ...] = ()
+    content_ref: Digest | None = None
+    wrapper: str = ""
+    position: Count
+    visibility: Visibility
+    token_estimate: Count | None = None
+    hash: Digest | None = None
+    redaction_state: RedactionState = "none"
+
+
+class Assembly(Versioned):
+    """The blocks that were made for a target, in their order."""
+
+    assembly_id: Id
+    target: Target
+    ordered_blocks: tuple[Block, ...]
+    wrapping_policy: str = ""
+    separator_policy: str = ""
+    visibility: Visibility = ()
+    budget_ref: Id | None = None
+    source_item_refs: tuple[Id, ...] = ()
+    redaction_state: RedactionState = "none"
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Injection(Versioned):
+    """Where context became visible, and to whom; never inferred from a selection."""
+
+    injection_id: Id
+    assembly_id: Id
+    target: Target
+    injection_point: InjectionPoint
+    block_refs: tuple[Id, ...]
+    item_refs: tuple[Id, ...]
+    native_id: str = ""
+    """What the provider calls its reply to it."""
+    visibility: Visibility
+    final_ref: str = ""
+    hash: Digest | None = None
+    """Of the whole request."""
+    external_mappings: tuple[ModelApi, ...] = ()
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Compaction(Versioned):
+    """What stands in the place of longer context."""
+
+    compaction_id: Id
+    scope: Scope
+    source_item_refs: Annotated[tuple[Id, ...], Field(min_length=1)]
+    summary_ref: Id | None = None
+    method: CompactionMethod
+    trigger: CompactionTrigger | None = None
+    coverage: Open = Field(default_factory=dict)
+    loss_notes: tuple[str, ...] = ()
+    validation: str = ""
+    replacement_policy: Literal["sources_kept", "sources_archived", "sources_removed"]
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class Summary(Redactable):
+    """What was said, in fewer words; never an answer."""
+
+    summary_id: Id
+    summary_kind: Literal["thread_summary", "computed_summary"]
+    content_ref: Digest | None = None
+    source_item_refs: Annotated[tuple[Id, ...], Field(min_length=1)]
+    coverage: Open = Field(default_factory=dict)
+    loss_notes: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    freshness: Open = Field(default_factory=dict)
+    validation: str = ""
+    refresh_policy: str = ""
+    visibility: Visibility
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+
+class CandidateSource(Strict):
+    uri: Id
+    note: str = ""
+
+
+class Missing(Versioned):
+    """Context that is known to be missing. That it was asked for grants nothing."""
+
+    missing_id: Id
+    scope: Scope
+    question: Id
+    needed_for: str = ""
+    severity: Severity
+    candidate_sources: tuple[CandidateSource, ...] = ()
+    blocked_actions: tuple[str, ...] = ()
+    requested_from: str = ""
+    status: MissingStatus
+    resolution_refs: tuple[Id, ...] = ()
+    created_at: Moment
+    metadata: Open = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _tells_its_resolution(self) -> "Missing":
+        if (self.status == "resolved") != bool(self.resolution_refs):
+            raise ValueError("what is resolved says by what, and only that")
+        return self
+
+
+class Event(InRuntime):
+    """Something that happened to context."""
+
+    event_id: Id
+    event_type: EventType
+    source: Id
+    subject: str = ""
+    time: Moment
+    context_id: Id
+    runtime_id: str = ""
+    step_id: str = ""
+    tool_call_id: str = ""
+    action_id: str = ""
+    evidence_id: str = ""
+    data: Open = Field(default_factory=dict)
+    policy_refs: tuple[Id, ...] = ()
+    evidence_refs: tuple[Id, ...] = ()
+    telemetry_refs: tuple[Id, ...] = ()
+    metadata: Open = Field(default_factory=dict)
+
+
+OBJECTS: Mapping[str, type[Versioned]] = {
+    "context_envelope": Envelope,
+    "context_surface": Surface,
+    "context_item": Item,
+    "context_source_ref": SourceRef,
+    "context_selection": Selection,
+    "context_budget": Budget,
+    "context_window": Window,
+    "context_assembly": Assembly,
+    "context_injection": Injection,
+    "context_compaction": Compaction,
+    "context_summary": Summary,
+    "missing_context": Missing,
+    "context_event": Event,
+}
+"""By the names that the standard gives them."""

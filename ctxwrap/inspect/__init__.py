@@ -1,0 +1,46 @@
+"""Read-only questions about sessions, in one place for every face that asks them."""
+
+from ctxwrap.inspect.cost import Cost, Spent, Way, cost_of
+from ctxwrap.inspect.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of
+from ctxwrap.inspect.sessions import (
+    Branching,
+    Child,
+    Contents,
+    Listing,
+    SessionDetails,
+    SessionInfo,
+    all_sessions,
+    session_details,
+    sessions_of,
+)
+from ctxwrap.inspect.streams import Following, Numbered
+from ctxwrap.inspect.turns import TurnDetails, TurnInfo, pack_of, turn_details
+
+__all__ = [
+    "Branching",
+    "Child",
+    "Contents",
+    "Cost",
+    "Curve",
+    "Following",
+    "Listing",
+    "Numbered",
+    "Point",
+    "SessionDetails",
+    "SessionInfo",
+    "Spent",
+    "TurnDetails",
+    "TurnInfo",
+    "Way",
+    "all_sessions",
+    "cost_of",
+    "counts_of",
+    "curves_of",
+    "details_of",
+    "memory_at",
+    "memory_of",
+    "pack_of",
+    "session_details",
+    "sessions_of",
+    "turn_details",
+]

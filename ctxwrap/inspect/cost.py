@@ -1,0 +1,385 @@
+"""The cost of a session, compared with other ways to send the same conversation."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ctxwrap.inspect.streams import control_in, no_session, readable, text_in
+from ctxwrap.pack.receipt import budget_in
+from ctxwrap.session.branch import ROOT
+from ctxwrap.session.open_turns import is_presumed
+from ctxwrap.stores.base import Files, Store
+from ctxwrap.stores.log_format import count_in, message_in, tokens_in, turn_in
+from ctxwrap.tokens import Counter, counter_for, message_tokens
+from ctxwrap.tokens.messages import PER_REPLY
+from ctxwrap.tokens.models import price_of
+from ctxwrap.types import Record, SessionKey
+
+_ANTHROPIC = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""Anthropic counts what its cache took or gave apart."""
+
+
+class Usage(NamedTuple):
+    """Each is None if nothing is said of it."""
+
+    tokens_in: int | None
+    """Cached ones included."""
+    tokens_out: int | None
+    cached: int | None
+    """What a prompt cache gave of it."""
+    written: int | None
+    """What a prompt cache took of it, if that has a price of its own."""
+    reasoning: int | None = None
+    """Of the tokens out, those of thoughts."""
+
+
+def usage_in(usage: Any) -> Usage:
+    details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
+    thoughts = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+    cached = count_in(details, "cached_tokens")
+    return Usage(
+        _total(usage, ("prompt_tokens",), _ANTHROPIC),
+        _total(usage, ("completion_tokens",), ("output_tokens",)),
+        count_in(usage, "cache_read_input_tokens") if cached is None else cached,
+        count_in(usage, "cache_creation_input_tokens"),
+        count_in(thoughts, "reasoning_tokens"),
+    )
+
+
+def _object(record: Any, name: str) -> Any:
+    return record.get(name) if isinstance(record, dict) else None
+
+
+def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
+    """The sum of the fields of the first spelling that is there."""
+    for spelling in names:
+        counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
+        if counts:
+            return sum(counts)
+    return None
+
+
+LAST = 20
+"""How many messages one of the other ways keeps."""
+
+CACHED_FROM, STEP = 1024, 128
+"""Caches are taken to give the beginning of a prompt from so many tokens on, in steps of so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens, and what they cost."""
+
+    tokens_in: int = 0
+    """Cached ones included."""
+    cached: int = 0
+    tokens_out: int = 0
+    money: float | None = 0.0
+    """In US dollars; None if a model's price is not known."""
+
+    def plus(self, other: "Spent") -> "Spent":
+        money = None if self.money is None or other.money is None else self.money + other.money
+        cached, tokens_out = self.cached + other.cached, self.tokens_out + other.tokens_out
+        return Spent(self.tokens_in + other.tokens_in, cached, tokens_out, money)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to send a conversation."""
+
+    total: Spent = Spent()
+    last: Spent = Spent()
+    """The last turn's."""
+
+    def plus(self, spent: Spent) -> "Way":
+        return Way(self.total.plus(spent), spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    key: SessionKey
+    turns: int = 0
+    """Those of which it is known what they took."""
+    reported: int = 0
+    """Of these, those whose usage the provider told; the others are our own counts."""
+    unknown: int = 0
+    """Turns that failed, are under way, or went through as they were without a usage: they are in no sum."""
+    models: tuple[str, ...] = ()
+    snapshot: int = 0
+    """Of all tokens out, those of the memory that stood behind the answers."""
+    reasks: Spent = Spent()
+    """Of all tokens, those of questions for a snapshot that could not be used."""
+    sent: Way = Way()
+    everything: Way = Way()
+    """Had the whole conversation been sent each time."""
+    newest: Way = Way()
+    """Had the last messages been sent each time."""
+    damaged: int = 0
+    """Lines of the log with something wrong."""
+
+    def as_json(self) -> dict[str, Any]:
+        told = {name: value for name, value in asdict(self).items() if name not in ("key", "newest")}
+        ways = {name: self._told(way) for name, way in self.ways.items()}
+        return {**self.key._asdict(), **told, **ways, "models": list(self.models)}
+
+    @property
+    def ways(self) -> dict[str, Way]:
+        return {"sent": self.sent, "everything": self.everything, f"last_{LAST}": self.newest}
+
+    def _told(self, way: Way) -> dict[str, Any]:
+        return {**asdict(way), "average": asdict(self.average(way))}
+
+    def average(self, way: Way) -> Spent:
+        """A turn's mean, in whole tokens."""
+        turns, total = max(1, self.turns), way.total
+        money = None if total.money is None else total.money / turns
+        taken, cached, given = (round(count / turns) for count in (total.tokens_in, total.cached, total.tokens_out))
+        return Spent(taken, cached, given, money)
+
+
+def cost_of(store: Store, key: SessionKey) -> Cost:
+    """What a session cost; a NotFound if there is none."""
+    log = store.open(key)
+    messages, events = _Lines(log.lines("messages")), _Lines(log.lines("events"))
+    said = _Said(log.files)
+    for record in messages:
+        said.take(record)
+    tally = _Tally(said, key)
+    for record in events:
+        tally.take(record)
+    tally.finish()
+    if not (messages.read or events.read) and key.session not in store.sessions(key.tenant, key.agent):
+        raise no_session(store, key)
+    return tally.cost(messages.damaged + events.damaged)
+
+
+class _Lines:
+    """The records of a stream, and how many lines were read and damaged."""
+
+    def __init__(self, lines: Iterable[Any]) -> None:
+        self._lines = lines
+        self.read = self.damaged = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        for line in self._lines:
+            self.read += 1
+            self.damaged += bool(line.fault)
+            if line.record is not None:
+                yield line.record
+
+
+class _Request(NamedTuple):
+    """What a turn asked and got, in places of the conversation and in tokens."""
+
+    before: int
+    """The place of the message that the turn goes on from."""
+    asked: int
+    """The place of the newest message that it sends."""
+    system: int
+    answer: int = 0
+
+
+class _Said:
+    """The messages of a log as a tree, each place with the tokens of all that stands on the way to it."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._totals, self._depths, self._parents = [0], [0], [0]
+        self._places = {ROOT: 0}
+        self._system, self._system_turn = 0, ""
+        self.turns: dict[str, _Request] = {}
+
+    def take(self, record: Record) -> None:
+        control, turn = control_in(record), turn_in(record)
+        tokens = self._tokens(record)
+        if record.get("role") == "system":
+            self._system = tokens + (self._system if turn == self._system_turn else 0)
+            self._system_turn = turn
+            return
+        newest = len(self._totals) - 1
+        before = self._places.get(text_in(control, "parent"), newest)
+        instead = self._places.get(text_in(control, "supersedes"), 0)
+        self._totals.append(
+            self._totals[before] + tokens - self._totals[instead] + self._totals[self._parents[instead]]
+        )
+        self._depths.append(self._depths[before] + 1)
+        self._parents.append(before)
+        if id := text_in(control, "id"):
+            self._places[id] = newest + 1
+        known = self.turns.get(turn) or _Request(before, before, self._system)
+        is_answer = "status" in control
+        self.turns[turn] = known._replace(**{"answer": tokens} if is_answer else {"asked": newest + 1})
+
+    def _tokens(self, record: Record) -> int:
+        """The stored count; where there is none, as in logs of older versions, it is counted."""
+        known = tokens_in(record)
+        if known:
+            return next(iter(known.values()))
+        try:
+            return message_tokens(message_in(readable(record, self._files)), counter_for(""))
+        except (LookupError, TypeError, ValueError):
+            return 0
+
+    def everything(self, request: _Request) -> int:
+        return PER_REPLY + request.system + self._totals[request.asked]
+
+    def newest(self, request: _Request) -> int:
+        """With the last messages only."""
+        first = next(islice(self._way_up(request.asked), LAST, None), 0)
+        return PER_REPLY + request.system + self._totals[request.asked] - self._totals[first]
+
+    def stable(self, request: _Request, previous: _Request | None) -> int:
+        """What a request with everything begins with like the one before."""
+        if previous is None or previous.system != request.system:
+            return 0
+        return request.system + min(self._totals[previous.asked], self._totals[request.before])
+
+    def slides(self, request: _Request) -> bool:
+        """Whether the last messages are not all that there are."""
+        return self._depths[request.asked] > LAST
+
+    def _way_up(self, place: int) -> Iterator[int]:
+        while place:
+            yield place
+            place = self._parents[place]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the events of a turn tell, as they come."""
+
+    model: str = ""
+    is_sent: bool = False
+    """Whether the request is one that we made, of a size that we know."""
+    counted: int = 0
+    status: str = ""
+    is_presumed: bool = False
+    """Whether another process wrote its end; its own may follow."""
+    usage: Any = None
+    snapshot: int = 0
+    reasks: list[Any] = field(default_factory=list)
+
+
+class _Tally:
+    """Sums over the turns that have ended, in the order of their ends."""
+
+    def __init__(self, said: _Said, key: SessionKey) -> None:
+        self._said = said
+        self._key = key
+        self._open: dict[str, _Turn] = {}
+        self._models: dict[str, None] = {}
+        self._ways = [Way(), Way(), Way()]
+        self._reasks = Spent()
+        self._turns = self._reported = self._unknown = self._snapshot = 0
+        self._previous: _Request | None = None
+
+    def cost(self, damaged: int) -> Cost:
+        sent, everything, newest = self._ways
+        return Cost(
+            key=self._key,
+            turns=self._turns,
+            reported=self._reported,
+            unknown=self._unknown + len(self._open),
+            models=tuple(self._models),
+            snapshot=self._snapshot,
+            reasks=self._reasks,
+            sent=sent,
+            everything=everything,
+            newest=newest,
+            damaged=damaged,
+        )
+
+    def take(self, event: Record) -> None:
+        id, kind = turn_in(event), event.get("type")
+        if not id or event.get("run") != id:
+            return
+        if kind == "start":
+            self._open[id] = _Turn(text_in(event, "model"), event.get("mode") in ("enabled", "readonly"))
+        turn = self._open.get(id)
+        if turn is None:
+            return
+        if kind in ("start", "repack") and turn.is_sent:
+            budget = budget_in(event)
+            turn.counted = (count_in(budget, "fixed") or 0) + (count_in(budget, "used") or 0)
+        elif kind == "snapshot":
+            turn.snapshot = _counter(turn).count(text_in(event, "trailer"))
+        elif kind == "reask":
+            turn.reasks.append(event.get("usage"))
+        elif kind == "done":
+            turn.status, turn.usage = text_in(event, "status"), event.get("usage")
+            turn.is_presumed = is_presumed(event)
+            if not turn.is_presumed:
+                self._end(self._open.pop(id), self._said.turns.get(id))
+
+    def finish(self) -> None:
+        """End the turns whose own end never came."""
+        for id in [id for id, turn in self._open.items() if turn.is_presumed]:
+            self._end(self._open.pop(id), self._said.turns.get(id))
+
+    def _end(self, turn: _Turn, request: _Request | None) -> None:
+        usage = usage_in(turn.usage)
+        is_known = usage.tokens_in is not None or (turn.is_sent and turn.counted and turn.status != "error")
+        if request is None or not is_known:
+            self._unknown += 1
+            return
+        self._turns += 1
+        self._reported += usage.tokens_in is not None
+        self._models.setdefault(turn.model)
+        counted = turn.counted / (1 + _counter(turn).margin)
+        taken = round(counted) if usage.tokens_in is None else usage.tokens_in
+        scale = taken / counted if counted and not _counter(turn).exact else 1.0
+        given = request.answer + turn.snapshot if usage.tokens_out is None else usage.tokens_out
+        snapshot = _snapshot(turn, request, given, usage.reasoning or 0)
+        sent = _spent(turn.model, taken, usage.cached or 0, given, usage.written or 0)
+        asked_again = self._asked_again(turn)
+        self._snapshot += snapshot
+        self._reasks = self._reasks.plus(asked_again)
+        everything, newest = self._others(turn, request, given - snapshot, scale)
+        ways = (sent.plus(asked_again), everything, newest)
+        self._ways = [way.plus(spent) for way, spent in zip(self._ways, ways, strict=True)]
+        self._previous = request
+
+    def _others(self, turn: _Turn, request: _Request, answer: int, scale: float) -> tuple[Spent, Spent]:
+        """The other ways; counts that are estimates are scaled as the provider's own are to them in this turn."""
+        said = self._said
+        stable = said.stable(request, self._previous)
+        is_alike = self._previous is not None and self._previous.system == request.system
+        kept = stable if not said.slides(request) else request.system if is_alike else 0
+        everything, newest = round(scale * said.everything(request)), round(scale * said.newest(request))
+        return (
+            _spent(turn.model, everything, _cached(scale * stable), answer),
+            _spent(turn.model, newest, _cached(scale * kept), answer),
+        )
+
+    def _asked_again(self, turn: _Turn) -> Spent:
+        total = Spent()
+        for told in map(usage_in, turn.reasks):
+            counts = (told.tokens_in or 0, told.cached or 0, told.tokens_out or 0)
+            total = total.plus(_spent(turn.model, *counts, told.written or 0))
+        return total
+
+
+def _snapshot(turn: _Turn, request: _Request, given: int, reasoning: int) -> int:
+    """What of the tokens out is a snapshot: its count, or its share if counts are estimates."""
+    if _counter(turn).exact:
+        return min(turn.snapshot, given)
+    said = max(0, given - reasoning)
+    return round(said * turn.snapshot / max(1, request.answer + turn.snapshot))
+
+
+def _counter(turn: _Turn) -> Counter:
+    return counter_for(turn.model)
+
+
+def _cached(tokens: float) -> int:
+    return int(tokens) // STEP * STEP if tokens >= CACHED_FROM else 0
+
+
+def _spent(model: str, taken: int, cached: int, given: int, written: int = 0) -> Spent:
+    price = price_of(model)
+    if price is None:
+        return Spent(taken, cached, given, None)
+    fresh = max(0, taken - cached - written)
+    money = fresh * price.input + cached * price.cached + written * price.written + given * price.output
+    return Spent(taken, cached, given, money)

@@ -1,0 +1,264 @@
+"""Which sessions there are, and one of them at a glance."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+from ctxwrap.errors import KeyMismatch
+from ctxwrap.inspect.memory import counts_of
+from ctxwrap.inspect.streams import Stream, check_known, control_in, loaded, round_in, text_in, whole_stream
+from ctxwrap.inspect.turns import TurnInfo, turns_in
+from ctxwrap.session.background import background
+from ctxwrap.session.blobs import BLOBS, INDEX
+from ctxwrap.session.children import CHILD
+from ctxwrap.session.compression import Counts, counts_in
+from ctxwrap.session.lookup import finish_background_work
+from ctxwrap.session.open_turns import Compliance
+from ctxwrap.session.verify.report import folded
+from ctxwrap.stores.base import FileEntry, Files, Store
+from ctxwrap.stores.log_format import count_in
+from ctxwrap.types import SessionKey
+
+_SUMMARY = "context/summary.md"
+_LONGEST = 100
+"""No value in a control file is longer than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """A session in a line."""
+
+    key: SessionKey
+    state: str
+    """active, idle, done, error, cancelled or ended; empty, like the times, if nobody wrote it down.
+
+    Or unreadable, with nothing else told, if the store does not open it: it is encrypted, say, and no key was given.
+    """
+    rounds: int | None
+    messages: int | None
+    """None if that takes reading the log, as it does while a turn is under way."""
+    created_at: str
+    updated_at: str
+    size: int | None
+    """In bytes, with what is made of the log; None if the store does not keep its streams as files."""
+    missing_snapshots: int = 0
+    """How many replies had no snapshot that should have, as of the last turn that ended."""
+    missing_share: float = 0.0
+    """Which part of all that should have one."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.key._asdict(), **{name: value for name, value in asdict(self).items() if name != "key"}}
+
+
+class Listing(NamedTuple):
+    sessions: tuple[SessionInfo, ...]
+    """The newest first."""
+    total: int
+    """How many there are."""
+
+
+class Branching(NamedTuple):
+    """A message that does not continue the one before it."""
+
+    message: int
+    id: str
+    parent: str
+    """The id of the message that it continues, or `root`."""
+
+
+class Contents(NamedTuple):
+    """The large contents that are kept apart from their messages."""
+
+    kept: int
+    bytes: int
+    saved_bytes: int
+    """What it would take more to keep each as often as it was said."""
+
+
+class Child(NamedTuple):
+    name: str
+    agent: str
+    session: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDetails:
+    """A session at a glance, its log read to the end."""
+
+    info: SessionInfo
+    branches: tuple[Branching, ...]
+    memory: Mapping[str, int]
+    """How many items there are in each tier, and in swap as far as that is at hand."""
+    contents: Contents
+    children: tuple[Child, ...]
+    summary: str
+    damaged: int
+    """Lines of the log with something wrong."""
+    snapshots: Mapping[str, Any]
+    """How many replies should have had one, how many had none or none that could be used; so for each model."""
+    turns: tuple[TurnInfo, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.info.as_json(),
+            "branches": [branching._asdict() for branching in self.branches],
+            "memory": dict(self.memory),
+            "contents": self.contents._asdict(),
+            "children": [child._asdict() for child in self.children],
+            "summary": self.summary,
+            "damaged": self.damaged,
+            "snapshots": dict(self.snapshots),
+            "turns": [turn.as_json() for turn in self.turns],
+        }
+
+
+def sessions_of(store: Store, tenant: str, agent: str, limit: int | None = None) -> Listing:
+    """The sessions that one agent has for one tenant, or the newest of them; no log is read for it."""
+    background.finish()
+    return _newest(store, (SessionKey(tenant, agent, session) for session in store.sessions(tenant, agent)), limit)
+
+
+def all_sessions(store: Store, limit: int | None = None) -> Listing:
+    """The same for everybody's sessions; for the operator only."""
+    background.finish()
+    return _newest(store, store.keys(), limit)
+
+
+def session_details(store: Store, key: SessionKey) -> SessionDetails:
+    """A session at a glance; a NotFound if there is none."""
+    finish_background_work(key)
+    log = store.open(key)
+    messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
+    check_known(store, key, messages, events)
+    said, happened = ([record for _, record in stream.records] for stream in (messages, events))
+    derived = folded(log.files, said, happened, lambda: None).computed()  # the files may be behind the log
+    counts = counts_in(loaded(derived, _SUMMARY))
+    return SessionDetails(
+        info=replace(
+            _info(store, key),
+            state=_state(derived, counts),
+            rounds=_rounds(messages, events),
+            messages=messages.newest,
+            created_at=_value(derived, "created_at"),
+            updated_at=_value(derived, "updated_at"),
+        ),
+        branches=tuple(_branches(messages)),
+        memory=counts_of(store, key),
+        contents=_contents(log.files, derived),
+        children=tuple(_children(derived)),
+        summary=loaded(derived, _SUMMARY).decode("utf-8", "replace"),
+        damaged=messages.damaged + events.damaged,
+        snapshots=_snapshots(events),
+        turns=turns_in(messages, events),
+    )
+
+
+def _newest(store: Store, keys: Iterable[SessionKey], limit: int | None) -> Listing:
+    dated = sorted(((_updated_at(store, key), key) for key in keys), reverse=True)
+    return Listing(tuple(_told(store, key) for _, key in dated[:limit]), len(dated))
+
+
+def _updated_at(store: Store, key: SessionKey) -> str:
+    try:
+        return _value(store.open(key).files, "updated_at")
+    except KeyMismatch:
+        return ""
+
+
+def _told(store: Store, key: SessionKey) -> SessionInfo:
+    try:
+        return _info(store, key)
+    except KeyMismatch:
+        return SessionInfo(
+            key=key, state="unreadable", rounds=None, messages=None, created_at="", updated_at="", size=None
+        )
+
+
+def _info(store: Store, key: SessionKey) -> SessionInfo:
+    files = store.open(key).files
+    counts = counts_in(loaded(files, _SUMMARY))
+    state = _state(files, counts)
+    return SessionInfo(
+        key=key,
+        state=state,
+        rounds=counts.rounds if counts else None,
+        messages=counts.messages if counts and state != "active" else None,
+        created_at=_value(files, "created_at"),
+        updated_at=_value(files, "updated_at"),
+        size=_size(files),
+        missing_snapshots=counts.missing if counts else 0,
+        missing_share=round(counts.missing / counts.asked, 3) if counts and counts.asked else 0.0,
+    )
+
+
+def _state(files: Files, counts: Counts | None) -> str:
+    state = _value(files, "state")
+    return "ended" if counts and counts.has_ended and state != "active" else state
+
+
+def _value(files: Files, name: str) -> str:
+    """What a file says that holds one value."""
+    return loaded(files, name)[:_LONGEST].decode("utf-8", "replace").strip()
+
+
+def _size(files: Files) -> int | None:
+    entries = _entries(files, "")
+    if not any(entry.name in ("messages.jsonl", "events.jsonl") for entry in entries):
+        return None
+    return sum(entry.size for entry in entries if not _is_second_name(entry.name))
+
+
+def _is_second_name(name: str) -> bool:
+    """Whether a file is another name of a content in `raw/`."""
+    return name.startswith(f"{BLOBS}/") or (name.startswith(f"{CHILD}/") and "/artifact/" in name)
+
+
+def _entries(files: Files, under: str) -> list[FileEntry]:
+    try:
+        return files.entries(under)
+    except OSError:
+        return []
+
+
+def _rounds(messages: Stream, events: Stream) -> int:
+    spoken = (count_in(control_in(record), "round") or 0 for _, record in messages.records)
+    begun = (round_in(event) for _, event in events.records if event.get("type") == "start")
+    return max((*spoken, *begun), default=0)
+
+
+def _snapshots(events: Stream) -> dict[str, Any]:
+    compliance = Compliance()
+    for _, event in events.records:
+        compliance.take(event)
+    return compliance.told()
+
+
+def _branches(messages: Stream) -> Iterator[Branching]:
+    for number, record in messages.records:
+        control = control_in(record)
+        if parent := text_in(control, "parent"):
+            yield Branching(number, text_in(control, "id"), parent)
+
+
+def _contents(files: Files, derived: Files) -> Contents:
+    kept = _entries(files, "raw")
+    saved: dict[str, int] = {}
+    for line in loaded(derived, INDEX).splitlines():
+        try:
+            use = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if (bytes_saved := count_in(use, "saved_bytes")) is not None:
+            saved[str(use.get("hash"))] = bytes_saved  # the last line of a content has its count
+    return Contents(len(kept), sum(entry.size for entry in kept), sum(saved.values()))
+
+
+def _children(files: Files) -> Iterator[Child]:
+    for entry in _entries(files, CHILD):
+        directory, _, file = entry.name.rpartition("/")
+        name = directory.removeprefix(f"{CHILD}/")
+        if file == "status" and "/" not in name:
+            agent, session, status = (_value(files, f"{directory}/{each}") for each in ("agent", "session", "status"))
+            yield Child(name, agent, session, status)

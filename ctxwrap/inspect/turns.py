@@ -1,0 +1,262 @@
+"""The turns of a session, their packs, and the events of their stages."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from ctxwrap.errors import NotFound
+from ctxwrap.inspect.cost import usage_in
+from ctxwrap.inspect.streams import (
+    Numbered,
+    Stream,
+    calls_in,
+    check_known,
+    control_in,
+    readable,
+    round_in,
+    said_in,
+    text_in,
+    whole_stream,
+)
+from ctxwrap.pack.receipt import SENDING, STAGES, Ids, session_stages_of, stages_of
+from ctxwrap.session.missing import open_in, taken
+from ctxwrap.session.pack_archive import recorded
+from ctxwrap.session.pack_view import PackView
+from ctxwrap.session.session import Session
+from ctxwrap.session.swap import shortened
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.log_format import turn_in
+from ctxwrap.types import Missing, Record, SessionKey
+
+_SHORT = 200
+"""So many characters of what was said stand in a line about a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInfo:
+    """One turn in a line."""
+
+    number: int
+    """From 1, in the order in which turns began."""
+    id: str
+    round: int
+    mode: str
+    status: str
+    """ok, error or cancelled; open as long as nobody wrote its end."""
+    reason: str
+    """Why it ended."""
+    model: str
+    started_at: str
+    tokens_in: int | None
+    """As the provider counts them, cached ones included."""
+    tokens_out: int | None
+    said: str
+    """What the user said, in short; or what a tool gave."""
+    answer: str
+    """The answer, in short and as far as it came."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetails:
+    """Everything that the log holds of one turn."""
+
+    info: TurnInfo
+    messages: tuple[Record, ...]
+    """With all contents."""
+    events: tuple[Record, ...]
+    damaged: int
+    """Lines of the whole session with something wrong: one of them may have been this turn's."""
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"messages": list(self.messages), "events": list(self.events)}
+        return {"turn": self.info.as_json(), **said, "damaged": self.damaged}
+
+
+def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
+    """A turn by its number or id; a NotFound if there is no such turn."""
+    log = store.open(key)
+    messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
+    check_known(store, key, messages, events)
+    said, happened = _by_turn(messages), runs_in(record for _, record in events.records)
+    number, id = named(list(happened), turn, key)
+    whole = tuple(readable(record, log.files) for record in said[id])
+    info = _info(number, id, whole, happened[id])
+    plain = tuple(readable(event, log.files) for event in happened[id])
+    return TurnDetails(info, whole, plain, messages.damaged + events.damaged)
+
+
+def turns_in(messages: Stream, events: Stream) -> tuple[TurnInfo, ...]:
+    """All turns, the first one first."""
+    said = _by_turn(messages)
+    runs = enumerate(runs_in(record for _, record in events.records).items(), 1)
+    return tuple(_info(number, id, said[id], happened) for number, (id, happened) in runs)
+
+
+def _by_turn(stream: Stream) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = defaultdict(list)
+    for _, record in stream.records:
+        found[turn_in(record)].append(record)
+    return found
+
+
+def runs_in(events: Iterable[Record]) -> dict[str, list[Record]]:
+    """The events of each turn; one whose first event is damaged keeps its place by the next."""
+    runs: dict[str, list[Record]] = {}
+    for event in events:
+        id = turn_in(event)
+        if id and event.get("run") == id:
+            runs.setdefault(id, []).append(event)
+    return runs
+
+
+def named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, str]:
+    """The number and id of the turn that is meant; a NotFound if there is none."""
+    if turn in ids:
+        return ids.index(str(turn)) + 1, str(turn)
+    number = turn if isinstance(turn, int) else int(turn) if turn.isascii() and turn.isdecimal() else 0
+    if 1 <= number <= len(ids):
+        return number, ids[number - 1]
+    there_are = f"it has turns 1 to {len(ids)}" if ids else "it has none"
+    raise NotFound(f"session {key.session!r} has no turn {turn!r}: {there_are}")
+
+
+def _info(number: int, id: str, messages: Sequence[Record], events: Sequence[Record]) -> TurnInfo:
+    start, done = _first(events, "start"), _first(reversed(events), "done")
+    usage = usage_in(done.get("usage"))
+    return TurnInfo(
+        number=number,
+        id=id,
+        round=round_in(start) or max(map(round_in, events), default=0),
+        mode=text_in(start, "mode"),
+        status=text_in(done, "status") or "open",
+        reason=text_in(done, "reason"),
+        model=text_in(done, "model") or text_in(start, "model"),
+        started_at=text_in(control_in(start), "time"),
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        said=_asked(messages),
+        answer=_answer(messages) or shortened("".join(_deltas(events)), _SHORT),
+    )
+
+
+def _first(events: Iterable[Record], kind: str) -> Record:
+    return next((event for event in events if event.get("type") == kind), {})
+
+
+def _asked(messages: Sequence[Record]) -> str:
+    for role, label in (("user", ""), ("tool", "tool: ")):
+        said = [said_in(message) for message in messages if message.get("role") == role]
+        if said:
+            return shortened(label + said[-1], _SHORT)
+    return ""
+
+
+def _answer(messages: Sequence[Record]) -> str:
+    """The message that ended the turn; answers before it are a past that the caller brought along."""
+    answers = [message for message in messages if "status" in control_in(message)]
+    if not answers:
+        return ""
+    calls = [f"{call.get('name')}({call.get('arguments')})" for call in calls_in(answers[-1])]
+    return shortened(" ".join([said_in(answers[-1]), *calls]), _SHORT)
+
+
+def _deltas(events: Iterable[Record]) -> Iterable[str]:
+    return (text_in(event, "text") for event in events if event.get("type") == "delta")
+
+
+def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> PackView:
+    """The pack of a turn by its number or id, else of the newest that has one; a NotFound if there is none."""
+    session = Session(key, store.open(key))
+    session.refresh()
+    if turn is None:
+        view = None if session.is_empty else session.shelf.newest(session.past)
+        if view is None:
+            raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
+        return view
+    details = turn_details(store, key, turn)
+    event: Record = {}
+    for each in details.events:
+        event |= each if each.get("type") in ("start", "repack") else {}
+    try:
+        view = recorded(key, event, _epoch(session, details.info.id), session.shelf.lookups(session.past))
+    except (LookupError, TypeError, ValueError):
+        raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
+    return replace(view, missing=_missing(session, details.info.id))
+
+
+def _epoch(session: Session, turn: str) -> Record | None:
+    """The memory that stood in the requests up to that turn."""
+    epoch = None
+    for event in session.records("events"):
+        if "epoch" in event and event.get("type") in ("start", "repack"):
+            if str(event.get("run")) > turn:
+                break
+            epoch = event["epoch"]
+    return epoch
+
+
+def _missing(session: Session, turn: str) -> tuple[Missing, ...]:
+    """What was missing at the end of that turn."""
+    known, then = tuple[Missing, ...](), tuple[Missing, ...]()
+    for event in session.records("events"):
+        known = taken(known, event)
+        then = known if turn_in(event) == turn else then
+    return open_in(then)
+
+
+class Stages:
+    """Goes through the events of a session in their order; records that have such events beside them get no others."""
+
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._turns: dict[str, tuple[Ids, bool]] = {}
+        """The ids of each turn's last request, and whether its mode sends one."""
+
+    def among(self, events: Iterable[Numbered]) -> Iterator[Numbered]:
+        """The events and, where a log with `evidence="log"` has them, those of the stages; whole batches of a log."""
+        for _, batch in groupby(events, _batch):
+            yield from self._with_stages(list(batch))
+
+    def _with_stages(self, batch: list[Numbered]) -> Iterator[Numbered]:
+        records = [record for _, record in batch]
+        try:
+            told = self._told(records)
+        except (AttributeError, LookupError, TypeError, ValueError):  # a log may come from anybody
+            told = []
+        if not told or any(record.get("type") in STAGES for record in records):
+            yield from batch
+            return
+        at = next((at for at, record in enumerate(records) if _follows(record)), len(batch))
+        control = {"turn": turn_in(records[0]), "time": text_in(control_in(records[0]), "time")}
+        yield from batch[:at]
+        yield from (Numbered(batch[max(0, at - 1)].number, {**event, "ctx": control}) for event in told)
+        yield from batch[at:]
+
+    def _told(self, records: Sequence[Record]) -> list[Record]:
+        for record in records:
+            if record.get("type") in ("start", "repack"):
+                self._take_request(record)
+        turn = turn_in(records[0])
+        ids, sends = self._turns.get(turn, (Ids(self._session, turn, attempt=1), True))
+        return [*stages_of(records, ids, sends=sends), *session_stages_of(records, self._session)]
+
+    def _take_request(self, event: Record) -> None:
+        run = text_in(event, "run")
+        known, sends = self._turns.get(run, (Ids(self._session, run, round_in(event)), event.get("mode") in SENDING))
+        self._turns[run] = known._replace(attempt=known.attempt + 1), sends
+
+
+def _batch(event: Numbered) -> tuple[str, str]:
+    """What the records have in common that were written together."""
+    control = control_in(event.record)
+    return text_in(control, "id").rpartition("e")[0], text_in(control, "time")
+
+
+def _follows(record: Record) -> bool:
+    """Whether the events of the stages stand before it."""
+    return record.get("type") == "done" or str(record.get("type")).startswith("context.missing.")

@@ -1,0 +1,196 @@
+"""Injection: the chosen items as texts of a request, in an order that keeps prompt caches valid."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b, sha256
+from typing import Any, NamedTuple
+
+from ctxwrap.memory.epoch import Tiers, brief
+from ctxwrap.memory.memory import writes_once
+from ctxwrap.protocol.instructions import (
+    DELTA_TEXT,
+    PROTOCOL_TEXT,
+    READING_TEXT,
+    REMINDER,
+    WRITE_ONCE_TEXT,
+    escaped,
+    frame,
+    framed,
+)
+from ctxwrap.protocol.snapshot import with_runtime
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.stores.log_format import count_in, numbers_in, ranges
+from ctxwrap.types import Body, Candidate, Injection, Message, Prefix, Record, Runtime
+
+
+@dataclass(slots=True)
+class Chosen:
+    """What is to be sent beside the caller's own words."""
+
+    instructions: str = ""
+    pinned: Sequence[Candidate] = ()
+    epoch: Tiers | None = None
+    """The memory that seldom changes."""
+    files: str = ""
+    background: list[Candidate] = field(default_factory=list)
+    """The summary, and the results of children."""
+    history: tuple[Message, ...] = ()
+    left_out: frozenset[int] = frozenset()
+    references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    found: Sequence[Candidate] = ()
+    offered: str = ""
+    """What the caller offers for this call."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Memory as it is, or what is other than in the epoch."""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What the log does not have and is longer than a few words, by name; what there is none of is left out."""
+        texts = {
+            "boot": self.instructions,
+            "pinned": "".join(each.text for each in self.pinned),
+            "background": joined(self.files, "".join(each.text for each in self.background)),
+            "offered": self.offered,
+        }
+        return {name: text for name, text in texts.items() if text}
+
+
+class Words(NamedTuple):
+    """What the model is told about its memory: first of all, and last of all."""
+
+    protocol: str
+    reminder: str = ""
+
+    def as_text(self) -> str:
+        return f"{self.protocol}\f{self.reminder}"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Words":
+        protocol, _, reminder = text.partition("\f")
+        return cls(protocol, reminder)
+
+
+WORDS = {
+    "full": Words(PROTOCOL_TEXT, REMINDER),
+    "delta": Words(DELTA_TEXT, REMINDER),
+    "reading": Words(READING_TEXT),
+}
+"""By what the model is to do with its memory: keep it, in one way or another, or only read it."""
+
+
+def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
+    """What the model is told by the name of a protocol, and of what it may do with its memory."""
+    words = WORDS[protocol]
+    if protocol == "reading" or not writes_once(capabilities):
+        return words
+    return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
+
+
+def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
+    texts = chosen.texts
+    found = "\n".join(each.text for each in as_said(chosen.found))
+    return Injection(
+        protocol=joined(words.protocol, framed("boot", texts.get("boot", ""))),
+        standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
+        background=framed("background", texts.get("background", "")),
+        history=chosen.history,
+        block=joined(
+            framed("found", found),
+            framed("background", chosen.offered),
+            frame(with_runtime(chosen.state, runtime)),
+            words.reminder,
+        ),
+        reserve=settings.snapshot_reserve if mode != "readonly" else 0,
+        left_out=chosen.left_out,
+        references=chosen.references,
+        breakpoints=settings.cache_marks,
+    )
+
+
+def protocol_for(mode: Mode, settings: Settings) -> str:
+    """The name of the protocol for a call, which `WORDS` has the text of."""
+    return "reading" if mode == "readonly" else settings.snapshot
+
+
+def memory_text(epoch: Tiers | None) -> str:
+    """The memory of an epoch, each item as its id, decay and content."""
+    told = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    return framed("memory", escaped(told)) if told else ""
+
+
+def joined(*texts: str) -> str:
+    return "\n\n".join(text.rstrip("\n") for text in texts if text)
+
+
+def as_said(found: Sequence[Candidate]) -> list[Candidate]:
+    """In the order of the conversation, whichever matters most."""
+    return sorted(found, key=lambda each: [int(part) for part in each.refs[0].split(".")])
+
+
+class Part(NamedTuple):
+    """Something that stands before the conversation."""
+
+    text: str
+    tokens: int
+
+
+class Said(NamedTuple):
+    """A message of the conversation: its number in the log, 0 if it has none, and its tokens."""
+
+    number: int
+    tokens: int
+
+
+def prefix_of(head: Sequence[Part], conversation: Sequence[Said]) -> Prefix:
+    digests = tuple(_digest(part.text) for part in head)
+    return Prefix(digests, tuple(said.number for said in conversation))
+
+
+def stable_tokens(before: Prefix | None, head: Sequence[Part], conversation: Sequence[Said]) -> int:
+    """How many tokens a request begins with that the one before began with, too."""
+    if before is None:
+        return 0
+    now, tokens = prefix_of(head, conversation), 0
+    for digest, known, part in zip(now.head, before.head, head, strict=False):
+        if digest != known:
+            return tokens
+        tokens += part.tokens
+    for said, number in zip(conversation, before.messages, strict=False):
+        if not number or said.number != number:
+            break
+        tokens += said.tokens
+    return tokens
+
+
+def tokens_taken(usage: Mapping[str, Any]) -> Record:
+    """How many tokens of a request a provider says it took, and how many of them it knew already."""
+    taken = next((n for name in ("prompt_tokens", "input_tokens") if (n := count_in(usage, name)) is not None), None)
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = count_in(details, "cached_tokens")
+    if cached is None:
+        cached = count_in(usage, "cache_read_input_tokens")
+    known = {"input_tokens": taken, "cached_input_tokens": cached}
+    return {name: count for name, count in known.items() if count is not None}
+
+
+def body_hash(body: Body) -> str:
+    """SHA-256 of a request as JSON with sorted keys, whatever an SDK adds on its way."""
+    return sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def as_json(prefix: Prefix) -> Record:
+    head = ["" if digest == _EMPTY else digest for digest in prefix.head]
+    return {"head": head, "messages": ranges(prefix.messages)}
+
+
+def from_json(value: Record) -> Prefix:
+    return Prefix(tuple(str(each) or _EMPTY for each in value["head"]), tuple(numbers_in(str(value["messages"]))))
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+_EMPTY = _digest("")
+"""Of a part that is not there, which an event leaves out."""

@@ -1,0 +1,282 @@
+"""The receipt of a pack, and the lifecycle events that follow from it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from ctxwrap.pack.injection import tokens_taken
+from ctxwrap.stores.log_format import count_in
+from ctxwrap.types import PackItem, Record
+
+_NO_ROOM = "over budget: memory has more than its share holds"
+_MEMORY = {
+    "facts": "context/facts.jsonl",
+    "decisions": "context/decisions.jsonl",
+    "todo": "context/todo.md",
+    "refs": "context/refs.jsonl",
+}
+_MARKS = {"": "remembered", "?": "remembered, and asked about", "-": _NO_ROOM}
+_LOG = "messages.jsonl"
+
+_SHAPES: dict[str, PackItem] = {
+    "protocol": PackItem("system", "protocol", 0, True, "tells the model what the blocks are", 1.0),
+    "frames": PackItem("memory", "events.jsonl", 0, True, "frames, and the runtime fields", 1.0),
+    "caller": PackItem("request", "caller", 0, True, "sent by the caller", 1.0, origin="user"),
+    **{
+        f"{kind}{mark}": PackItem(kind, source, 0, reason != _NO_ROOM, reason, 0.8, origin="assistant")
+        for kind, source in _MEMORY.items()
+        for mark, reason in _MARKS.items()
+    },
+    "recent": PackItem("recent_messages", _LOG, 0, True, "recent history", origin="user"),
+    "older": PackItem("recent_messages", _LOG, 0, False, "older than the budget reaches", origin="user"),
+    "found": PackItem("retrieved", _LOG, 0, True, "found", origin="assistant"),
+    "missed": PackItem("retrieved", _LOG, 0, False, "it did not fit", origin="assistant"),
+}
+_NAMES = {(shape.kind, shape.source, shape.included, shape.reason): name for name, shape in _SHAPES.items()}
+_ALIKE = {"retrieved": ("missed", "found")}
+"""The shapes of a kind with reasons of many kinds, for what is left out and what is in."""
+
+
+def rows(items: Iterable[PackItem]) -> list[Any]:
+    """Items as an event keeps them."""
+    return [_row(item) for item in items]
+
+
+def _row(item: PackItem) -> Any:
+    name = _NAMES.get(item[:2] + item[3:5])
+    if name is None and item.kind in _ALIKE and item.source == _LOG:
+        name = _ALIKE[item.kind][item.included]
+    if name is None:
+        return item.as_json()
+    shape, row = _SHAPES[name], [name, item.tokens, *item.refs]
+    usual = (shape.reason, shape.priority, _freshness(shape.source, item.refs), shape.origin, shape.visibility)
+    if item[4:9] != usual:
+        told = zip(PackItem._fields[4:9], item[4:9], usual, strict=True)
+        row.append({field: value for field, value, known in told if value != known})
+    return row
+
+
+def _freshness(source: str, refs: tuple[str, ...]) -> int:
+    """The newest message that refs such as `115-118` or `106.0` name; 0 if they name none."""
+    if source != _LOG or len(refs) != 1:
+        return 0
+    last = refs[0].rpartition(",")[2].rpartition("-")[2].partition(".")[0]
+    return int(last) if last.isdecimal() and last.isascii() and len(last) <= _DIGITS else 0
+
+
+_DIGITS = 15
+
+
+def items_in(event: Record) -> tuple[PackItem, ...]:
+    """The items that an event tells of; a LookupError, TypeError or ValueError if they make no sense."""
+    return tuple(_read(each) if isinstance(each, list) else item_in(each) for each in event["pack"])
+
+
+def _read(row: list[Any]) -> PackItem:
+    name, tokens, *refs = row
+    told = refs.pop() if refs and isinstance(refs[-1], dict) else {}
+    shape, named = _SHAPES[name], tuple(map(str, refs))
+    freshness = told.get("freshness", _freshness(shape.source, named))
+    known = {**shape._asdict(), "tokens": tokens, "refs": named, "freshness": freshness}
+    return item_in({**known, **told})
+
+
+def item_in(value: Mapping[str, Any]) -> PackItem:
+    """The inverse of `as_json`."""
+    known = {name: value[name] for name in PackItem._fields if name in value}
+    return PackItem(**known | {name: tuple(known[name]) for name in ("visibility", "refs") if name in known})
+
+
+def budget_as_json(budget: Record) -> Record:
+    """A budget as an event keeps it: without what is usual, and what follows from the rest."""
+    spent = {name: tokens for name, tokens in budget["spent"].items() if tokens or name not in _NOTHING}
+    short = {**budget, "spent": spent}
+    usual = {**_USUAL, **_reckoned(short)}
+    return {name: value for name, value in short.items() if name == "spent" or usual.get(name) != value}
+
+
+def budget_in(event: Record) -> Record:
+    """What an event says there was to spend; nothing if it does not say it."""
+    told = event.get("budget")
+    if not isinstance(told, dict) or not isinstance(told.get("spent"), dict):
+        return told if isinstance(told, dict) else {}
+    known = {**_USUAL, **_reckoned(told), **told, "spent": {**_NOTHING, **told["spent"]}}
+    return {name: known[name] for name in (*_ORDER, *known) if name in known}
+
+
+_USUAL = {"set_by": "settings", "exact": True}
+_ORDER = ("limit", "set_by", "reply", "fixed", "effective", "used", "spent")
+_NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", "children"), 0)
+
+
+def _reckoned(budget: Record) -> Record:
+    spent = sum(count_in(budget["spent"], name) or 0 for name in budget["spent"])
+    return {"effective": max(0, (count_in(budget, "limit") or 0) - (count_in(budget, "fixed") or 0)), "used": spent}
+
+
+EventClass = Literal[
+    "context.surface.created",
+    "context.surface.updated",
+    "context.item.added",
+    "context.item.updated",
+    "context.item.removed",
+    "context.selection.started",
+    "context.selection.completed",
+    "context.budget.applied",
+    "context.assembly.created",
+    "context.injection.applied",
+    "context.compaction.started",
+    "context.compaction.completed",
+    "context.summary.created",
+    "context.missing.detected",
+    "context.missing.requested",
+    "context.missing.resolved",
+    "context.redaction.applied",
+    "context.exported",
+]
+EVENT_CLASSES: tuple[EventClass, ...] = get_args(EventClass)
+
+STAGES = frozenset(kind for kind in EVENT_CLASSES if not kind.startswith("context.missing."))
+"""Those that tell by numbers what other records of the log tell at length; what is missing is told nowhere else."""
+
+SENDING = ("enabled", "readonly")
+"""The modes that send what is assembled."""
+
+
+class Ids(NamedTuple):
+    """What the runtime calls that which an event belongs to; a round is a task, however many turns it takes."""
+
+    session: str
+    turn: str = ""
+    round: int = 0
+    attempt: int = 0
+    """Which of the turn's requests, from 1."""
+
+    def as_json(self) -> Record:
+        ids = {
+            "session_id": self.session,
+            "turn_id": self.turn,
+            "task_id": f"round-{self.round}" if self.round else "",
+            "attempt_id": f"{self.turn}.{self.attempt}" if self.attempt else "",
+        }
+        return {name: id for name, id in ids.items() if id}
+
+
+def context_event(kind: EventClass, ids: Ids, subject: str = "", **data: Any) -> Record:
+    """An event about the record that `subject` names; `data` holds counts and ids, no text of anybody's."""
+    told = {"subject": subject} if subject else {}
+    run = {"run": ids.turn} if ids.turn else {}
+    return {"type": kind, **run, **ids.as_json(), **told, **({"data": data} if data else {}), "ctx": {}}
+
+
+def stages_of(records: Sequence[Record], ids: Ids, *, sends: bool = True) -> list[Record]:
+    """The events of records that were written together, in their order.
+
+    `ids` are those of the turn and of its last request until then; `sends` is whether its mode sends what is assembled.
+    """
+    told: list[Record] = []
+    for done in _of(records, "done"):
+        told += _injected(ids, done) if sends and was_taken(done) else ()
+    told += _moved(ids, [move for event in _of(records, "evolution") for move in event["moves"]])
+    told += _changed(ids, [each for event in _of(records, *_CHANGING) for each in event.get("operations", ())])
+    told += _granted(ids, [event["action"] for event in _of(records, "working_set") if event["granted"]])
+    for event in _of(records, "start", "repack", "done"):
+        told += _redacted(ids, event.get("redaction") or {})
+    for event in _of(records, "start", "repack"):
+        told += _packed(ids, event) if "sent" in event else ()
+    for event in _of(records, "resources"):
+        told += _handed_out(ids._replace(attempt=event["attempt"]), event)
+    return told
+
+
+def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
+    """The events of records that were written outside of turns."""
+    ids = Ids(session)
+    return [
+        context_event(kind, ids, **({"messages": event["source"]} if "source" in event else {"request": event["type"]}))
+        for event in records
+        if "run" not in event
+        for kind in _OUTSIDE.get(event["type"], ())
+    ]
+
+
+def was_taken(done: Record) -> bool:
+    """Whether a provider took the request of a turn with this end; one that refused it before a word did not."""
+    taken = done.get("taken")
+    return taken if isinstance(taken, bool) else bool(done.get("response_id")) or done.get("status") == "ok"
+
+
+def _of(records: Iterable[Record], *kinds: str) -> list[Record]:
+    return [record for record in records if record.get("type") in kinds and "run" in record]
+
+
+def _packed(ids: Ids, event: Record) -> list[Record]:
+    """What the stages that make a request did; that of another request of the same turn updates its surface."""
+    id, items, budget = f"{ids.turn}.{ids.attempt}", items_in(event), budget_in(event)
+    chosen = sum(item.included is True for item in items)
+    counts = {"selected": chosen, "omitted": len(items) - chosen}
+    surface: EventClass = "context.surface.created" if ids.attempt == 1 else "context.surface.updated"
+    spent = {name: budget[name] for name in ("limit", "fixed", "used") if name in budget}
+    return [
+        context_event(surface, ids, f"surface-{id}", candidates=len(items)),
+        context_event("context.selection.started", ids, f"selection-{id}"),
+        context_event("context.selection.completed", ids, f"selection-{id}", **counts),
+        context_event("context.budget.applied", ids, f"budget-{id}", **spent),
+        context_event("context.assembly.created", ids, f"assembly-{id}", target="model"),
+    ]
+
+
+def _injected(ids: Ids, done: Record) -> list[Record]:
+    """That a provider took what was assembled, and what it calls it; messages know nothing of such names."""
+    known = {"response_id": done.get("response_id", ""), **tokens_taken(done.get("usage") or {})}
+    known["tool_call_ids"] = done.get("tool_call_ids", [])
+    model_api = {name: value for name, value in known.items() if value not in ("", [])}
+    assembly = f"assembly-{ids.turn}.{ids.attempt}"
+    return [context_event("context.injection.applied", ids, assembly, target="model", model_api=model_api)]
+
+
+def _handed_out(ids: Ids, event: Record) -> list[Record]:
+    """That somebody beside the model was given what is for them."""
+    named = {"tool_call_id": event["tool_call_id"]} if event.get("tool_call_id") else {}
+    return [{**context_event("context.injection.applied", ids, target=event["target"]), **named}]
+
+
+def _changed(ids: Ids, operations: Iterable[Record]) -> list[Record]:
+    """What became of memory, by numbers: what it says is told where the operations are."""
+    kinds = Counter(operation["kind"] for operation in operations)
+    return [context_event(_CHANGES[kind], ids, memory_operation=kind, count=count) for kind, count in kinds.items()]
+
+
+def _moved(ids: Ids, moves: Sequence[Any]) -> list[Record]:
+    """That items of memory changed their tiers since the last turn."""
+    return [context_event("context.item.updated", ids, memory_operation="decay", count=len(moves))] if moves else []
+
+
+def _granted(ids: Ids, actions: Iterable[str]) -> list[Record]:
+    """What became of the working set."""
+    counts = Counter(actions)
+    kinds = {action: _GRANTED.get(action, "context.item.updated") for action in counts}
+    return [context_event(kinds[action], ids, working_set=action, count=count) for action, count in counts.items()]
+
+
+def _redacted(ids: Ids, told: Record) -> list[Record]:
+    """That a policy found something in what came in, or in the answer."""
+    data = {name: told[name] for name in ("policy", "found", "method") if name in told}
+    return [context_event("context.redaction.applied", ids, **data)] if told.get("found") else []
+
+
+_CHANGING = ("recall", "snapshot", "observation")
+_OUTSIDE: dict[str, tuple[EventClass, ...]] = {
+    "summarise": ("context.compaction.started",),
+    "summary": ("context.compaction.completed", "context.summary.created"),
+    "forget": ("context.redaction.applied",),
+    "purge": ("context.redaction.applied",),
+}
+_CHANGES: dict[str, EventClass] = {
+    "add": "context.item.added",
+    "update": "context.item.updated",
+    "reinforce": "context.item.updated",
+    "drop": "context.item.removed",
+    "forget": "context.item.removed",
+}
+_GRANTED: dict[str, EventClass] = {"add": "context.item.added", "remove": "context.item.removed"}

@@ -1,0 +1,58 @@
+"""Frames around texts that nothing inside of them can close, open or imitate."""
+
+import json
+import re
+from hashlib import blake2b
+from typing import Literal, NamedTuple, get_args
+
+from ctxwrap.protocol.instructions import neutral
+from ctxwrap.types import SessionKey
+
+_BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
+Role = Literal["system", "developer", "user", "context"]
+"""How a text is to be taken."""
+
+_ROLES: tuple[Role, ...] = get_args(Role)
+_JOINER = "\N{ZERO WIDTH JOINER}"
+
+
+class Block(NamedTuple):
+    role: str
+    path: str
+    content: str
+
+
+def boundary_of(key: SessionKey) -> str:
+    """One boundary for all calls of a session, so that prompt caches hold; it is broken up wherever it is foreign."""
+    return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def checked_boundary(boundary: str) -> str:
+    if not _BOUNDARY.fullmatch(boundary):
+        raise ValueError(f"a boundary is 8 to 64 of 0-9 and a-z, new for each request, not {boundary!r}")
+    return boundary
+
+
+def framed(content: str, path: str, role: Role, boundary: str) -> str:
+    """A content, made harmless by `harmless`, between marks that hold the boundary."""
+    tag = f"{role}-{boundary}"
+    return f"<{tag} path={quoted(path, boundary)}>\n{content}\n</{tag}>\n"
+
+
+def harmless(text: str, boundary: str) -> str:
+    """`text` without the boundary, and without what poses as ctxwrap's own marks; it looks as before."""
+    broken = re.sub(f"{boundary[0]}(?={boundary[1:]})", f"\\g<0>{_JOINER}", text, flags=re.IGNORECASE)
+    return neutral(broken)
+
+
+def quoted(text: str, boundary: str) -> str:
+    """A text on one line in quotes, without any mark."""
+    written = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
+    return harmless(written, boundary)
+
+
+def blocks_in(text: str, boundary: str) -> list[Block]:
+    """What a text was made of; the inverse of `framed`."""
+    pattern = rf'^<({"|".join(_ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
+    found = re.finditer(pattern, text, re.DOTALL | re.MULTILINE)
+    return [Block(match[1], json.loads(match[2]), match[3]) for match in found]

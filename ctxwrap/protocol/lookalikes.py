@@ -1,0 +1,116 @@
+"""What in a text of others poses as the separator, in any spelling that is recognised in a reply."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.protocol.grammar import (
+    AFTER,
+    CLOSERS,
+    GAP,
+    LESSER,
+    MORE,
+    NAME,
+    OPENERS,
+    OWN_KEY,
+    PROSE,
+    SIGN,
+    SNAPSHOT,
+    char,
+    chars,
+    maybe,
+    pattern,
+    times,
+)
+
+_NAME = lazy_pattern("con(?=text)", re.IGNORECASE)
+_BLANKS = " \t\u200b\u200c\u200d\u2060\ufeff\u00ad`"
+_ENTITIES = ("lt;", "#60;", "#x3c;")
+_ANGLES = (
+    *(before + entity for entity in _ENTITIES for before in ("&amp;", "&")),
+    *("\\<", "\\u003c", "\\x3c"),
+    *LESSER,
+)
+_COLOUR = lazy_pattern(r"\x1b\[[\d;]{0,12}m")
+_LINE = 120
+"""So far before the name its line may begin."""
+_NEAR, _FAR = 80, 4096
+"""So far behind its opening a snapshot has a key of its own: within a line, where it may be code, and at its start."""
+
+_IN_ANGLES = tuple(lazy_pattern(NAME + times(MORE, least, 7)) for least in (2, 1, 0))
+"""By how many angle brackets stand before the name."""
+_IN_PAIRS = lazy_pattern(NAME + times(MORE, 2, 7))
+_IN_BRACKETS = lazy_pattern(NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
+_ALONE = lazy_pattern("CONTEXT" + chars(rf"(?:[: \t]|{SIGN})", 0, 16) + char(r"\n"))
+_OPENING = pattern(AFTER, maybe(PROSE), SNAPSHOT, last="[{｛:]")
+
+
+class Mark(NamedTuple):
+    """A separator, or what passes for one: where its name is to be broken, and whether a snapshot opens behind it."""
+
+    at: int
+    opens: bool
+
+
+def marks_in(text: str) -> Iterator[Mark]:
+    """Every separator in `text`: in pairs of angle brackets anywhere, else where a snapshot opens behind it."""
+    if "context" not in text.lower():  # most texts, told fast
+        return
+    keys: list[int] | None = None
+    for name in _NAME.finditer(text):
+        at = name.start()
+        angles, before = _angles_before(text[max(0, at - _LINE) : at])
+        begins = _begins_line(before, is_all=at <= _LINE)
+        end = _end_of(text, at, angles, before, begins)
+        opening = _OPENING.match(text, end) if end >= 0 else None
+        opens = False
+        if opening is not None and opening["last"]:
+            keys = [key.start() for key in OWN_KEY.finditer(text)] if keys is None else keys
+            first = bisect_left(keys, end)
+            reach = _FAR if angles > 1 or begins else _NEAR
+            opens = first < len(keys) and keys[first] < opening.end() + reach
+        if opens or (angles > 1 and _IN_PAIRS.match(text, at)):
+            yield Mark(name.end(), opens)
+
+
+def poses(text: str) -> bool:
+    """Whether a separator with a snapshot behind it stands in `text`, or would if its escapes were spelled out."""
+    return any(mark.opens for each in spelled_out(text) for mark in marks_in(each))
+
+
+def spelled_out(text: str) -> Iterator[str]:
+    """`text` and, if it may be JSON with a text inside, that text with its line ends and quotes."""
+    yield text
+    if "\\n" in text or '\\"' in text:
+        yield text.replace("\\n", "\n").replace('\\"', '"')
+
+
+def _angles_before(line: str) -> tuple[int, str]:
+    """How many angle brackets end `line`, up to two, and what stands before them."""
+    count = 0
+    while count < 2:
+        bare = line.rstrip(_BLANKS)
+        lower = bare[-12:].lower()
+        if not lower.endswith(_ANGLES):
+            break
+        line = bare[: -len(next(sign for sign in _ANGLES if lower.endswith(sign)))]
+        count += 1
+    return count, line
+
+
+def _begins_line(before: str, *, is_all: bool) -> bool:
+    """Whether nothing but decoration stands in the line, of which `before` is the end, or all."""
+    _, newline, line = before.rpartition("\n")
+    return (bool(newline) or is_all) and not any(map(str.isalnum, _COLOUR.sub("", line)))
+
+
+def _end_of(text: str, at: int, angles: int, before: str, begins: bool) -> int:
+    """Where the separator with the name at `at` ends; -1 if it is none."""
+    spelled = _IN_ANGLES[angles].match(text, at)
+    if spelled is None and not angles and before.rstrip(_BLANKS).endswith(tuple(OPENERS)):
+        spelled = _IN_BRACKETS.match(text, at)
+    if spelled is None and begins:
+        spelled = _ALONE.match(text, at)
+    return spelled.end() if spelled else -1

@@ -1,0 +1,264 @@
+"""Messages of any provider: conversion to the log's form, where injected texts go, and neutralised text."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ctxwrap.protocol.instructions import neutral
+from ctxwrap.types import Body, Content, Injection
+
+TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
+_UNSENT = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+
+def plain(content: Any) -> Content:
+    """Content as text when it is all text, else its parts with text parts spelled one way."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        content = [content]
+    parts = [_part(part) for part in content]
+    parts = [part for part in parts if part.get("type") not in _UNSENT]
+    if all(part.get("type") == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _part(part: Any) -> Body:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, Mapping):
+        return {"type": "unknown", "value": str(part)}
+    if part.get("type") in TEXT_TYPES and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    return dict(part)
+
+
+def spelled(content: Content, text_type: str, known: Iterable[str]) -> Content:
+    """Content from the log for an API whose text parts are `text_type` and which knows the part types `known`."""
+    if isinstance(content, str):
+        return content
+    return [_spelled_part(part, text_type, frozenset(known)) for part in content]
+
+
+def _spelled_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
+    kind = part.get("type")
+    if kind == "text":
+        return {"type": text_type, "text": part["text"]}
+    return part if kind in known else {"type": text_type, "text": f"[{kind}]"}
+
+
+def joined(*texts: str) -> str:
+    """The texts that are not empty, a blank line between them."""
+    return "\n\n".join(text for text in texts if text)
+
+
+def tool_call(call_id: Any, name: Any, arguments: Any) -> Body:
+    return {"id": str(call_id or ""), "name": str(name or ""), "arguments": str(arguments or "")}
+
+
+def unknown_keys(message: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """What a caller's message carries beyond the keys we have a place for."""
+    return {key: value for key, value in message.items() if key not in known and value is not None}
+
+
+Matches = Callable[[Body], bool]
+
+
+def is_operator(message: Body) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def is_user(message: Body) -> bool:
+    return message.get("role") == "user"
+
+
+def kept(messages: Iterable[Body], injection: Injection) -> list[Body]:
+    """The messages that are sent, with references in the place of copies; those of the operator always are."""
+    left_out = injection.left_out
+    messages = with_references(messages, injection)
+    if not left_out:
+        return messages
+    return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
+
+
+def with_references(messages: Iterable[Body], injection: Injection) -> list[Body]:
+    messages = list(messages)
+    for at, texts in injection.references.items():
+        messages[at] = _with_results(messages[at], texts)
+    return messages
+
+
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    """A message with other texts for what tools gave in it, by the ids of the calls."""
+    if "output" in message:
+        return {**message, "output": texts[str(message.get("call_id") or "")]}
+    if message.get("role") in ("tool", "function"):
+        return {**message, "content": texts[str(message.get("tool_call_id") or "")]}
+    return {**message, "content": [_with_result(block, texts) for block in message["content"]]}
+
+
+def _with_result(block: Body, texts: Mapping[str, str]) -> Body:
+    is_copy = block.get("type") == "tool_result" and block.get("tool_use_id") in texts
+    return {**block, "content": texts[block["tool_use_id"]]} if is_copy else block
+
+
+def leading(messages: list[Body]) -> int:
+    """How many messages of the operator's stand before all others."""
+    return next((at for at, message in enumerate(messages) if not is_operator(message)), len(messages))
+
+
+def first_index(messages: list[Body], matches: Matches) -> int:
+    """Where the first matching message stands, else -1."""
+    return next((at for at, message in enumerate(messages) if matches(message)), -1)
+
+
+def last_index(messages: list[Body], matches: Matches) -> int:
+    """Where the last matching message stands, else -1."""
+    return next((at for at in range(len(messages) - 1, -1, -1) if matches(messages[at])), -1)
+
+
+def surrounded(
+    messages: list[Body], injection: Injection, is_spoken: Matches, text_type: str
+) -> tuple[list[Body], str]:
+    """`messages` with the background before the first spoken one and the block behind the newest, or what is left over.
+
+    Content that is one text stays one, so that a message looks the same when it is sent again without the block.
+    """
+    first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
+    if newest < 0:
+        return messages, joined(injection.background, injection.block)
+    messages = list(messages)
+    messages[first] = with_content(messages[first], preceded, injection.background, text_type)
+    messages[newest] = with_content(messages[newest], extended, injection.block, text_type)
+    return messages, ""
+
+
+def with_content(message: Body, changing: Callable[[Any, str, str], Any], text: str, text_type: str = "text") -> Body:
+    """`message` with `text` in its content, or the very message if there is none to add."""
+    return {**message, "content": changing(message.get("content"), text, text_type)} if text else message
+
+
+def preceded(content: Any, text: str, text_type: str = "text") -> Any:
+    """Content with `text` before it."""
+    if content is None or isinstance(content, str):
+        return joined(text, content or "")
+    return [*_added(text, text_type), *_parts(content)]
+
+
+def extended(content: Any, text: str, text_type: str = "text") -> Any:
+    """Content with `text` behind it."""
+    if content is None or isinstance(content, str):
+        return joined(content or "", text)
+    return [*_parts(content), *_added(text, text_type)]
+
+
+def _added(text: str, text_type: str) -> list[Body]:
+    return [{"type": text_type, "text": text}] if text else []
+
+
+def _parts(content: Any) -> Iterable[Any]:
+    return [content] if isinstance(content, Mapping) else content
+
+
+_OPERATOR = ("system", "developer")
+
+
+def neutral_message(message: Body) -> Body:
+    """A message with neutral texts, or the very message if they are; the operator may say anything.
+
+    Of a model's own message only the words are changed: a reply has left its trailer behind, so a separator in it was
+    quoted, or it comes from elsewhere. What it thought is signed, and what it called must stay exact.
+    """
+    if message.get("role") in _OPERATOR:
+        return message
+    return _with(message, "content", _neutral_words if message.get("role") == "assistant" else neutral_value)
+
+
+def neutral_item(item: Body) -> Body:
+    """The same for an item that may also be a call or what a tool gave back."""
+    if "role" in item:
+        return neutral_message(item)
+    for name in ("output", "outputs", "results"):
+        item = _with(item, name, neutral_value)
+    return item
+
+
+def neutral_value(value: Any) -> Any:
+    """A value whose texts are neutral, however deep they lie; the very value if they were."""
+    if isinstance(value, str):
+        return neutral(value)
+    if isinstance(value, list):
+        return _same_or([neutral_value(item) for item in value], value)
+    if isinstance(value, dict):
+        changed = {name: neutral_value(item) for name, item in value.items()}
+        return value if all(changed[name] is value[name] for name in value) else changed
+    return value
+
+
+def _neutral_words(content: Any) -> Any:
+    if isinstance(content, str):
+        return neutral(content)
+    if not isinstance(content, list):
+        return content
+    return _same_or([_neutral_part(part) for part in content], content)
+
+
+def _neutral_part(part: Any) -> Any:
+    is_text = isinstance(part, dict) and part.get("type") in TEXT_TYPES
+    return _with(part, "text", neutral_value) if is_text else part
+
+
+def _with(value: Body, name: str, changing: Any) -> Body:
+    """`value` with what stands under `name` changed, or the very value if it did not change."""
+    changed = changing(value.get(name))
+    return value if changed is value.get(name) else {**value, name: changed}
+
+
+def _same_or(changed: list[Any], value: list[Any]) -> list[Any]:
+    return value if all(new is old for new, old in zip(changed, value, strict=True)) else changed
+
+
+def put(value: Body, path: Sequence[str | int], new: Any) -> Body:
+    """A copy of `value` with `new` at `path`, which must lead somewhere; everything off the path is shared."""
+    changed: Body = _put(value, path, new)
+    return changed
+
+
+def _put(value: Any, path: Sequence[str | int], new: Any) -> Any:
+    if not path:
+        return new
+    changed = value.copy()
+    changed[path[0]] = _put(value[path[0]], path[1:], new) if len(path) > 1 else new
+    return changed
+
+
+T = TypeVar("T")
+
+
+def sendable(value: T) -> T:
+    """`value`, or a copy of it where text holds half a character: a surrogate whose other half is missing."""
+    return _sendable(value)  # type: ignore[no-any-return]  # of the type it has
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if _is_whole(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        made = {_sendable(name): _sendable(item) for name, item in value.items()}
+        return value if all(made.get(name) is item for name, item in value.items()) else made
+    if isinstance(value, list):
+        items = [_sendable(item) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    return value
+
+
+def _is_whole(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

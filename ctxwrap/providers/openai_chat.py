@@ -1,0 +1,305 @@
+"""OpenAI Chat Completions, as most providers speak it and as litellm normalises the rest to."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ctxwrap.providers.messages import (
+    extended,
+    is_user,
+    joined,
+    kept,
+    leading,
+    neutral_message,
+    plain,
+    preceded,
+    put,
+    spelled,
+    surrounded,
+    tool_call,
+    unknown_keys,
+    with_content,
+)
+from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.text_channel import Channel, Choices
+from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextDelta, TextStream
+
+_ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
+_KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
+_PARTS = ("image_url", "input_audio", "file", "refusal")
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_OWN_TOOLS = ("function", "custom", None)
+"""Tools that the caller runs."""
+_SEARCHES = ("web_search_options", "search_parameters", "plugins", "data_sources")
+"""What lets a provider look things up before it answers: it need not say whether it did."""
+_FOUND = frozenset(
+    {"annotations", "citations", "context", "executed_tools", "search_results", "web_search_results"}
+    | {"vertex_ai_grounding_metadata", "server_tool_use"}
+)
+"""Where a reply tells of what was looked up for it."""
+
+
+class OpenAIChat:
+    name = "openai_chat"
+
+    def read(self, body: Body) -> Request:
+        messages = tuple(_message(message) for message in body.get("messages") or ())
+        return Request(
+            messages=messages,
+            places=tuple(range(len(messages))),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_trailer=_no_trailer(body),
+            fetched=any(map(_tells_of_findings, body.get("messages") or ())),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        messages = kept(body.get("messages") or (), injection)
+        own = leading(messages)
+        messages[own:own] = [_spell(message) for message in injection.history]
+        messages = [neutral_message(message) for message in messages]
+        messages, rest = surrounded(messages, injection, is_user, "text")
+        return {
+            **body,
+            **raised_limits(body, _LIMITS, injection.reserve),
+            "messages": _instructed(messages, injection.protocol, joined(injection.standing, rest)),
+        }
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
+        return ChatRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        messages, said = list(body.get("messages") or ()), as_it_came(reply)
+        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+            said = _message(messages.pop()).text + said
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
+        changed = {**one_short_answer(body), **roomy_limits(body, _LIMITS, reserve), "messages": messages}
+        if body.get("functions"):
+            changed["function_call"] = "none"
+        if body.get("store"):  # which metadata depends on
+            changed = {name: value for name, value in changed.items() if name not in ("store", "metadata")}
+        return changed
+
+
+def _no_trailer(body: Body) -> str:
+    wanted = body.get("response_format")
+    if isinstance(wanted, type) or (isinstance(wanted, dict) and wanted.get("type") in ("json_object", "json_schema")):
+        return "structured output"
+    if "audio" in (body.get("modalities") or ()):
+        return "audio output"
+    if body.get("tool_choice") == "required" or isinstance(body.get("tool_choice"), dict):
+        return "forced tool choice"
+    return ""
+
+
+def _instructed(messages: list[Body], protocol: str, standing: str) -> list[Body]:
+    """`messages` whose system prompt begins with `protocol` and ends with `standing`.
+
+    It stays the number of messages that it was, or becomes one, which is all that many providers want.
+    """
+    own = leading(messages)
+    if not own:
+        return [{"role": "system", "content": joined(protocol, standing)}, *messages]
+    prompt = [with_content(messages[0], preceded, protocol), *messages[1:own]]
+    prompt[-1] = with_content(prompt[-1], extended, standing)
+    return [*prompt, *messages[own:]]
+
+
+def _message(message: Body) -> Message:
+    role = str(message.get("role"))
+    content = plain(message.get("content"))
+    if len(message) == 2 and content:
+        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # as below, for most messages
+    calls = message.get("tool_calls") or ()
+    return Message(
+        role=_ROLES.get(role, role),  # type: ignore[arg-type]  # a role we do not know is kept as it is
+        content=content or str(message.get("refusal") or ""),
+        name=str(message.get("name") or ""),
+        tool_calls=tuple(_call(call) for call in calls),
+        tool_call_id=str(message.get("tool_call_id") or ""),
+        extra=unknown_keys(message, _KNOWN),
+    )
+
+
+def _call(call: Body) -> Body:
+    function = call.get("function") or call.get("custom") or {}
+    return tool_call(call.get("id"), function.get("name"), function.get("arguments", function.get("input")))
+
+
+def _spell(message: Message) -> Body:
+    spelling: Body = {"role": message.role, "content": spelled(message.content, "text", _PARTS)}
+    if message.name:
+        spelling["name"] = message.name
+    if message.tool_call_id:
+        spelling["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        spelling["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": call["arguments"]},
+            }
+            for call in message.tool_calls
+        ]
+    return spelling
+
+
+def _may_fetch(body: Body) -> bool:
+    """Whether the provider may run something of its own for the reply to a request."""
+    tools = (tool for tool in body.get("tools") or () if isinstance(tool, dict))
+    return any(body.get(name) is not None for name in _SEARCHES) or any(
+        tool.get("type") not in _OWN_TOOLS for tool in tools
+    )
+
+
+def _tells_of_findings(message: Body) -> bool:
+    beside = message.get("provider_specific_fields")  # where litellm puts what the API has no place for
+    return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _tells_of_findings(beside))
+
+
+class _Choice:
+    """One choice as it grows."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.calls: dict[int, Body] = {}
+        self.refusal: list[str] = []
+        self.finish = ""
+
+    def take(self, delta: Body) -> None:
+        """Keep what a delta or a message says besides its text."""
+        if isinstance(delta.get("refusal"), str):
+            self.refusal.append(delta["refusal"])
+        for at, call in enumerate(delta.get("tool_calls") or ()):
+            part, known = _call(call), self.calls.setdefault(call.get("index", at), tool_call("", "", ""))
+            self.calls[call.get("index", at)] = {
+                "id": known["id"] or part["id"],
+                "name": known["name"] or part["name"],
+                "arguments": known["arguments"] + part["arguments"],
+            }
+
+    @property
+    def message(self) -> Message:
+        content = self.channel.text or "".join(self.refusal)
+        return Message("assistant", content, tool_calls=tuple(self.calls[at] for at in sorted(self.calls)))
+
+
+class ChatRewriter(Choices):
+    """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
+
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
+        self._streams = streams
+        self._choices: dict[int, _Choice] = {}
+        self._fetched = _may_fetch(body)
+
+    def whole(self, payload: Body) -> Body:
+        self._note(payload)
+        self._fetched |= _tells_of_findings(payload)
+        for at, choice in enumerate(payload.get("choices") or ()):
+            message = choice.get("message") or {}
+            self._fetched |= _tells_of_findings(message)
+            known = self._choice(choice.get("index", at))
+            known.take(message)
+            known.finish = str(choice.get("finish_reason") or "")
+            text = message.get("content")
+            if isinstance(text, str):
+                visible = known.channel.whole(text)
+                if visible != text:
+                    payload = put(payload, ("choices", at, "message", "content"), visible)
+                    payload = _put_tokens(payload, at, known.channel)
+        self.ended = True
+        return payload
+
+    def event(self, event: Body) -> list[Body]:
+        self._note(event)
+        self._fetched |= _tells_of_findings(event)
+        given, held = event, list[Body]()
+        for at, choice in enumerate(event.get("choices") or ()):
+            if not isinstance(choice, dict):
+                continue
+            delta = choice.get("delta") or {}
+            self._fetched |= _tells_of_findings(delta)
+            known = self._choice(choice.get("index", at))
+            known.take(delta)
+            text = delta.get("content")
+            if isinstance(text, str) and text:
+                visible = known.channel.feed(text)
+                if visible != text:
+                    event = put(event, ("choices", at, "delta", "content"), visible)
+            event = _put_tokens(event, at, known.channel)
+            if choice.get("finish_reason"):
+                known.finish = choice["finish_reason"]
+                rest = self._released(choice.get("index", at), known)
+                if rest and (event["choices"][at].get("delta") or {}).get("content"):
+                    said, event = self._parted(event, at, {"delta": {}})
+                    rest.insert(0, said)
+                held += rest
+        return held if event is not given and _says_nothing(event) else [*held, event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        choices = event.get("choices")
+        if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
+            return None
+        choice = choices[0]
+        delta = choice.get("delta") or {}
+        if not isinstance(delta.get("content"), str) or delta.get("refusal") or delta.get("tool_calls"):
+            return None
+        if choice.get("finish_reason") or choice.get("logprobs"):
+            return None
+        return TextDelta(("choices", 0, "delta", "content"), self._choice(choice.get("index", 0)).channel.passes)
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(bool(choice.finish) for choice in self._choices.values()) >= self._awaited
+
+    def close(self) -> list[Body]:
+        """What was held back when the stream stopped without saying that it does."""
+        return [chunk for index, choice in self._choices.items() for chunk in self._released(index, choice)]
+
+    @property
+    def reply(self) -> Reply:
+        first = self._choices.get(0)
+        return Reply(
+            messages=tuple(self._choices[index].message for index in sorted(self._choices)),
+            reading=first.channel.reading if first and first.channel.closed else None,
+            finish=first.finish if first else "",
+            natural=first is not None and first.finish == "stop",
+            usage=self._usage,
+            response_id=self._response_id,
+            model=self._model,
+            fetched=self._fetched,
+        )
+
+    def _choice(self, index: int) -> _Choice:
+        if index not in self._choices:
+            self._choices[index] = _Choice(Channel(self._streams()))
+        return self._choices[index]
+
+    def _released(self, index: int, choice: _Choice) -> list[Body]:
+        if choice.channel.closed:
+            return []
+        rest, tokens = choice.channel.close(), choice.channel.tokens([])
+        if not rest and not tokens:
+            return []
+        piece: Body = {"index": index, "delta": {"content": rest}, "finish_reason": None}
+        if tokens:
+            piece["logprobs"] = {"content": tokens}
+        return [self._chunk(piece)]
+
+
+def _says_nothing(chunk: Body) -> bool:
+    """Whether a chunk without its text has neither role, reason, usage nor anything else left to say."""
+    return not chunk.get("usage") and not any(
+        choice.get("finish_reason") or any(choice["delta"].values()) or any((choice.get("logprobs") or {}).values())
+        for choice in chunk["choices"]
+    )
+
+
+def _put_tokens(payload: Body, at: int, channel: Channel) -> Body:
+    """The log probabilities of a choice, cut to what is shown."""
+    logprobs: Any = payload["choices"][at].get("logprobs")
+    arrived = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(arrived, list):
+        return payload
+    released = channel.tokens(arrived)
+    return payload if released == arrived else put(payload, ("choices", at, "logprobs", "content"), released)

@@ -1,0 +1,149 @@
+"""OpenAI legacy Completions: one prompt, text out."""
+
+from collections.abc import Callable
+
+from ctxwrap.protocol.instructions import neutral
+from ctxwrap.providers.messages import joined, put
+from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.text_channel import Channel, Choices
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+
+
+class OpenAICompletions:
+    name = "openai_completions"
+
+    def read(self, body: Body) -> Request:
+        prompt = body.get("prompt")
+        messages = (Message("user", prompt),) if isinstance(prompt, str) else ()
+        return Request(
+            messages=messages,
+            places=(-1,) * len(messages),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_trailer="a stream of several texts" if body.get("stream") and (body.get("n") or 1) > 1 else "",
+            no_context=_no_context(body),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        """All before the caller's prompt, which the model goes on from."""
+        history = neutral("\n".join(f"{message.role}: {message.text}" for message in injection.history))
+        seldom_changed = (injection.protocol, injection.standing, injection.background, history)
+        prompt = joined(*seldom_changed, injection.block, neutral(body["prompt"]))
+        return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
+        return CompletionsRewriter(body, streams)
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        prompt = joined(body["prompt"], as_it_came(reply), question)
+        return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
+
+
+def _no_context(body: Body) -> str:
+    if not isinstance(body.get("prompt"), str):
+        return "only a prompt that is one text can carry context"
+    if body.get("echo"):
+        return "echo=True would show it"
+    return "a suffix leaves no room for a trailer" if body.get("suffix") else ""
+
+
+class CompletionsRewriter(Choices):
+    """Strips every choice's text; a chunk is never dropped."""
+
+    def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
+        super().__init__(body)
+        self._streams = streams
+        self._channels: dict[int, Channel] = {}
+        self._finish: dict[int, str] = {}
+
+    def whole(self, payload: Body) -> Body:
+        self._note(payload)
+        for at, choice in enumerate(payload.get("choices") or ()):
+            index = choice.get("index", at)
+            self._finish[index] = str(choice.get("finish_reason") or "")
+            visible = self._channel(index).whole(choice.get("text") or "")
+            payload = self._put(payload, at, visible, choice, self._channels[index])
+        self.ended = True
+        return payload
+
+    def event(self, event: Body) -> list[Body]:
+        self._note(event)
+        held: list[Body] = []
+        for at, choice in enumerate(event.get("choices") or ()):
+            index = choice.get("index", at)
+            channel = self._channel(index)
+            event = self._put(event, at, channel.feed(choice.get("text") or ""), choice, channel)
+            if choice.get("finish_reason"):
+                self._finish[index] = choice["finish_reason"]
+                rest = self._released(index)
+                if rest and event["choices"][at].get("text"):
+                    said, event = self._parted(event, at, {"text": ""})
+                    rest.insert(0, said)
+                held += rest
+        return [*held, event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        return None  # hardly anybody streams these any more
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended or sum(map(bool, self._finish.values())) >= self._awaited
+
+    def close(self) -> list[Body]:
+        return [piece for index in list(self._channels) for piece in self._released(index)]
+
+    @property
+    def reply(self) -> Reply:
+        first = self._channels.get(0)
+        return Reply(
+            messages=tuple(Message("assistant", self._channels[at].text) for at in sorted(self._channels)),
+            reading=first.reading if first and first.closed else None,
+            finish=self._finish.get(0, ""),
+            natural=self._finish.get(0) == "stop",
+            usage=self._usage,
+            response_id=self._response_id,
+            model=self._model,
+        )
+
+    def _channel(self, index: int) -> Channel:
+        if index not in self._channels:
+            self._channels[index] = Channel(self._streams())
+        return self._channels[index]
+
+    def _put(self, payload: Body, at: int, visible: str, choice: Body, channel: Channel) -> Body:
+        if visible != (choice.get("text") or ""):
+            payload = put(payload, ("choices", at, "text"), visible)
+        logprobs = choice.get("logprobs")
+        if isinstance(logprobs, dict) and isinstance(logprobs.get("tokens"), list):
+            payload = put(payload, ("choices", at, "logprobs"), _columns(logprobs, channel.tokens(_rows(logprobs))))
+        return payload
+
+    def _released(self, index: int) -> list[Body]:
+        channel = self._channels[index]
+        if channel.closed:
+            return []
+        rest, rows = channel.close(), channel.tokens([])
+        if not rest and not rows:
+            return []
+        piece: Body = {"index": index, "text": rest, "finish_reason": None, "logprobs": None}
+        if rows:
+            piece["logprobs"] = _columns({}, rows)
+        return [self._chunk(piece)]
+
+
+def _rows(logprobs: Body) -> list[Body]:
+    """The parallel lists of the legacy form as one row a token, named as in the newer form."""
+    names = [name for name, values in logprobs.items() if isinstance(values, list)]
+    rows = zip(*(logprobs[name] for name in names), strict=False)
+    return [
+        {"token" if name == "tokens" else name: value for name, value in zip(names, row, strict=True)} for row in rows
+    ]
+
+
+def _columns(logprobs: Body, rows: list[Body]) -> Body:
+    """The rows that are shown as parallel lists again."""
+    lists: Body = {name: [] for name, values in logprobs.items() if isinstance(values, list)}
+    for row in rows:
+        for name, value in row.items():
+            lists.setdefault("tokens" if name == "token" else name, []).append(None if value == [] else value)
+    return {**logprobs, **lists}

@@ -1,0 +1,365 @@
+"""OpenAI Responses: input and output items, streaming events, instructions that are echoed."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ctxwrap.providers.messages import (
+    is_operator,
+    is_user,
+    joined,
+    leading,
+    neutral_item,
+    neutral_value,
+    plain,
+    put,
+    spelled,
+    surrounded,
+    tool_call,
+    with_references,
+)
+from ctxwrap.providers.options import FIELD, as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.text_channel import Channel, reading_of
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+
+_PARTS = ("input_image", "input_file", "input_audio", "refusal")
+_TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
+
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Items that call a tool, and where they say with what."""
+
+
+OWN = frozenset(
+    {"message", "reasoning", "item_reference", *CALLS}
+    | {"computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
+)
+"""Items in which somebody says or asks for something; all others tell of what was run or fetched."""
+
+
+def is_fetched(item: Body) -> bool:
+    """Whether an item shows that a tool ran, or that a text cites what one found."""
+    parts = item.get("content")
+    cites = isinstance(parts, list) and any(isinstance(part, dict) and part.get("annotations") for part in parts)
+    return item.get("type", "message") not in OWN or cites
+
+
+class Placed(NamedTuple):
+    """A message of the log and the item that it begins with."""
+
+    message: Message
+    place: int
+
+
+def as_items(given: Any) -> list[Body]:
+    """The `input` of a request as a list."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return list(given or ())
+
+
+def read_items(given: Any) -> list[Placed]:
+    """The messages that an `input` amounts to."""
+    read: list[Placed] = []
+    for at, item in enumerate(as_items(given)):
+        _read(item, -1 if isinstance(given, str) else at, read)
+    return read
+
+
+def _read(item: Body, at: int, read: list[Placed]) -> None:
+    kind = item.get("type", "message")
+    if kind in CALLS:
+        _add_call(tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind])), at, read)
+    elif kind in _TOOL_RESULTS:
+        result = Message("tool", plain(item.get("output")), tool_call_id=str(item.get("call_id") or ""))
+        read.append(Placed(result, at))
+    elif "role" in item:
+        role = "system" if is_operator(item) else item["role"]
+        message = Message(role, plain(item.get("content")))  # type: ignore[arg-type]  # as it was given
+        read.append(Placed(message, at))
+
+
+def _add_call(call: Body, at: int, read: list[Placed]) -> None:
+    """A call belongs to the assistant's message before it; the API lists them side by side."""
+    if read and read[-1].message.role == "assistant":
+        said, place = read.pop()
+        read.append(Placed(Message("assistant", said.content, tool_calls=(*said.tool_calls, call)), place))
+    else:
+        read.append(Placed(Message("assistant", tool_calls=(call,)), at))
+
+
+def kept_items(items: list[Body], left_out: frozenset[int]) -> list[Body]:
+    """The items that are sent; one that begins no message, such as a thought, goes with the one before it."""
+    if not left_out:
+        return list(items)
+    places = [placed.place for placed in read_items(items) if not is_operator(items[placed.place])]
+    begins, kept = frozenset(places), list[Body]()
+    goes = bool(places) and places[0] in left_out
+    for at, item in enumerate(items):
+        goes = at in left_out if at in begins else goes
+        if is_operator(item) or not (goes or at in left_out):
+            kept.append(item)
+    return kept
+
+
+def spelled_items(message: Message) -> list[Body]:
+    """A message from the log as the API wants it."""
+    if message.role == "tool":
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}]
+    text_type = "output_text" if message.role == "assistant" else "input_text"
+    items: list[Body] = []
+    if message.content:
+        items.append({"role": message.role, "content": spelled(message.content, text_type, _PARTS)})
+    items += [
+        {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
+        for call in message.tool_calls
+    ]
+    return items
+
+
+_ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
+"""What a response repeats of its request, which is not quite what the caller asked."""
+
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class OpenAIResponses:
+    name = "openai_responses"
+
+    def read(self, body: Body) -> Request:
+        opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
+        items = as_items(body.get("input"))
+        read = [*opening, *read_items(body.get("input"))]
+        is_kept = bool(body.get("previous_response_id") or body.get("conversation"))
+        return Request(
+            messages=tuple(placed.message for placed in read),
+            places=tuple(placed.place for placed in read),
+            model=str(body.get("model") or ""),
+            stream=bool(body.get("stream")),
+            no_trailer=_no_trailer(body),
+            no_context="a background response is read later" if body.get("background") else "",
+            server_history=is_kept,
+            unseen=is_kept or any(item.get("type") == "item_reference" for item in items),
+            fetched=any(map(is_fetched, items)),
+        )
+
+    def inject(self, body: Body, injection: Injection) -> Body:
+        """Through `instructions`, since the provider stores `input` and would show every round's block again.
+
+        A call that stores nothing has its block on the newest user message, where it does not disturb the
+        provider's prompt cache.
+        """
+        given = _neutral_input(body.get("input"))
+        items = as_items(given)
+        if isinstance(given, list):
+            items = kept_items(with_references(given, injection), injection.left_out)
+        own = leading(items)
+        items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
+        items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")
+        changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
+        if "input" in body or items:
+            changed["input"] = given if items == as_items(given) else items
+        own_text = body.get("instructions") or ""
+        instructions = joined(injection.protocol, own_text, injection.standing, rest)
+        return {**body, **changed, "instructions": instructions}
+
+    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
+        return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
+
+    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
+        """Stored nowhere. A response may go on from a stored one without changing it, but a conversation would grow."""
+        asked = [{"role": "assistant", "content": as_it_came(reply)}, {"role": "user", "content": question}]
+        changed = {
+            **one_short_answer(body),
+            **roomy_limits(body, ("max_output_tokens",), reserve),
+            "input": [*as_items(body.get("input")), *asked],
+            "store": False,
+        }
+        return {name: value for name, value in changed.items() if name != "conversation"}
+
+
+def _no_trailer(body: Body) -> str:
+    wanted = body.get("text") or {}
+    kind = (wanted.get("format") or {}).get("type") if isinstance(wanted, dict) else ""
+    if body.get("text_format") or kind in ("json_object", "json_schema"):
+        return "structured output"
+    choice = body.get("tool_choice")
+    if choice == "required" or (isinstance(choice, dict) and choice.get("type") != "allowed_tools"):
+        return "forced tool choice"
+    return ""
+
+
+def _neutral_input(given: Any) -> Any:
+    return [neutral_item(item) for item in given] if isinstance(given, list) else neutral_value(given)
+
+
+def _is_stored(item: Body) -> bool:
+    """Nothing may be added to what the provider keeps."""
+    return False
+
+
+class ResponsesRewriter:
+    """Strips the trailer from every view of the text: deltas, done events, parts, items and the final response."""
+
+    def __init__(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> None:
+        self._streams = streams
+        self._own = own
+        self._channels: dict[tuple[int, int], Channel] = {}
+        self._calls: dict[int, Body] = {}
+        self._refusals: dict[tuple[int, int], str] = {}
+        self._response: Body = {}
+        self._fetched = False
+        self._last: dict[tuple[int, int], Body] = {}
+        self.ended = False
+
+    @property
+    def spoken(self) -> bool:
+        return self.ended
+
+    def whole(self, payload: Body) -> Body:
+        self.ended = True
+        return self._response_without_trailer(payload)
+
+    def event(self, event: Body) -> list[Body]:
+        # litellm gives the type as an enum member
+        kind = str(getattr(event.get("type"), "value", event.get("type")))
+        if kind == "response.output_text.delta":
+            return self._delta(event)
+        if kind == "response.output_text.done":
+            return [*self._released(_place(event)), self._cut(event, (), _place(event))]
+        if kind == "response.content_part.done":
+            return [*self._released(_place(event)), self._part_event(event)]
+        if kind == "response.output_item.done":
+            return [self._item_event(event)]
+        if kind in _ENDS:
+            self.ended = True
+            return [*self.close(), self._with_response(event)]
+        return [self._previewed(event)]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        if event.get("type") != "response.output_text.delta" or event.get("logprobs"):
+            return None
+        return TextDelta(("delta",), self._channel(_place(event)).passes)
+
+    def close(self) -> list[Body]:
+        return [piece for place in list(self._channels) for piece in self._released(place)]
+
+    @property
+    def reply(self) -> Reply:
+        finish = str(self._response.get("status") or "") if self.ended else ""
+        return Reply(
+            messages=(self._message(),) if self._channels or self._calls or self._refusals else (),
+            reading=reading_of([self._channels[place] for place in sorted(self._channels)]),
+            finish=finish,
+            natural=finish == "completed",
+            usage=self._response.get("usage") or {},
+            response_id=str(self._response.get("id") or ""),
+            model=str(self._response.get("model") or ""),
+            fetched=self._fetched,
+        )
+
+    def _message(self) -> Message:
+        texts = [self._channels[place].text for place in sorted(self._channels)]
+        texts += [self._refusals[place] for place in sorted(self._refusals)]
+        calls = tuple(self._calls[at] for at in sorted(self._calls))
+        return Message("assistant", "\n".join(text for text in texts if text), tool_calls=calls)
+
+    def _channel(self, place: tuple[int, int]) -> Channel:
+        if place not in self._channels:
+            self._channels[place] = Channel(self._streams())
+        return self._channels[place]
+
+    def _delta(self, event: Body) -> list[Body]:
+        place = _place(event)
+        channel = self._channel(place)
+        text = event.get("delta") or ""
+        visible = channel.feed(text)
+        self._last[place] = event
+        tokens = event.get("logprobs")
+        if isinstance(tokens, list) and tokens:
+            released = channel.tokens(tokens)
+            event = event if released == tokens else put(event, ("logprobs",), released)
+        if visible == text:
+            return [event]
+        return [put(event, ("delta",), visible)] if visible else []
+
+    def _released(self, place: tuple[int, int]) -> list[Body]:
+        channel = self._channels.get(place)
+        if channel is None or channel.closed:
+            return []
+        rest, tokens = channel.close(), channel.tokens([])
+        if not rest and not tokens:
+            return []
+        piece = {**self._last[place], "delta": rest}
+        if "logprobs" in piece:
+            piece["logprobs"] = tokens
+        return [piece]
+
+    def _previewed(self, event: Body) -> Body:
+        """An event that opens something; some senders put the text into it that the deltas bring once more."""
+        preview = ResponsesRewriter(self._streams, self._own)
+        if isinstance(event.get("response"), dict):
+            self._response = event["response"]
+            return preview._with_response(event)
+        self._fetched |= "annotation" in event
+        opened = preview._part_event(event) if "part" in event else preview._item_event(event)
+        self._fetched |= preview._fetched
+        return opened
+
+    def _part_event(self, event: Body) -> Body:
+        part = event.get("part")
+        if not isinstance(part, dict) or part.get("type") != "output_text":
+            return event
+        return self._cut(event, ("part",), _place(event))
+
+    def _item_event(self, event: Body) -> Body:
+        item = event.get("item")
+        if not isinstance(item, dict):
+            return event
+        return put(event, ("item",), self._item(item, int(event.get("output_index") or 0)))
+
+    def _with_response(self, event: Body) -> Body:
+        return put(event, ("response",), self._response_without_trailer(event["response"]))
+
+    def _response_without_trailer(self, response: Body) -> Body:
+        self._response = response
+        for name in _ECHOED & response.keys():
+            response = put(response, (name,), self._own(name, response[name]))
+        output = response.get("output")
+        if isinstance(output, list):
+            items = [self._item(item, at) if isinstance(item, dict) else item for at, item in enumerate(output)]
+            response = put(response, ("output",), items)
+        return response
+
+    def _item(self, item: Body, at: int) -> Body:
+        kind = item.get("type")
+        self._fetched |= is_fetched(item)
+        if kind in CALLS:
+            self._calls[at] = tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind]))
+        if kind != "message":
+            return item
+        for index, part in enumerate(item.get("content") or ()):
+            if part.get("type") == "output_text":
+                item = self._cut(item, ("content", index), (at, index))
+            elif part.get("type") == "refusal":
+                self._refusals[at, index] = str(part.get("refusal") or "")
+        return item
+
+    def _cut(self, value: Body, path: tuple[str | int, ...], place: tuple[int, int]) -> Body:
+        """`value` with the text at `path` as the caller may see it; a text that never streamed is read here."""
+        holder: Any = value
+        for step in path:
+            holder = holder[step]
+        text = holder.get("text")
+        if not isinstance(text, str) or not text:
+            return value
+        channel = self._channel(place)
+        if not channel.closed:
+            channel.whole(text)
+        visible = channel.text
+        tokens = holder.get("logprobs")
+        if isinstance(tokens, list) and tokens and visible != text:
+            value = put(value, (*path, "logprobs"), channel.tokens_of_all(tokens))
+        return value if visible == text else put(value, (*path, "text"), visible)
+
+
+def _place(event: Body) -> tuple[int, int]:
+    return int(event.get("output_index") or 0), int(event.get("content_index") or 0)

@@ -1,0 +1,328 @@
+"""Reply text on its way to the caller: the trailer is removed, log probabilities stay aligned."""
+
+import json
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from ctxwrap.protocol.reply import TEXT_FOLLOWS
+from ctxwrap.providers.messages import put
+from ctxwrap.providers.sse import Frame
+from ctxwrap.types import Body, Reading, TextDelta, TextStream
+
+
+class Channel:
+    """Text in, visible text out; a token's log probability goes out with the text it stands for."""
+
+    def __init__(self, stream: TextStream) -> None:
+        self._stream = stream
+        self._tokens: deque[Body] = deque()
+        self._tokens_end = 0
+        self._fed = _Measure()
+        self._pieces: list[str] = []
+        self.closed = False
+
+    def feed(self, text: str) -> str:
+        self._fed.add(text)
+        return self._show(self._stream.feed(text))
+
+    def passes(self, text: str) -> bool:
+        """Whether `text` is shown as it is; if so, it was fed."""
+        if self.closed or not self._stream.passes(text):
+            return False
+        self._fed.add(text)
+        self._pieces.append(text)
+        return True
+
+    def close(self) -> str:
+        self.closed = True
+        return self._show(self._stream.close())
+
+    def whole(self, text: str) -> str:
+        """Feed and close in one."""
+        return self.feed(text) + self.close()
+
+    def tokens(self, arrived: list[Body]) -> list[Body]:
+        """The tokens that may go out now: those whose text was shown, and of one that is shown in part, that part."""
+        self._tokens.extend(arrived)
+        released: list[Body] = []
+        shown = self._fed.bytes_of(self._stream.spans)
+        decided = shown[-1][1] if shown else 0
+        while self._tokens and (self.closed or self._tokens_end + _size(self._tokens[0]) <= decided):
+            token = self._tokens.popleft()
+            released += _shown_of(token, self._tokens_end, shown)
+            self._tokens_end += _size(token)
+        return released
+
+    def tokens_of_all(self, tokens: list[Body]) -> list[Body]:
+        """What is shown of `tokens`, which stand for all of the text."""
+        shown, released, at = self._fed.bytes_of(self._stream.spans), list[Body](), 0
+        for token in tokens:
+            released += _shown_of(token, at, shown)
+            at += _size(token)
+        return released
+
+    @property
+    def text(self) -> str:
+        """What was shown so far."""
+        return "".join(self._pieces)
+
+    @property
+    def reading(self) -> Reading:
+        return self._stream.reading
+
+    def _show(self, text: str) -> str:
+        if text:
+            self._pieces.append(text)
+        return text
+
+
+class _Measure:
+    """Where the characters of a growing text stand in its bytes."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        """What was not measured yet: from the end of the last span on."""
+        self._at = self._bytes = 0
+        self._spans: list[tuple[int, int]] = []
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def bytes_of(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The spans in bytes. Of those that were asked for before, only the last may have grown."""
+        for at in range(max(len(self._spans) - 1, 0), len(spans)):
+            start, end = spans[at]
+            if at == len(self._spans):
+                self._go_to(start)
+                self._spans.append((self._bytes, self._bytes))
+            if end > self._at:
+                self._go_to(end)
+                self._spans[at] = self._spans[at][0], self._bytes
+        return self._spans
+
+    def _go_to(self, at: int) -> None:
+        text, count = "".join(self._pieces), at - self._at
+        self._bytes += _bytes_in(text[:count])
+        self._pieces, self._at = [text[count:]], at
+
+
+def _bytes_in(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _shown_of(token: Body, at: int, shown: list[tuple[int, int]]) -> list[Body]:
+    """What is shown of the token that stands at `at`: all, a part, or nothing."""
+    size = _size(token)
+    first = max(bisect_right(shown, (at, at)) - 1, 0)
+    parts = [(max(start, at) - at, min(end, at + size) - at) for start, end in shown[first : first + 3]]
+    parts = [part for part in parts if part[0] < part[1]]
+    if parts == [(0, size)] or not size:
+        return [token] if parts or any(start <= at <= end for start, end in shown[first : first + 2]) else []
+    return [_clipped(token, parts)] if parts else []
+
+
+def _bytes(token: Body) -> bytes:
+    """The bytes that a token stands for, which may be a part of a character."""
+    if isinstance(token.get("bytes"), list):
+        return bytes(token["bytes"])
+    return str(token.get("token", "")).encode("utf-8", "surrogatepass")
+
+
+def _size(token: Body) -> int:
+    return len(_bytes(token))
+
+
+def _clipped(token: Body, parts: list[tuple[int, int]]) -> Body:
+    """These bytes of a token that text and trailer share; its alternatives would tell of the rest."""
+    kept = b"".join(_bytes(token)[start:end] for start, end in parts)
+    clipped = {**token, "token": kept.decode("utf-8", "ignore")}
+    if "bytes" in token:
+        clipped["bytes"] = list(kept)
+    if "top_logprobs" in token:
+        clipped["top_logprobs"] = []
+    return clipped
+
+
+def reading_of(channels: Sequence[Channel]) -> Reading | None:
+    """The reading of a reply in several texts: of the last one with a snapshot; None while the last is not over."""
+    if not channels or not channels[-1].closed:
+        return None
+    readings = [channel.reading for channel in channels if channel.closed]
+    found = next((each for each in reversed(readings) if each.status != "missing"), readings[-1])
+    follows = any(each.visible.strip() for each in readings[readings.index(found) + 1 :])
+    if actions := tuple(action for each in readings for action in each.actions):
+        found = replace(found, actions=actions)
+    if not follows:
+        return found
+    return replace(found, violations=(*found.violations, TEXT_FOLLOWS))
+
+
+class PlainStream:
+    """A text stream that shows everything: for replies that are only looked at."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size = 0
+
+    def feed(self, chunk: str) -> str:
+        self._pieces.append(chunk)
+        self._size += len(chunk)
+        return chunk
+
+    def passes(self, chunk: str) -> bool:
+        self.feed(chunk)
+        return True
+
+    def close(self) -> str:
+        return ""
+
+    @property
+    def spans(self) -> Sequence[tuple[int, int]]:
+        return [(0, self._size)]
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(visible="".join(self._pieces))
+
+
+class Choices:
+    """The newest chunk of a reply and what was said about the whole."""
+
+    def __init__(self, body: Body) -> None:
+        self.ended = False
+        self._awaited = int(body.get("n") or 1)
+        """How many choices were asked for."""
+        self._newest: Body = {}
+        self._usage: Body = {}
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._newest = payload
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+    def _chunk(self, choice: Body) -> Body:
+        """A chunk of the same reply that holds only `choice`."""
+        return {**{name: value for name, value in self._newest.items() if name != "usage"}, "choices": [choice]}
+
+    def _parted(self, event: Body, at: int, silence: Body) -> tuple[Body, Body]:
+        """A chunk that both says something and ends a choice as two, for what was held back to go between them."""
+        choice = event["choices"][at]
+        said = self._chunk({**choice, "finish_reason": None})
+        return said, put(event, ("choices", at), {**choice, "logprobs": None, **silence})
+
+    @property
+    def _response_id(self) -> str:
+        return str(self._newest.get("id") or "")
+
+    @property
+    def _model(self) -> str:
+        return str(self._newest.get("model") or "")
+
+
+_VARYING = ("sequence_number", "obfuscation")
+"""Top-level fields that differ from event to event and mean nothing for the text."""
+_LONGEST = 16 * 1024
+"""A longer event is parsed: that may be done in a thread."""
+_MOST_UNUSED = 4
+"""After so many templates that matched no event, a stream gets no more of them."""
+
+_decode = json.JSONDecoder().raw_decode
+
+
+class Deltas:
+    """Passes the text deltas of a stream on, once it has seen what they look like."""
+
+    def __init__(self) -> None:
+        self._template: _Template | None = None
+        self._passes: Callable[[str], bool]
+        self._unused = 0
+
+    def passes(self, raw: bytes) -> bool:
+        """Whether `raw` is one text delta that goes on as it is; if so, its text was taken."""
+        if self._template is None or (text := self._template.text_in(raw)) is None or not self._passes(text):
+            return False
+        self._unused = 0
+        return True
+
+    def learn(self, raw: bytes, event: Body, delta: TextDelta | None) -> None:
+        """Recognise events like `raw` from now on, if they can be."""
+        if delta is None or self._unused == _MOST_UNUSED or len(raw) > _LONGEST:
+            return
+        if self._template is None or self._template.text_in(raw) is None:
+            self._unused += 1
+            self._template, self._passes = _template(raw.decode(), event, delta.path), delta.passes
+
+
+class _Slot(NamedTuple):
+    """The bytes before a value that varies, and the value's type."""
+
+    before: str
+    name: str
+    kind: type
+
+
+class _Template:
+    """An event with slots for what varies in it."""
+
+    def __init__(self, slots: list[_Slot], rest: str, text: str, event: Body) -> None:
+        self._slots, self._rest, self._text = slots, rest, text
+        self._event = event
+        before, behind = (f'{slots[0].before}"'.encode(), f'"{rest}'.encode()) if len(slots) == 1 else (b"", b"")
+        self._before, self._behind = before, behind
+        """What stands around the text, if nothing else varies."""
+
+    def text_in(self, raw: bytes) -> str | None:
+        """The text of an event that is the same but for its slots; None of any other."""
+        if len(raw) > _LONGEST:
+            return None
+        varied: Body = {}
+        try:
+            if self._before and raw.startswith(self._before) and raw.endswith(self._behind):
+                plain = raw[len(self._before) : -len(self._behind)].decode()
+                if plain.isprintable() and '"' not in plain and "\\" not in plain:
+                    return plain
+            whole, at = raw.decode(), 0
+            for before, name, kind in self._slots:
+                if not whole.startswith(before, at):
+                    return None
+                value, at = _decode(whole, at + len(before))
+                if type(value) is not kind:
+                    return None
+                varied[name] = value
+        except (ValueError, RecursionError):
+            return None
+        if whole[at:] != self._rest:
+            return None
+        text: str = varied.pop(self._text)
+        self._event.update(varied)  # who holds on to the event has the newest one
+        return text
+
+
+def _template(raw: str, event: Body, path: tuple[str | int, ...]) -> _Template | None:
+    """A template of `raw`, if filling its slots anew changes the event where it should and nowhere else."""
+    text = str(path[-1])
+    slots, at, filled, expected = list[_Slot](), 0, "", event
+    for name, start, end, value in sorted(_values(raw, (text, *_VARYING)), key=itemgetter(1)):
+        other = value + 1 if isinstance(value, int) else f"{value}."
+        slots.append(_Slot(raw[at:start], name, type(value)))
+        filled += raw[at:start] + json.dumps(other)
+        expected, at = put(expected, path if name == text else (name,), other), end
+    is_sound = Frame((filled + raw[at:]).encode()).json() == expected != event
+    return _Template(slots, raw[at:], text, event) if is_sound else None
+
+
+def _values(raw: str, names: tuple[str, ...]) -> Iterator[tuple[str, int, int, Any]]:
+    """Where the values of the last fields of these names stand, if they are texts or numbers."""
+    for name in names:
+        at = raw.rfind(f'"{name}":')
+        if at >= 0:
+            start = at + len(f'"{name}":')
+            start += raw[start : start + 1] == " "
+            value, end = _decode(raw, start)
+            if type(value) in (str, int):
+                yield name, start, end, value

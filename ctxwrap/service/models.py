@@ -1,0 +1,270 @@
+"""What the service returns, as models with a schema."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ctxwrap.documents.document import PLACEHOLDER
+from ctxwrap.documents.sentences import Raw, Summary
+from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.errors import NotFound
+from ctxwrap.session.documents import Documents
+from ctxwrap.session.redaction import FORGOTTEN
+from ctxwrap.session.session import Session
+from ctxwrap.stores.log_format import message_in
+from ctxwrap.types import Message, Record
+
+
+class Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Counts(Form):
+    """How much a memory holds."""
+
+    entries: int = 0
+    contextVersions: int = 0
+    lastEntryTime: str = ""
+
+
+class MemoryInfo(Form):
+    """A memory: a session, or a named collection of its own."""
+
+    memoryId: str
+    vaultId: str
+    title: str
+    memoryType: str = "chat"
+    description: str = ""
+    creationTime: str = ""
+    updateTime: str = ""
+    stats: Counts = Counts()
+
+
+class Vault(Form):
+    vaultId: str
+    title: str
+    description: str = ""
+    memories: int = 0
+
+
+class Entry(Form):
+    """One raw message with its summary."""
+
+    entryId: str
+    memoryId: str
+    vaultId: str
+    creationTime: str
+    rawEntry: str
+    summary: str
+    role: str = "user"
+    tags: dict[str, str] = Field(default_factory=dict)
+
+
+class Entries(Form):
+    """A page of entries, the newest first."""
+
+    entries: tuple[Entry, ...]
+    count: int
+    applied_limit: int
+    next_before: str = ""
+    """Give it as `before` for older entries; empty if there are none."""
+    next_after: str = ""
+    """Give it as `after` for newer ones, now or later."""
+
+
+class ContextDocument(Form):
+    """A version of the context document."""
+
+    content: str
+    version: int
+    """0 as long as nobody wrote one: then it is the placeholder."""
+    time: str = ""
+    by: str = ""
+    """Who wrote it: agent, extract (made of the messages without a model) or model."""
+
+
+class Stored(Form):
+    """What became of a write: it is in the log."""
+
+    status: str = "stored"
+    id: str
+    """Of the entry, or of the memory whose context it is."""
+    version: int = 0
+    """Of the context, if it is one."""
+    note: str = ""
+    """What else is to be known, such as that a text was trimmed."""
+
+
+class Hit(Form):
+    entry: Entry
+    score: float
+    passage: str
+    """What of it answers the query."""
+    reasons: tuple[str, ...] = ()
+
+
+class Findings(Form):
+    """Ranked entries, and the best and the latest context."""
+
+    entries: tuple[Hit, ...]
+    count: int
+    bestContext: ContextDocument | None = None
+    bestContextScore: float = 0.0
+    latestContext: ContextDocument
+
+
+class Consistent(Form):
+    status: str = "consistent"
+    entries: int
+    """How many entries the memory holds for good."""
+    contextVersion: int
+
+
+class User(Form):
+    userId: str
+    name: str = ""
+    email: str = ""
+    memories: int = 0
+    quotas: dict[str, int] = Field(default_factory=dict)
+
+
+class Prompts(Form):
+    version: str = "v1"
+    memoryType: str
+    context_summary_rules: str
+    templates: dict[str, str]
+
+
+def entries_of(session: Session, records: Sequence[tuple[int, Record]]) -> list[Entry]:
+    """The messages as entries, in their order."""
+    noted = _noted(session, [record for _, record in records])
+    return [_entry(session, number, record, noted.get(number, {})) for number, record in records]
+
+
+def raw_of(number: int, record: Record) -> Raw:
+    """A message as it was said."""
+    control: Any = record.get("ctx") or {}
+    try:
+        message = message_in(record)
+    except ValueError:
+        message = Message("tool")
+    return Raw(number, message.role, told_by(message), str(control.get("time") or ""), message.name)
+
+
+def told_by(message: Message) -> str:
+    """A message in words: what it says, and which tools it calls."""
+    calls = (f"calls {call['name']}({call['arguments']})" for call in message.tool_calls)
+    return "\n".join(filter(None, [message.text, *calls]))
+
+
+def _noted(session: Session, records: Iterable[Record]) -> dict[int, Record]:
+    """What was stored with messages beside what they say, by their numbers."""
+    places = [place for record in records if type(place := (record.get("ctx") or {}).get("entry")) is int]
+    events = session.log.pick("events", places) if places else {}
+    return {event["message"]: event for event in events.values() if _is_entry(event)}
+
+
+def _is_entry(event: Record) -> bool:
+    return event.get("type") == "entry" and type(event.get("message")) is int
+
+
+def _entry(session: Session, number: int, record: Record, noted: Record) -> Entry:
+    raw = raw_of(number, record)
+    tags = noted.get("tags")
+    return Entry(
+        entryId=str(number),
+        memoryId=session.key.session,
+        vaultId=session.key.agent,
+        creationTime=raw.time,
+        rawEntry=sendable(raw.text),
+        summary=sendable(_summary(raw, noted)),
+        role=raw.role,
+        tags={sendable(str(name)): sendable(str(value)) for name, value in tags.items()}
+        if isinstance(tags, dict)
+        else {},
+    )
+
+
+def _summary(raw: Raw, noted: Record) -> Summary:
+    """The one that was stored with the message, else one that is made of it and nothing else."""
+    stored = noted.get("summary")
+    return fitted(stored) if isinstance(stored, str) and stored.strip() else summary_of(raw)
+
+
+def sendable(text: str) -> str:
+    """The text without halves of characters, which no answer can carry."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def newest(documents: Documents) -> ContextDocument:
+    """The newest version that was not forgotten; the placeholder, of version 0, if there is none."""
+    if not documents.text:
+        return ContextDocument(content=PLACEHOLDER, version=0)
+    return ContextDocument(
+        content=sendable(documents.text), version=documents.number, time=documents.time, by=documents.by
+    )
+
+
+def version_of(session: Session, wanted: int) -> ContextDocument:
+    """A version by its number."""
+    documents = session.past.documents
+    if wanted == 0:
+        return ContextDocument(content=PLACEHOLDER, version=0)
+    place = next((at for version, at in documents.places if version == wanted), None)
+    event = _event(session, place) if place else _older(session, wanted)
+    if event is None or event.get("content") == FORGOTTEN:
+        newest = f"the newest one is {documents.number}" if documents.text else "there is none"
+        raise NotFound(f"there is no version {wanted} of the context: {newest}")
+    return shown(event)
+
+
+def versions(session: Session) -> list[ContextDocument]:
+    """The newest versions that were not forgotten, the newest first."""
+    places = [at for _, at in session.past.documents.places]
+    events = session.log.pick("events", places) if places else {}
+    found = (events[at] for at in reversed(places) if at in events)
+    return [shown(event) for event in found if event.get("content") != FORGOTTEN]
+
+
+def shown(event: Record) -> ContextDocument:
+    control: Any = event.get("ctx") or {}
+    return ContextDocument(
+        content=sendable(str(event.get("content"))),
+        version=int(event["version"]),
+        time=str(control.get("time") or ""),
+        by=str(event.get("by") or ""),
+    )
+
+
+def _older(session: Session, wanted: int) -> Record | None:
+    """A version that is too old to be known by its place: each one tells where the one before it stands."""
+    places = session.past.documents.places
+    if not places or wanted > places[-1][0]:
+        return None
+    event = _event(session, places[0][1])
+    while event is not None and event["version"] > wanted:
+        event = _event(session, event.get("before"))
+    return event if event is not None and event["version"] == wanted else None
+
+
+def _event(session: Session, at: Any) -> Record | None:
+    event = session.log.pick("events", [at]).get(at) if type(at) is int and at > 0 else None
+    return (
+        event if event is not None and event.get("type") == "document" and type(event.get("version")) is int else None
+    )
+
+
+def info_of(session: Session) -> MemoryInfo:
+    derived = session.past.derived
+    known = derived.collected
+    return MemoryInfo(
+        memoryId=session.key.session,
+        vaultId=session.key.agent,
+        title=known.title or session.key.session[:50],
+        memoryType=known.kind or "chat",
+        description=known.description,
+        creationTime=derived.created_at,
+        updateTime=derived.updated_at,
+        stats=Counts(entries=known.entries, contextVersions=derived.documents.version, lastEntryTime=known.newest),
+    )

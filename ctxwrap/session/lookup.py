@@ -1,0 +1,42 @@
+"""Finding a session that there is; asking for one that there is not makes none."""
+
+import os
+
+from ctxwrap.errors import NotFound
+from ctxwrap.session.background import background
+from ctxwrap.session.session import Session
+from ctxwrap.settings import Settings
+from ctxwrap.stores import given_store
+from ctxwrap.stores.base import STREAMS, Log, Store
+from ctxwrap.stores.names import check_id
+from ctxwrap.types import SessionKey
+
+Place = Store | str | os.PathLike[str] | None
+"""A store, or where one is; None is the default one."""
+
+
+def key_for(session: str, tenant: str = "default", agent: str = "default") -> SessionKey:
+    """The names as a key, or an error that says what a name is."""
+    return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
+
+
+def finish_background_work(key: SessionKey) -> None:
+    """Wait until this process has written what follows from the session's log."""
+    background.finish(lambda session: session.key == key)
+
+
+def existing(
+    key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
+) -> Session:
+    """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
+    finish_background_work(key)
+    session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
+    session.refresh()
+    if session.is_empty:
+        raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
+    return session
+
+
+def holds_anything(log: Log) -> bool:
+    """Whether there is a session, without reading all of it or making one."""
+    return any(log.pick(stream, [1]) or log.read(stream)[0] for stream in STREAMS)

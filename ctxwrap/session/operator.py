@@ -1,0 +1,89 @@
+"""Operator actions: pinning memory items, resolving missing context."""
+
+from dataclasses import replace
+from typing import Literal
+
+from ctxwrap.errors import NotFound, unknown_name
+from ctxwrap.memory.decay import rehydrated
+from ctxwrap.memory.items import Item
+from ctxwrap.memory.memory import Memory
+from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.missing import history, open_in, settled
+from ctxwrap.session.threads import undisturbed
+from ctxwrap.types import Missing, Operation
+
+
+def pin(session: str, item: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
+    """Keep the memory item of that id: it neither fades nor leaves; from swap it comes back first."""
+    _set(session, item, True, store, tenant, agent)
+
+
+def unpin(session: str, item: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
+    """Let the memory item of that id age again, from now on."""
+    _set(session, item, False, store, tenant, agent)
+
+
+def _set(session: str, id: str, pinned: bool, store: Place, tenant: str, agent: str) -> None:
+    known = existing(key_for(session, tenant, agent), store, keeps_all=True)
+    with undisturbed(), known.locked():
+        item = known.memory.named(id)
+        if item is None:
+            raise NotFound(f"session {session!r} remembers no {id!r}: `ctxwrap memory` lists the ids there are")
+        if item.pinned != pinned:
+            reason = "pinned" if pinned else "unpinned"
+            changed = _pinned(item, known.memory) if pinned else _unpinned(item, known.memory)
+            operation = Operation("update", id, changed.tier, changed.as_json(), reason)
+            event = {"type": "pin", "round": known.memory.round, "operations": [operation.as_json()], "ctx": {}}
+            known.append(new_turn_id(), [], [event], utc_now())
+
+
+def _pinned(item: Item, memory: Memory) -> Item:
+    back = rehydrated(item, memory.round, memory.rules) if item.tier == "swap" else item
+    return replace(back, pinned=True)
+
+
+def _unpinned(item: Item, memory: Memory) -> Item:
+    now = max(memory.round, item.anchor)
+    return replace(item, pinned=False, anchor=now, since=now)
+
+
+_STATUSES = ("resolved", "declined")
+
+
+def missing_in(
+    session: str,
+    *,
+    everything: bool = False,
+    store: Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> tuple[Missing, ...]:
+    """What is missing, the oldest first; with `everything` also what was settled, as it ended."""
+    known = existing(key_for(session, tenant, agent), store)
+    return history(known.records("events")) if everything else open_in(known.past.missing)
+
+
+def resolve_missing(
+    session: str,
+    id: str,
+    *,
+    status: Literal["resolved", "declined"] = "resolved",
+    note: str = "",
+    store: Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> None:
+    """Say that what is missing was settled, or that nobody is going to give it; a NotFound if nothing of that id is.
+
+    A source that is settled and still not sent is detected again with the next call; one that was declined is not,
+    and a question that was declined stays so when the model asks it again.
+    """
+    if status not in _STATUSES:
+        raise unknown_name("status", status, _STATUSES)
+    known = existing(key_for(session, tenant, agent), store)
+    with undisturbed(), known.locked():
+        event = settled(known.past.missing, id, status, note or "by hand", session)
+        if event is None:
+            raise NotFound(f"nothing of the id {id!r} is missing in session {session!r}")
+        known.append(new_turn_id(), [], [event], utc_now())

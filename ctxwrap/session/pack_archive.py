@@ -1,0 +1,208 @@
+"""Packs that were sent, rebuilt from the log."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ctxwrap.memory.epoch import Tiers, unchanged
+from ctxwrap.pack.history import Passage, told
+from ctxwrap.pack.injection import Words, memory_text
+from ctxwrap.pack.receipt import budget_in, items_in
+from ctxwrap.pack.selection import reference_to
+from ctxwrap.protocol.instructions import escaped, frame, framed, neutral
+from ctxwrap.protocol.snapshot import with_runtime
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.session.abi import is_legal_name
+from ctxwrap.session.blobs import texts_in
+from ctxwrap.session.missing import open_in
+from ctxwrap.session.pack_view import Block, PackView, save_pack
+from ctxwrap.session.state import Past
+from ctxwrap.stores.base import Change, Log
+from ctxwrap.stores.log_format import message_in, numbers_in, tokens_in
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.types import Kept, Missing, Record, Runtime, SessionKey
+
+_GONE = "[no longer kept]"
+_UNKNOWN = "[a message that the log does not have]"
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Where what a pack refers to is found."""
+
+    message: Callable[[int], Kept | None]
+    """A message by its number."""
+    text: Callable[[str], str | None]
+    """A text by the name of its content."""
+
+
+def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Lookups) -> PackView:
+    """The pack that an event tells of, `epoch` being the memory that stood in the requests of its time.
+
+    A LookupError, TypeError or ValueError if it tells of none that makes sense.
+    """
+    telling = _Telling(event, epoch, lookups, Measure(str(event.get("model") or "")))
+    return PackView(
+        turn=str(event["run"]),
+        session=key.session,
+        agent=key.agent,
+        round=telling.runtime.round,
+        at=str(event["ctx"]["time"]),
+        model=str(event.get("model") or ""),
+        mode=str(event.get("mode") or ""),
+        items=items_in(event),
+        budget=budget_in(event),
+        blocks=tuple(telling.blocks()) if "sent" in event else (),
+        sha256=str(event.get("sha256") or ""),
+        report=dict(event.get("assembly_report") or {}),
+        notes=tuple(dict.fromkeys(telling.notes)),
+    )
+
+
+class _Telling:
+    def __init__(self, event: Record, epoch: Tiers | None, lookups: Lookups, measure: Measure) -> None:
+        self._sent: Record = event.get("sent") or {}
+        self._texts = texts_in(event)
+        self._prefix: Record = event.get("prefix") or {}
+        self._copies: dict[int, int] = dict(self._sent.get("copies") or ())
+        self._epoch, self._lookups, self._measure = epoch, lookups, measure
+        self.runtime = Runtime(**event["runtime"])
+        self.notes: list[str] = []
+
+    def blocks(self) -> Iterator[Block]:
+        """What the model read, in its order."""
+        words = self._words()
+        yield self._block("protocol", "system", "protocol", words.protocol)
+        yield from self._text("boot", "system", "working set")
+        yield from (self._message(number, "system") for number in numbers_in(str(self._sent["system"])))
+        yield from self._text("pinned", "system", "context/pinned")
+        if self._sent["epoch"] and self._epoch:
+            was_brief = self._sent["epoch"] == "brief"
+            text = memory_text(self._epoch) if was_brief else framed("memory", escaped(self._epoch))
+            yield self._block("memory", "system", "events.jsonl", text)
+        yield from self._text("background", "user", "working set, summary and children")
+        yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
+        if self._sent["found"]:
+            yield self._block("found", "user", "messages.jsonl", framed("found", self._found()))
+        yield from self._text("offered", "user", "the caller", "background")
+        state = frame(with_runtime(self._state(), self.runtime))
+        yield self._block("state", "user", "events.jsonl", state)
+        if words.reminder:
+            yield self._block("reminder", "user", "protocol", words.reminder)
+
+    def _state(self) -> Record:
+        """The state as it was sent; what is unchanged since the epoch follows from what is not."""
+        state: Record = self._sent["state"]
+        if state.get("unchanged") is not True:
+            return state
+        return {**state, "unchanged": unchanged(self._epoch or {}, state["memory"], state.get("dropped", ()))}
+
+    def _words(self) -> Words:
+        """What the model was told then, whatever it is told now."""
+        id = self._texts.get("protocol")
+        text = None if id is None else self._lookups.text(str(id))
+        if text is None:
+            self.notes.append("the text of protocol is no longer kept")
+        return Words(_GONE) if text is None else Words.from_text(text)
+
+    def _text(self, name: str, role: str, source: str, frame_name: str = "") -> Iterator[Block]:
+        id = self._texts.get(name)
+        if id is None:
+            return
+        text = self._lookups.text(str(id))
+        if text is None:
+            self.notes.append(f"the text of {name} is no longer kept")
+        yield self._block(name, role, source, _GONE if text is None else framed(frame_name or name, text))  # type: ignore[arg-type]
+
+    def _message(self, number: int, name: str) -> Block:
+        kept = self._lookups.message(number)
+        if kept is None:
+            return self._block(name, "unknown", "messages.jsonl", _UNKNOWN)
+        message = kept.message
+        first = self._copies.get(number, 0)
+        known = self._lookups.message(first) if first else None
+        if known is not None:
+            message = message._replace(content=reference_to(known.message, first))
+            kept = Kept(number, message)
+        text = message.content if isinstance(message.content, str) else escaped(message.content)
+        shown = text if message.role == "system" else neutral(text)
+        calls = [escaped(call) for call in message.tool_calls]
+        whole = "\n".join(filter(None, [shown, *calls]))
+        return Block(name, message.role, f"messages:{number}", whole, self._measure.message(kept))
+
+    def _found(self) -> str:
+        lines = []
+        for number, part, heading, speaker in sorted(self._sent["found"]):
+            kept = self._lookups.message(number)
+            pieces = passages(kept.message.text) if kept else []
+            text = pieces[part] if part < len(pieces) else _GONE
+            lines.append(told(Passage(number, part, text, heading, speaker)))
+        return "\n".join(lines)
+
+    def _block(self, name: str, role: str, source: str, text: str) -> Block:
+        return Block(name, role, source, text, self._measure.text(text))
+
+
+logger = logging.getLogger("ctxwrap")
+
+
+class Shelf:
+    """Use it inside the session's lock."""
+
+    def __init__(self, key: SessionKey, log: Log, keep: Callable[[bytes], Record], whole: Change) -> None:
+        """`keep` stores a content and gives its reference; `whole` gives a record with its content."""
+        self._key, self._log, self._keep, self._whole = key, log, keep, whole
+        self._texts: dict[str, tuple[str, Record]] = {}
+        """What was kept last, by name."""
+        self._saved: tuple[str, tuple[Missing, ...]] = "", ()
+        """What is shown: the hash of a request, and what was missing."""
+
+    def clear(self) -> None:
+        """Believe nothing any more: the log was rewritten."""
+        self._texts.clear()
+        self._saved = "", ()
+
+    def keep(self, texts: Mapping[str, str]) -> dict[str, Record]:
+        """Store texts once, by name; those that are the same as the last time are known to be there."""
+        for name, text in texts.items():
+            if name not in self._texts or self._texts[name][0] != text:
+                self._texts[name] = text, self._keep(text.encode("utf-8", "surrogatepass"))
+        return {name: self._texts[name][1] for name in texts}
+
+    def newest(self, past: Past) -> PackView | None:
+        """The newest pack that was sent, if there is one that makes sense."""
+        if past.pack is None:
+            return None
+        try:
+            view = recorded(self._key, past.pack, past.epoch, self.lookups(past))
+        except (LookupError, TypeError, ValueError) as error:
+            logger.debug("session %r: its pack makes no sense: %r", self._key.session, error)
+            return None
+        return replace(view, missing=open_in(past.missing))
+
+    def show(self, past: Past) -> None:
+        """Show what the newest call sent in the session's files, once."""
+        view = self.newest(past)
+        if view is not None and (view.sha256, view.missing) != self._saved:
+            save_pack(view, self._log.files)
+            self._saved = view.sha256, view.missing
+
+    def lookups(self, past: Past) -> Lookups:
+        """Where messages and texts are found that a pack refers to."""
+        recent = past.branch.recent
+        return Lookups(lambda number: recent.get(number) or self._message(number), self._text)
+
+    def _message(self, number: int) -> Kept | None:
+        if not number:
+            return None
+        records = self._log.pick("messages", [number]).values() or self._log.between("messages", number, number)
+        whole = map(self._whole, records)
+        return next((Kept(number, message_in(record), tokens_in(record)) for record in whole), None)
+
+    def _text(self, name: str) -> str | None:
+        """A text that was kept under that name."""
+        known = next((text for text, blob in self._texts.values() if blob["id"] == name), None)
+        if known is not None:
+            return known
+        data = self._log.files.load(f"raw/{name}") if is_legal_name(name) else None
+        return None if data is None else data.decode("utf-8", "replace")

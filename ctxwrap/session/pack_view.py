@@ -1,0 +1,214 @@
+"""A pack for readers: `pack.json` and `pack.md`."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from ctxwrap.session.abi import source_issue
+from ctxwrap.stores.base import Files
+from ctxwrap.stores.log_format import numbers_in
+from ctxwrap.types import Body, Missing, PackItem, Record
+
+
+class Block(NamedTuple):
+    """One part of a request, in the order in which the model reads it."""
+
+    name: str
+    """What it is: protocol, boot, system, pinned, memory, background, message, found, offered or state."""
+    role: str
+    """Whose words it stands among: system, user, assistant or tool."""
+    source: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackView:
+    turn: str
+    """The turn's id; empty for a call that was not made."""
+    session: str
+    agent: str
+    round: int
+    at: str
+    model: str
+    mode: str
+    items: tuple[PackItem, ...]
+    budget: Record
+    blocks: tuple[Block, ...]
+    sha256: str = ""
+    """Of the whole request as JSON with sorted keys."""
+    report: Record = field(default_factory=dict)
+    """The `assembly_report` of the working set."""
+    notes: tuple[str, ...] = ()
+    """What cannot be shown any more, and why."""
+    missing: tuple[Missing, ...] = ()
+    """What the model should have had, and what it asked for, as far as that is open at the turn's end."""
+    body: Body = field(default_factory=dict)
+    """The whole request, for a call that was not made."""
+
+    @property
+    def included(self) -> tuple[PackItem, ...]:
+        return tuple(item for item in self.items if item.included)
+
+    @property
+    def left_out(self) -> tuple[PackItem, ...]:
+        return tuple(item for item in self.items if not item.included)
+
+    @property
+    def boot_header(self) -> str:
+        """The few lines by which the model knows where it is; empty if there are none."""
+        found = next((match for block in self.blocks if (match := _BOOT.search(block.text))), None)
+        return found[0].strip("\n") + "\n" if found else ""
+
+    def as_markdown(self) -> str:
+        """The pack as `pack.md` holds it."""
+
+        return markdown(self)
+
+    def as_json(self) -> Record:
+        """The pack as `pack.json` holds it: items name files of the session, or the log that has what they tell."""
+        return {
+            "session": self.session,
+            "agent": self.agent,
+            "budget_tokens": None if self.budget.get("set_by") == "nothing" else self.budget.get("limit"),
+            "turn": self.turn,
+            "round": self.round,
+            "at": self.at,
+            "model": self.model,
+            "mode": self.mode,
+            "sha256": self.sha256,
+            "budget": self.budget,
+            "items": [self._listed(item) for item in self.included],
+            "left_out": [self._listed(item) for item in self.left_out],
+            **({"missing": [each._asdict() for each in self.missing]} if self.missing else {}),
+            "blocks": list(self._outline()),
+            **({"assembly_report": self.report} if self.report else {}),
+            **({"notes": list(self.notes)} if self.notes else {}),
+        }
+
+    def _listed(self, item: PackItem) -> Record:
+        told = {**item.as_json(), "kind": KINDS.get(item.kind, item.kind)}
+        if source_issue(item.source):
+            told |= {"path": item.source, "source": "events.jsonl"}
+        elif item.source == "messages.jsonl" and item.refs:
+            told["range"] = self._range(item)
+        return told
+
+    def _range(self, item: PackItem) -> str:
+        """`tail:40` for the last forty messages before those of the call itself, else the numbers."""
+        if item.kind != "recent_messages" or not item.included:
+            return ",".join(dict.fromkeys(ref.partition(".")[0] for ref in item.refs))
+        (span,) = item.refs
+        numbers = numbers_in(span)
+        named = (block.source.partition("messages:")[2] for block in self.blocks)
+        behind = min((int(number) for number in named if number.isdecimal() and int(number) > numbers[-1]), default=0)
+        is_tail = numbers == list(range(numbers[0], numbers[-1] + 1)) and behind == numbers[-1] + 1
+        return f"tail:{len(numbers)}" if is_tail else span
+
+    def _outline(self) -> Iterator[Record]:
+        """The blocks without their texts, messages in a row as one: `items` tells which they are."""
+        for is_message, run in groupby(self.blocks, key=lambda block: block.name == "message"):
+            blocks = list(run)
+            if is_message:
+                tokens = sum(block.tokens for block in blocks)
+                yield {"name": "messages", "source": "messages.jsonl", "count": len(blocks), "tokens": tokens}
+            else:
+                names = ("name", "role", "source", "tokens")
+                yield from ({name: getattr(block, name) for name in names} for block in blocks)
+
+
+_BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
+
+
+KINDS = {"pinned": "system", "children": "child_result"}
+"""What the document calls kinds that have another name in settings and reports."""
+
+
+_FENCE = re.compile("`{3,}")
+_BREAKING = re.compile(r"[\s|\\`<>\[\]*_]+")
+
+
+def markdown(view: PackView) -> str:
+    return "\n".join(_lines(view)) + "\n"
+
+
+def _lines(view: PackView) -> Iterator[str]:
+    budget = view.budget
+    yield f"# Pack of round {view.round}"
+    yield ""
+    yield f"- turn: {_cell(view.turn or 'not sent')}, session {_cell(view.session)}, at {_cell(view.at)}"
+    yield f"- model: {_cell(view.model)}, mode {_cell(view.mode)}"
+    if budget:
+        kind = "exact" if budget["exact"] else "estimated, with a margin"
+        yield f"- budget: {budget['limit']} tokens by {_cell(budget['set_by'])}, {budget['fixed']} fixed,"
+        yield f"  {budget['used']} of {budget['effective']} used; counted by {_cell(budget['counter'])}, {kind}"
+    yield f"- sha256 of the request: {view.sha256 or 'none'}"
+    yield from (f"- note: {_cell(note)}" for note in view.notes)
+    yield from _table("In", view.included)
+    yield from _table("Left out", view.left_out)
+    yield from _missing(view.missing)
+    yield from ("", "## Sent")
+    yield from (_block(number, block) for number, block in enumerate(view.blocks, 1))
+
+
+def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
+    rows = [
+        (KINDS.get(item.kind, item.kind), item.source, str(item.tokens), item.reason, " ".join(item.refs))
+        for item in items
+    ]
+    yield from ("", f"## {title}", "")
+    if not rows:
+        yield "Nothing."
+        return
+    yield from ("| kind | source | tokens | why | which |", "| --- | --- | ---: | --- | --- |")
+    for row in rows:
+        yield "| " + " | ".join(map(_cell, row)) + " |"
+
+
+def _missing(missing: Iterable[Missing]) -> Iterator[str]:
+    rows = [(each.severity, each.status, each.question, each.reason, each.id) for each in missing]
+    if rows:
+        yield from ("", "## Missing", "")
+        yield from ("| severity | status | question | why | id |", "| --- | --- | --- | --- | --- |")
+    for row in rows:
+        yield "| " + " | ".join(map(_cell, row)) + " |"
+
+
+def _block(number: int, block: Block) -> str:
+    text, fence = block.text, "```"
+    if fence in text:
+        fence = "`" * (1 + max(map(len, _FENCE.findall(text))))
+    title = f"### {number}. {block.name} ({block.role}), {block.tokens} tokens, from {block.source}"
+    return f"\n{title}\n\n{fence}\n{text}\n{fence}"
+
+
+def _cell(text: str) -> str:
+    """A text that stays in its cell, whatever it holds."""
+    return _BREAKING.sub(lambda found: "".join(_harmless(each) for each in found[0]), text)
+
+
+def _harmless(mark: str) -> str:
+    return " " if mark.isspace() else f"\\{mark}"
+
+
+PACK_JSON = "context/pack.json"
+PACK_MARKDOWN = "context/pack.md"
+
+
+def save_pack(view: PackView, files: Files) -> None:
+    files.save(PACK_JSON, _written(view.as_json()).encode() + b"\n")
+    files.save(PACK_MARKDOWN, markdown(view).encode("utf-8", "backslashreplace"))
+
+
+def _written(told: Record) -> str:
+    """JSON with a line for every item, since indenting everything takes longer than the turn's own records."""
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_listed(value)}" for name, value in told.items()) + "\n}"
+
+
+def _listed(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    return "[\n" + ",\n".join(json.dumps(each) for each in value) + "\n]"

@@ -1,0 +1,341 @@
+"""Search in a session's log: an index of words, and of vectors if a model is installed, that follows the log."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from ctxwrap.pack.history import Found, Passage
+from ctxwrap.retrieval.index import Index
+from ctxwrap.retrieval.passages import passages
+from ctxwrap.retrieval.ranking import Hit, Ranking
+from ctxwrap.retrieval.selection import Packed, choose
+from ctxwrap.session import index_files
+from ctxwrap.session.blobs import beginning_of
+from ctxwrap.session.branch import Ranges
+from ctxwrap.settings import Settings
+from ctxwrap.stores.base import Log
+from ctxwrap.stores.log_format import message_in
+from ctxwrap.types import Record
+
+if TYPE_CHECKING:
+    from ctxwrap.retrieval.vectors import Embedder, Vectors
+
+
+logger = logging.getLogger("ctxwrap")
+
+_INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
+"""Whose messages are indexed, and how many characters of each: of what a tool gave, about eight passages."""
+
+_AT_ONCE = 512
+"""So many messages are added for one question; the rest waits for the next."""
+
+_RECORDS_AT_A_TIME = 32
+"""So many of them are read at once."""
+
+_UNSAVED = 256
+"""After so many new messages what is made of them is saved at once, should nobody have done so before."""
+
+Add = Callable[[int, Record, str], None]
+"""Adds a message by its number, and what of its text is indexed."""
+
+Pick = Callable[[Iterable[int]], Mapping[int, Record]]
+"""The messages of these numbers."""
+
+
+class Following:
+    """Use it inside the session's lock."""
+
+    def __init__(
+        self, log: Log, pick: Pick, kind: index_files.Kind, whole: index_files.Segmented, add: Add, most: float = inf
+    ) -> None:
+        """`whole` grows by what `add` adds: messages of about `most` characters for one question."""
+        self._log, self._pick, self._kind, self._whole = log, pick, kind, whole
+        self._add, self._most = add, most
+        self.next = max(1, whole.highest + 1)
+        """The first message that is still to be added."""
+        self._unsaved = 0
+
+    def go_on(self, below: int) -> None:
+        """Add the messages before that number, or some of them."""
+        end, left = min(below, self.next + _AT_ONCE), self._most
+        while self.next < end and left > 0:
+            first, self.next = self.next, min(end, self.next + _RECORDS_AT_A_TIME)
+            for number, record in sorted(self._pick(range(first, self.next)).items()):
+                left -= self._take(number, record)
+        self.save(_UNSAVED)
+
+    def save(self, least: int = 1) -> None:
+        """Write down what is new, if it is that many messages."""
+        if self._unsaved >= least:
+            self._unsaved = 0
+            index_files.save(self._log, self._kind, self._whole)
+
+    def _take(self, number: int, record: Record) -> int:
+        """Of how many characters it is."""
+        self._unsaved += 1
+        try:
+            text = text_of(record, self._log)
+            if text.strip():
+                self._add(number, record, text)
+            return len(text)
+        except Exception as error:
+            logger.debug("message %d is not indexed: %r", number, error)
+            return 0
+
+
+def text_of(record: Record, log: Log) -> str:
+    """As much of what a message says as is indexed; nothing of one that was purged."""
+    control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
+    if not length or "purged" in control:
+        return ""
+    blob = control.get("blob")
+    return message_in(record).text[:length] if blob is None else beginning_of(blob, log.files, length)
+
+
+_MEANT_AT_ONCE = 400_000
+"""About so many characters are embedded for one question, which takes half a second."""
+
+Embedding = Callable[[], "Embedder | None"]
+"""Gives the model when it is needed for the first time; None if there is none."""
+
+
+def embedding_for(settings: Settings) -> Embedding:
+    return _model_of_the_extra if settings.embeddings else no_model
+
+
+def no_model() -> None:
+    return None
+
+
+def _model_of_the_extra() -> "Embedder | None":
+    # whoever does not use it does not wait for it
+    from ctxwrap.retrieval.wordllama import loaded
+
+    return loaded()
+
+
+class Meanings:
+    """Without a model, and as soon as anything goes wrong, there are none."""
+
+    def __init__(self, log: Log, embedding: Embedding, pick: Pick) -> None:
+        self._log, self._pick = log, pick
+        self._embedding = embedding
+        self._vectors: tuple[Vectors, Following] | None = None
+
+    def of_all_before(self, number: int) -> "Vectors | None":
+        """None until all these messages were embedded: some alone would outweigh the others."""
+        try:
+            self._vectors = self._vectors or self._loaded()
+            if self._vectors is None:
+                return None
+            vectors, following = self._vectors
+            following.go_on(number)
+            return vectors if following.next >= number else None
+        except Exception as error:
+            self.give_up(error)
+            return None
+
+    def save(self, least: int = 1) -> None:
+        """Write down what is new, if it is that many messages."""
+        if self._vectors is not None:
+            self._vectors[1].save(least)
+
+    def give_up(self, error: Exception) -> None:
+        logger.warning("earlier messages are found by their words only: %r", error)
+        self._embedding, self._vectors = no_model, None
+
+    def _loaded(self) -> "tuple[Vectors, Following] | None":
+        embedder = self._embedding()
+        if embedder is None:
+            return None
+        from ctxwrap.retrieval.vectors import Vectors
+
+        kind = index_files.meanings(embedder.name)
+        vectors = index_files.load(self._log, kind, partial(Vectors.from_segments, embedder))
+
+        def add(number: int, _: Record, text: str) -> None:
+            vectors.add(number, text)
+
+        return vectors, Following(self._log, self._pick, kind, vectors, add, _MEANT_AT_ONCE)
+
+
+_QUERY = 4000
+"""So many characters of a question are looked for, half of them from its end."""
+
+_RELEVANT = 0.35
+"""What has less than so much for it, beside the best, is not worth its tokens: a question has few answers.
+
+On conversations that people ask about, a pack of 2000 tokens is a third smaller so, and holds 1.5 % less of them.
+"""
+
+_TRIED = 32
+"""So many of the best hits are tried: with those that say the same as another, about what a pack holds."""
+
+_AT_A_TIME = 24
+"""The texts of so many hits are read at once."""
+
+_SECONDS = 86_400
+"""Of a day."""
+
+_KEPT = 500_000
+"""Texts of so many characters are kept at hand."""
+
+
+class Retriever:
+    """Use it inside the session's lock, and another one after every rewriting of the log."""
+
+    def __init__(self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None) -> None:
+        """`pick` gives messages of the log, if somebody has some at hand."""
+        self._log, self._pick = log, pick or partial(log.pick, "messages")
+        self._index: tuple[Index, Following] | None = None
+        self._meanings = Meanings(log, embedding, self._pick)
+        self._texts = _Texts(log, self._pick)
+
+    def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
+        """What messages of lower numbers than `below` say, but for those that are `left`."""
+        if below <= 1:
+            return Found()
+        index, end = self._fed(below)
+        if not len(index):
+            return Found()
+        query, vectors = _shortened(query), self._meanings.of_all_before(end)
+        if vectors is None and not _is_specific(index, query):
+            return Found()
+        ranking = self._ranking(index, query, vectors)
+        ranking.leave_out(below, left)
+        ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
+        texts = self._texts
+        texts.expect(ranking.hits)
+        chosen, missed = choose(index, ranking, texts.passage, budget, count)
+        places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
+
+        def passage(each: Packed) -> Passage:
+            place = places[each.number, each.part]
+            text = (texts.passage(each.number, each.part) or "").strip()
+            told = _heading(index, place), index.speaker(place)
+            return Passage(each.number, each.part, text, *told, each.score, each.reasons)
+
+        return Found(tuple(map(passage, chosen)), tuple(map(passage, missed)))
+
+    def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
+        """The messages that say the most, all before `below` being known; each once, with the best of its passages."""
+        index, end = self._fed(below)
+        while end < below:
+            index, end = self._fed(below)
+        if not len(index):
+            return []
+        ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
+        ranking.leave_out(below, left)
+        best: dict[int, Hit] = {}
+        for hit in ranking.relevant(0.0):
+            best.setdefault(hit.number, hit)
+        hits = list(best.values())[:limit]
+        self._texts.expect(hits)
+        return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
+
+    def save(self, least: int = 1) -> None:
+        """Write down what was indexed since the last time, inside the session's lock, if it is that many messages.
+
+        A question does so only when very much is new: a segment is written whole, so that few messages hardly pay.
+        """
+        if self._index is not None:
+            self._index[1].save(least)
+        self._meanings.save(least)
+
+    def _told(self, index: Index, hit: Hit, reasons: tuple[str, ...]) -> Passage:
+        text = (self._texts.passage(hit.number, hit.part) or "").strip()
+        heading, speaker = _heading(index, hit.place), index.speaker(hit.place)
+        return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
+
+    def _fed(self, below: int) -> tuple[Index, int]:
+        """The index, and the first message that is not in it yet."""
+        if self._index is None:
+            index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
+            self._index = index, Following(self._log, self._pick, index_files.WORDS, index, partial(_add, index))
+        index, following = self._index
+        following.go_on(below)
+        return index, following.next
+
+    def _ranking(self, index: Index, query: str, vectors: "Vectors | None") -> Ranking:
+        if vectors is not None:
+            try:
+                return Ranking(index, query, vectors=vectors)
+            except Exception as error:
+                self._meanings.give_up(error)
+        return Ranking(index, query)
+
+
+def _add(index: Index, number: int, record: Record, text: str) -> None:
+    time, role = _time_of(record), str(record.get("role", "user"))
+    index.add(number, text, role=role, speaker=_name_in(record), group=_day(time), time=time)
+
+
+class _Texts:
+    """The passages of messages, some read ahead; they never change, so that they are kept for later questions."""
+
+    def __init__(self, log: Log, pick: Pick) -> None:
+        self._log, self._pick = log, pick
+        self._known: dict[int, list[str]] = {}
+        self._size = 0
+        self._ahead: list[int] = []
+
+    def expect(self, hits: Iterable[Hit]) -> None:
+        """These will be asked for, about in this order."""
+        if self._size > _KEPT:
+            self._known, self._size = {}, 0
+        self._ahead = [number for number in dict.fromkeys(hit.number for hit in hits) if number not in self._known]
+
+    def passage(self, number: int, part: int) -> str | None:
+        if number not in self._known:
+            ahead, self._ahead = self._ahead[:_AT_A_TIME], self._ahead[_AT_A_TIME:]
+            self._read({number, *ahead} - self._known.keys())
+        pieces = self._known[number]
+        return pieces[part] if part < len(pieces) else None
+
+    def _read(self, numbers: Iterable[int]) -> None:
+        found = self._pick(numbers)
+        for number in numbers:
+            text = text_of(found[number], self._log) if number in found else ""
+            self._known[number] = passages(text)
+            self._size += len(text) + 1
+
+
+def _is_specific(index: Index, query: str) -> bool:
+    # numpy takes a tenth of a second to import: whoever never searches does not wait for it
+    from ctxwrap.retrieval.features import is_specific
+
+    return is_specific(index, query)
+
+
+def _name_in(record: Record) -> str:
+    name = record.get("name")
+    return " ".join(name.split())[:64] if isinstance(name, str) else ""
+
+
+def _time_of(record: Record) -> int:
+    """In seconds since 1970, 0 if it is not known."""
+    try:
+        moment = datetime.fromisoformat(record["ctx"]["time"])
+    except (LookupError, TypeError, ValueError):
+        return 0
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _day(time: int) -> str:
+    return _day_of(time // _SECONDS) if time else ""
+
+
+@lru_cache(maxsize=4096)
+def _day_of(number: int) -> str:
+    return f"{datetime.fromtimestamp(number * _SECONDS, UTC):%Y-%m-%d}"
+
+
+def _heading(index: Index, place: int) -> str:
+    return _day(index.times[place]) or index.groups[index.group_of(place)]
+
+
+def _shortened(query: str) -> str:
+    return query if len(query) <= _QUERY else f"{query[: _QUERY // 2]}\n{query[-_QUERY // 2 :]}"

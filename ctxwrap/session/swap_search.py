@@ -1,0 +1,272 @@
+"""Search in swap, and bringing swapped content back into the prompt."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from ctxwrap.errors import NotFound, SettingsError
+from ctxwrap.memory.decay import rehydrated
+from ctxwrap.memory.items import Item, Origin
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.similarity import telling_words
+from ctxwrap.session.abi import record_issues
+from ctxwrap.session.alignment import digest
+from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.redaction import placeholder
+from ctxwrap.session.session import Session
+from ctxwrap.session.swap import INDEX, next_digest
+from ctxwrap.session.threads import undisturbed
+from ctxwrap.stores.log_format import message_in, message_range, next_number, numbered
+from ctxwrap.types import Message, Operation, Record, Role
+
+_ORIGINS: dict[Role, Origin] = {"system": "operator", "user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+class Entry(NamedTuple):
+    """One line of the index."""
+
+    id: str
+    kind: Literal["messages", "tool_output", "memory"]
+    source: str
+    """Where it was said, such as `messages:1-40`."""
+    summary: str
+    tokens: int
+    item: str = ""
+    """The id of the memory item, if it is one."""
+    origin: str = ""
+    """Whom a memory item came from; messages say so themselves."""
+    terms: tuple[str, ...] = ()
+    digest: str = ""
+
+    @property
+    def words(self) -> set[str]:
+        return telling_words(self.summary) | set(self.terms)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The numbers of its messages; none at all if it names none."""
+        return message_range(self.source)
+
+
+class Hit(NamedTuple):
+    entry: Entry
+    share: float
+    """How many of the query's words it holds, from above 0 to 1."""
+
+
+class Returned(NamedTuple):
+    """One thing that was swapped, as it was said: a message or a memory item."""
+
+    source: str
+    origin: Origin
+    message: Message | None = None
+    item: Item | None = None
+
+
+def search(session: Session, query: str | None = None, limit: int = 10) -> tuple[Hit, ...]:
+    """What of swap holds the most of a query's words, the newest first among equals; without a query all, the newest.
+
+    The index has only the words of a chunk that tell the most: where it knows none that has all of the query's, the
+    messages themselves are looked at.
+    """
+    found = entries(session)[::-1]
+    if query is None:
+        return tuple(Hit(entry, 1.0) for entry in found[:limit])
+    words = telling_words(query)
+    hits = _hits(found, words, lambda entry: entry.words)
+    if words and all(hit.share < 1 for hit in hits):
+        said = _words_said(session, found)
+        hits = _hits(found, words, lambda entry: entry.words | said.get(entry.id, set()))
+    return tuple(hits[:limit])
+
+
+def entries(session: Session) -> list[Entry]:
+    """What lies in swap, the oldest first; a thing that left more than once stands where it left last."""
+    known: dict[str, Entry] = {}
+    for entry in _all_entries(session):
+        known.pop(entry.id, None)
+        if not entry.item or _is_swapped(entry.item, session.memory):
+            known[entry.id] = entry
+    return list(known.values())
+
+
+def entry_of(session: Session, id: str) -> Entry:
+    """The newest entry of that id, or of the memory item of that id."""
+    found = _all_entries(session)[::-1]
+    named = [entry for entry in found if entry.id == id] or [entry for entry in found if entry.item == id != ""]
+    entry = next(iter(named), None)
+    if entry is None or entry.item in session.memory.forgotten:
+        raise NotFound(f"nothing in swap of session {session.key.session!r} is called {id!r}: search for it first")
+    return entry
+
+
+def messages_of(session: Session, entry: Entry) -> tuple[Returned, ...]:
+    """The messages of an entry with their contents, once the log and the index agree on what these are."""
+    records = session.messages(*entry.range)
+    if not _are_those_of(entry, records):
+        _make_anew(session)
+        entry = entry_of(session, entry.id)
+        records = session.messages(*entry.range)
+    if not _are_those_of(entry, records):
+        raise NotFound(f"the log of session {session.key.session!r} no longer has {entry.source} as {entry.id}")
+    return tuple(_all_returned(records, entry.range[0]))
+
+
+def returned_item(item: Item) -> Returned:
+    return Returned(item.source or f"rounds:{item.first}-{item.last}", item.origin, item=item)
+
+
+def _is_swapped(id: str, memory: Memory) -> bool:
+    return id not in memory.items and id not in memory.forgotten
+
+
+def _hits(found: Sequence[Entry], words: set[str], words_of: Callable[[Entry], set[str]]) -> list[Hit]:
+    hits = (Hit(entry, len(words & words_of(entry)) / len(words)) for entry in found if words)
+    return sorted((hit for hit in hits if hit.share), key=lambda hit: -hit.share)
+
+
+def _words_said(session: Session, found: Sequence[Entry]) -> dict[str, set[str]]:
+    """Every word of the messages that are in swap."""
+    said: dict[int, set[str]] = {}
+    for number, record in numbered(session.records("messages")):
+        said[number] = telling_words(_message_in(record).text)
+    ranges = {entry.id: entry.range for entry in found if entry.kind != "memory"}
+    return {
+        id: set[str]().union(*(said.get(number, ()) for number in range(first, min(last, max(said)) + 1)))
+        for id, (first, last) in ranges.items()
+    }
+
+
+def _all_entries(session: Session) -> list[Entry]:
+    """What the index says, as soon as it is right."""
+    read = _read(session)
+    if read is None:
+        _make_anew(session)
+        read = _read(session)
+    return read or []
+
+
+def _make_anew(session: Session) -> None:
+    with session.log.locked():
+        session.refresh()
+        session.rebuild()
+
+
+def _read(session: Session) -> list[Entry] | None:
+    """The entries of the index, or None if it is not what the log makes of it."""
+    data = session.log.files.load(INDEX) or b""
+    text = data.decode("utf-8", "replace")
+    if len(data) != session.past.derived.swap.index.size or record_issues("swap_index", text):
+        return None
+    try:
+        return [_entry(json.loads(line)) for line in text.split("\n") if line.strip()]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _entry(line: Record) -> Entry:
+    item = str(line.get("item") or "")
+    spoken = str(line.get("range") or "")
+    return Entry(
+        id=line["id"],
+        kind="memory" if item else "tool_output" if line["kind"] == "tool_output" else "messages",
+        source=f"messages:{spoken}" if spoken else "",
+        summary=line["summary"],
+        tokens=line["tokens"],
+        item=item,
+        origin=str(line.get("origin") or ""),
+        terms=tuple(map(str, line.get("terms") or ())),
+        digest=str(line.get("digest") or ""),
+    )
+
+
+def _all_returned(records: Sequence[Record], first: int) -> Iterator[Returned]:
+    number = first - 1
+    for record in records:
+        number, message = next_number(record, number), _message_in(record)
+        yield Returned(f"messages:{number}-{number}", _ORIGINS.get(message.role, "tool"), message=message)
+
+
+def _are_those_of(entry: Entry, records: Sequence[Record]) -> bool:
+    if entry.kind == "tool_output":
+        return any(blob.get("digest") == entry.digest for record in records for blob in blobs_in(record))
+    return _digest_of(records, entry.range[0]) == entry.digest
+
+
+def _message_in(record: Record) -> Message:
+    try:
+        message = message_in(record)
+    except ValueError:
+        return Message("tool")
+    return placeholder(message) if "purged" in (record.get("ctx") or {}) else message
+
+
+def _digest_of(records: Sequence[Record], first: int) -> str:
+    """As swap makes it when the chunk leaves; `first` is the number of its first message."""
+    whole = str(first)
+    for record in records:
+        control: Any = record.get("ctx") or {}
+        with suppress(ValueError):  # no message: the session passes it over, too
+            said = str(control.get("digest") or digest(message_in(record)))
+            whole = next_digest(whole, said)
+    return f"sha256:{whole}"
+
+
+__all__ = ["Entry", "Hit", "Returned", "bring_back", "search_swap"]
+
+
+def search_swap(
+    session: str,
+    query: str | None = None,
+    *,
+    limit: int = 10,
+    store: Place = None,
+    tenant: str = "default",
+    agent: str = "default",
+) -> tuple[Hit, ...]:
+    """What lies in swap and holds the most of the query's words; without a query the newest of it."""
+    if query is not None and not telling_words(query):
+        raise SettingsError("a query needs a word to look for")
+    return search(existing(key_for(session, tenant, agent), store), query, limit)
+
+
+def bring_back(
+    session: str, id: str, *, store: Place = None, tenant: str = "default", agent: str = "default"
+) -> tuple[Returned, ...]:
+    """What an entry of swap stands for, by its id or that of a memory item: messages as they were said, or the item.
+
+    A memory item is at hand again afterwards, from whom it always was; messages are read, and stay where they are.
+    """
+    key = key_for(session, tenant, agent)
+    known = existing(key, store)
+    if id in known.memory.items:
+        return (returned_item(known.memory.items[id]),)
+    entry = entry_of(known, id)
+    if not entry.item:
+        return messages_of(known, entry)
+    with undisturbed(), known.locked():
+        swapped = known.memory.named(entry.item) or existing(key, store, keeps_all=True).memory.named(entry.item)
+        if swapped is None:
+            raise NotFound(f"session {session!r} no longer remembers {entry.item!r}")
+        if swapped.tier == "swap":
+            _recall(known, swapped)
+        return (returned_item(known.memory.named(entry.item) or swapped),)
+
+
+def _recall(known: Session, item: Item) -> None:
+    operation = Operation(
+        "update", item.id, "ephemeral", _back(item, known.memory).as_json(), "brought back on request"
+    )
+    recall = {"type": "recall", "round": known.memory.round, "operations": [operation.as_json()], "ctx": {}}
+    known.append(new_turn_id(), [], [recall], utc_now())
+
+
+def _back(item: Item, memory: Memory) -> Item:
+    """The item out of swap; where nothing fades it weighs what it did."""
+    if not memory.evolves:
+        return replace(item, tier="ephemeral")
+    return rehydrated(item, memory.round, memory.rules)

@@ -1,0 +1,141 @@
+"""The report of a verification, and what the log amounts to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
+
+from ctxwrap.session import blobs
+from ctxwrap.session.state import Past
+from ctxwrap.settings import Settings
+from ctxwrap.stores.base import Files
+from ctxwrap.stores.memory import MemoryFiles
+from ctxwrap.types import Record, SessionKey
+
+Severity = Literal["damage", "behind", "note"]
+"""`damage`: something that was said is lost or in doubt. `behind`: it mends itself, or follows from the log and can be
+made anew. `note`: worth knowing."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+_KEPT = 1000
+"""So many findings of each severity are kept; the others are counted."""
+
+_FIRST = ("messages.jsonl", "events.jsonl")
+
+
+class Finding(NamedTuple):
+    severity: Severity
+    file: str
+    what: str
+    remedy: str = ""
+    line: int = 0
+    """From 1; 0 if it is about the file as a whole."""
+    byte: int = 0
+    """Where that line begins."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}, line {self.line} (byte {self.byte})" if self.line else self.file
+
+    def as_json(self) -> dict[str, Any]:
+        place = {"line": self.line, "byte": self.byte} if self.line else {}
+        return {"severity": self.severity, "file": self.file, **place, "what": self.what, "remedy": self.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How a session is."""
+
+    key: SessionKey
+    messages: int
+    events: int
+    unchecked: int
+    """Lines that no checksum vouches for, or none did before they were imported."""
+    contents: int
+    """Large contents that are kept apart."""
+    torn: int
+    """Ends that a crash cut short and a later writer set aside."""
+    findings: tuple[Finding, ...]
+    """Damage first, in the order of the log."""
+    found: Mapping[Severity, int]
+    """How many there are of each severity, also of those that are not listed."""
+
+    @property
+    def is_damaged(self) -> bool:
+        return bool(self.found.get("damage"))
+
+    def as_json(self) -> dict[str, Any]:
+        counts = ("messages", "events", "unchecked", "contents", "torn")
+        return {
+            **self.key._asdict(),
+            "damaged": self.is_damaged,
+            **{name: getattr(self, name) for name in counts},
+            "found": {severity: self.found.get(severity, 0) for severity in SEVERITIES},
+            "findings": [finding.as_json() for finding in self.findings],
+        }
+
+
+class Findings:
+    """Findings as they come up."""
+
+    def __init__(self) -> None:
+        self.found: Counter[Severity] = Counter()
+        self._kept: list[Finding] = []
+
+    def add(self, finding: Finding) -> None:
+        self.found[finding.severity] += 1
+        if self.found[finding.severity] <= _KEPT:
+            self._kept.append(finding)
+
+    def in_order(self) -> tuple[Finding, ...]:
+        return tuple(sorted(self._kept, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, int, int]:
+    place = _FIRST.index(finding.file) if finding.file in _FIRST else len(_FIRST)
+    return SEVERITIES.index(finding.severity), place, finding.line or 1 << 62
+
+
+class Computed(MemoryFiles):
+    """Files that only exist to be compared; contents that would have another name are not loaded for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: dict[str, str] = {}
+
+    def link(self, name: str, other: str) -> None:
+        self.links.setdefault(other, name)
+
+
+@dataclass(slots=True)
+class Fold:
+    """A session's past, record by record: all messages, then all events."""
+
+    files: Files
+    """Where large contents are."""
+    past: Past = field(default_factory=lambda: Past(Settings()))
+
+    def take(self, stream: str, record: Record) -> bool:
+        """Whether it made sense."""
+        return self.past.take(stream, record, self._whole)
+
+    def computed(self) -> Computed:
+        files = Computed()
+        self.past.derived.save(files, self.past.memory, self.past.turns.state)
+        return files
+
+    def _whole(self, record: Record) -> Record:
+        try:
+            return blobs.put_back(record, self.files)
+        except LookupError:
+            return record
+
+
+def folded(files: Files, messages: Iterable[Record], events: Iterable[Record], step: Callable[[], None]) -> Fold:
+    fold = Fold(files)
+    for stream, records in (("messages", messages), ("events", events)):
+        for record in records:
+            fold.take(stream, record)
+            step()
+    return fold

@@ -1,0 +1,52 @@
+"""The format of a session's files: one number in `meta.json`, raised whenever the content of a file changes."""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+
+from ctxwrap.stores.files.lines import check_in, sealed, unsealed
+from ctxwrap.types import Record
+
+FORMAT = 3
+"""What this version writes. It reads 1 to this one, and `upgrade` makes these of 0."""
+
+_OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
+_OLD_LENGTH = len(b',"c":"00000000"}}')
+
+
+def format_number_in(meta: bytes) -> int | None:
+    """The number that a `meta.json` has, if it has one."""
+    try:
+        number = json.loads(meta)["format"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def is_of_format_0(line: bytes) -> bool:
+    return _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH)) is not None
+
+
+def upgraded(lines: bytes) -> bytes:
+    """A stream of format 0 in the present one; a line whose checksum is wrong stays as it is, which is damage there."""
+    return b"".join(_upgraded(lines))
+
+
+def _upgraded(lines: bytes) -> Iterator[bytes]:
+    old = new = 0
+    for line in filter(None, lines.split(b"\n")):
+        seal = _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH))
+        record = _record_in(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
+        old = int(seal[1], 16) if seal else old
+        written = line + b"\n" if record is None else sealed([unsealed(record)], new)
+        new = check_in(written) or new
+        yield written
+
+
+def _record_in(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None

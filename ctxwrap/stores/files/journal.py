@@ -1,0 +1,275 @@
+"""One stream of a session: a file of sealed lines that only grows."""
+
+import contextlib
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ctxwrap.stores.base import Change, Line
+from ctxwrap.stores.files import disk
+from ctxwrap.stores.files.format import is_of_format_0, upgraded
+from ctxwrap.stores.files.lines import SEAL, Found, check_in, found_in, holds, resealed, sealed, spellings_of, unsealed
+from ctxwrap.stores.files.lookup import Picking, span_of
+from ctxwrap.stores.log_format import number_in, numbered
+from ctxwrap.types import Record
+
+logger = logging.getLogger("ctxwrap")
+
+
+class Journal:
+    """Write inside the session's lock. What is read without it may lack what is being written."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = 0
+        """The inode of the file that what follows is known of; rewriting makes another one."""
+        self._end = 0
+        """How far it was looked through."""
+        self._check = 0
+        """The checksum that a line written there continues."""
+        self._tail = b""
+        """What stands before that."""
+        self._before = (0, 0, b"")
+        """The same three, before the last append."""
+        self._synced = 0
+        """How much of it is known to be on the medium."""
+        self._reported: set[int] = set()
+        self._picking = Picking()
+
+    def read(self, after: int = 0) -> tuple[list[Record], int]:
+        """The records behind a position, and the position behind them."""
+        try:
+            if os.stat(self.path, follow_symlinks=False).st_size == after:
+                return [], after
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                known = os.fstat(handle)
+                found = _look_through(handle, after)
+                self._know(handle, known.st_ino, found)
+        except FileNotFoundError:
+            return [], 0
+        return [line.record for line in found.lines if line.record is not None], found.end
+
+    def between(self, first: int, last: int) -> list[Record]:
+        """The records of these numbers; more of the stream is read only if it is not numbered as it should be."""
+        found = [record for record in self._near(first, last) if first <= (number_in(record) or 0) <= last]
+        if len(found) == last - first + 1 and all(number_in(each) == at for at, each in enumerate(found, first)):
+            return found
+        return [record for number, record in numbered(self.read()[0]) if first <= number <= last]
+
+    def _near(self, first: int, last: int) -> list[Record]:
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                start, end = span_of(handle, first, last)
+                check = check_in(os.pread(handle, SEAL, max(0, start - SEAL)) if start else b"") or 0
+                found = found_in(disk.read_all(handle, start, end), start, check)
+        except FileNotFoundError:
+            return []
+        return [line.record for line in found.lines if line.record is not None]
+
+    def pick(self, numbers: Iterable[int]) -> dict[int, Record]:
+        """The records that say they have these numbers."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                return self._picking.pick(handle, sorted(set(numbers)))
+        except FileNotFoundError:
+            return {}
+
+    def lines(self) -> Iterator[Line]:
+        """Every line, the torn end of the file as one."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                data = disk.read_all(handle)
+        except FileNotFoundError:
+            return
+        found = found_in(data, 0, 0)
+        yield from found.lines
+        if found.end < len(data):
+            yield Line(len(found.lines) + 1, found.end, len(data), None, "it was cut short by a crash")
+
+    def is_of_format_0(self) -> bool:
+        """Whether it begins with a line of that format."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                return is_of_format_0(_first_line(handle))
+        except FileNotFoundError:
+            return False
+
+    def upgrade(self) -> None:
+        """Bring a stream of format 0 to the present one, in one step."""
+        with disk.opened(self.path, os.O_RDONLY) as handle:
+            lines = upgraded(disk.read_all(handle))
+        disk.replace(self.path, lines, lasting=True)
+
+    def end_at(self, position: int) -> bytes:
+        """The checksum that closes what stands before a position, and so vouches for all of it."""
+        if not position:
+            return b""
+        with disk.opened(self.path, os.O_RDONLY) as handle:
+            return _tail(handle, position)
+
+    def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
+        """Add records; where they end and, if they are to last, how to wait for the medium."""
+        handle, known = self._opened()
+        try:
+            end = self._cleared_end(handle, known)
+            is_open = bool(self._tail) and not self._tail.endswith(b"\n")
+            lines = sealed(records, self._check, self._synced if lasting else None)
+            self._write(handle, end, b"\n" + lines if is_open else lines)
+        except BaseException:
+            os.close(handle)
+            raise
+        written = Written(self, handle, self._file, self._end)
+        if not lasting:
+            written.close()
+        return written
+
+    def whole(self) -> "Written | None":
+        """All that it holds, to wait for the medium; None if there is nothing."""
+        if not os.path.exists(self.path):
+            return None
+        handle, known = self._opened()
+        return Written(self, handle, known.st_ino, known.st_size)
+
+    def take_back(self) -> None:
+        """Undo the last append, since what belongs to it could not be written; nobody has seen it yet."""
+        with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:
+            os.ftruncate(handle, self._before[0])
+            self._end, self._check, self._tail = self._before
+
+    def rewrite(self, change: Change, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]) -> None:
+        """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
+        lines = self._all_changed(change, banned)
+        lines += sealed(new, check_in(lines) or 0)
+        before()
+        disk.replace(self.path, lines, lasting=True)
+
+    def know_synced(self, file: int, position: int) -> None:
+        if file == self._file:
+            self._synced = max(self._synced, position)
+
+    def _opened(self) -> tuple[int, os.stat_result]:
+        """The file to write to; one that the medium failed to take is written anew, since nobody knows what it has."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        handle = disk.opened_for_good(self.path, flags)
+        known = os.fstat(handle)
+        if not disk.is_doubtful(known):
+            return handle, known
+        try:
+            disk.replace(self.path, disk.read_all(handle), lasting=True)
+        finally:
+            os.close(handle)
+        handle = disk.opened_for_good(self.path, flags)
+        return handle, os.fstat(handle)
+
+    def _write(self, handle: int, end: int, lines: bytes) -> None:
+        try:
+            disk.write_all(handle, lines)
+        except BaseException:
+            with contextlib.suppress(OSError):  # else it is cut off by whoever writes next
+                os.ftruncate(handle, end)
+            raise
+        self._before = end, self._check, self._tail
+        self._end, self._tail = end + len(lines), lines[-SEAL:]
+        self._check = check_in(self._tail) or 0
+
+    def _cleared_end(self, handle: int, known: os.stat_result) -> int:
+        """Where to write, after what a crash cut short was set aside."""
+        # the tail, since another file may have got the number of one that was replaced
+        if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
+            self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
+        if known.st_size != self._end:
+            self._know(handle, known.st_ino, _look_through(handle, self._end))
+        if known.st_size != self._end:
+            self._set_aside(handle, self._end)
+        return self._end
+
+    def _set_aside(self, handle: int, good: int) -> None:
+        torn = disk.read_all(handle, good)
+        disk.replace(f"{self.path}.torn-{good}-{os.urandom(4).hex()}", torn, lasting=True)
+        os.ftruncate(handle, good)
+        logger.warning("%s: %d bytes that a crash cut short were set aside", self.path, len(torn))
+
+    def _know(self, handle: int, file: int, found: Found) -> None:
+        if file != self._file:
+            self._file, self._synced = file, 0
+        self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
+        self._tail = _tail(handle, found.end)
+        for line in found.lines:
+            if line.fault and line.start not in self._reported:
+                self._reported.add(line.start)
+                logger.error("%s: the line at byte %d is damaged: %s", self.path, line.start, line.fault)
+
+    def _all_changed(self, change: Change, banned: Sequence[str]) -> bytes:
+        """The stream with every record changed and the checksums made anew; what stays keeps its bytes."""
+        try:
+            with disk.opened(self.path, os.O_RDONLY) as handle:
+                data = disk.read_all(handle)
+        except FileNotFoundError:
+            return b""
+        spellings = spellings_of(banned)
+        found = [(line, data[line.start : line.end].removesuffix(b"\n")) for line in found_in(data, 0, 0).lines]
+        kept = [(line, text) for line, text in found if line.record is not None or not holds(text, spellings)]
+        lines, check = [], 0
+        for line, text in kept:
+            if line.record is None:
+                lines.append(text + b"\n")
+            else:
+                record = change(line.record)
+                stays = record == line.record and not line.fault and (len(kept) == len(found) or not _in_batch(record))
+                lines.append(resealed(text, check) if stays else sealed([unsealed(record)], check))
+            check = check_in(lines[-1]) or check
+        return b"".join(lines)
+
+
+class Written:
+    """A batch that the system has, until the medium has it, too."""
+
+    def __init__(self, journal: Journal, handle: int, file: int, end: int) -> None:
+        self._journal = journal
+        self._handle: int | None = handle
+        self.file = file
+        self.end = end
+        self._lasts = False
+
+    def wait(self) -> None:
+        """Until it is on the medium. If that fails, nobody knows whether it is, and asking again does not help."""
+        if self._lasts:
+            return
+        if self._handle is None:
+            raise OSError(errno.EIO, "the medium failed to take it")
+        try:
+            disk.sync(self._handle)
+            self._journal.know_synced(self.file, self.end)
+            self._lasts = True
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+def _first_line(handle: int) -> bytes:
+    pieces: list[bytes] = []
+    while piece := os.pread(handle, 1 << 16, len(pieces) << 16):
+        line, newline, _ = piece.partition(b"\n")
+        pieces.append(line)
+        if newline:
+            break
+    return b"".join(pieces)
+
+
+def _look_through(handle: int, after: int) -> Found:
+    return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
+
+
+def _tail(handle: int, position: int) -> bytes:
+    """The end of what stands before a position: the seal of a line."""
+    return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+
+
+def _in_batch(record: Record) -> bool:
+    """Then it must not be all that is left of it, or it would pass for one that was cut short."""
+    return "b" in (record.get("ctx") or ())

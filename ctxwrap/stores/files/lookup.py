@@ -1,0 +1,274 @@
+"""Lookup of single records in a stream by their numbers, in a few small reads each."""
+
+import json
+import os
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ctxwrap.stores.files.lines import record_in
+from ctxwrap.stores.log_format import number_in
+from ctxwrap.types import Record
+
+_CHUNK = 1 << 13
+"""So many bytes are read at once."""
+
+_LONGEST = 1 << 24
+"""What so many bytes without a number lie before is not found."""
+
+_GUESSES, _TRIES = 8, 64
+"""After so many guesses halves are tried, and after so many tries nothing."""
+
+_NEAR = 4
+"""So few lines ahead are rather passed over than guessed at."""
+
+_REMEMBERED = 4096
+"""So many places are remembered, in 16 bytes each: a process may have many sessions open for long."""
+
+_SAYS = b'"seq":'
+
+
+class Place(NamedTuple):
+    number: int
+    start: int
+    """In bytes."""
+
+
+class Picking:
+    """Remembers where it found records, to begin there the next time."""
+
+    def __init__(self) -> None:
+        self._file = 0
+        self._forget()
+        self._end = Place(0, 0)
+        """The last number of the file, and how long it was then."""
+
+    def pick(self, handle: int, numbers: Sequence[int]) -> dict[int, Record]:
+        known = os.fstat(handle)
+        if known.st_ino != self._file:
+            self._file, self._end = known.st_ino, Place(0, 0)
+            self._forget()
+        if known.st_size != self._end.start:
+            self._end = Place(_last_number(handle, known.st_size), known.st_size)
+        found = ((number, self._found(handle, number)) for number in numbers)
+        return {number: record for number, record in found if record is not None}
+
+    def _found(self, handle: int, number: int) -> Record | None:
+        if not 0 < number <= self._end.number:
+            return None
+        search = _Search(handle, number, *self._around(number))
+        record = search.run()
+        if record is None:  # places may be those of another file, and a damaged line may have led astray
+            search = _Search(handle, number, Place(0, 0), self._after_all(), only_whole=True)
+            record = search.run()
+            if record is not None:
+                self._forget()
+        if record is not None and len(self._numbers) < _REMEMBERED:
+            self._remember(Place(number, search.at))
+        return record
+
+    def _around(self, number: int) -> tuple[Place, Place]:
+        """The nearest known places: behind all lower numbers, and before all higher ones."""
+        at = bisect_right(self._numbers, number)
+        low = Place(self._numbers[at - 1], self._starts[at - 1]) if at else Place(1, 0)
+        high = Place(self._numbers[at], self._starts[at]) if at < len(self._numbers) else self._after_all()
+        return Place(low.number - 1, low.start), high
+
+    def _after_all(self) -> Place:
+        return Place(self._end.number + 1, self._end.start)
+
+    def _remember(self, place: Place) -> None:
+        at = bisect_right(self._numbers, place.number)
+        if not at or self._numbers[at - 1] != place.number:
+            self._numbers.insert(at, place.number)
+            self._starts.insert(at, place.start)
+
+    def _forget(self) -> None:
+        self._numbers, self._starts = array("Q"), array("Q")
+
+
+class _Search:
+    """Narrows where a record can be until it is found."""
+
+    def __init__(self, handle: int, number: int, low: Place, high: Place, *, only_whole: bool = False) -> None:
+        self._handle = handle
+        self._number = number
+        self._low = low
+        """A line begins there; the one before it has that number, or a lower one."""
+        self._high = high
+        """The wanted line begins before that."""
+        self._only_whole = only_whole
+        """Whether no line is believed before its checksum was looked at."""
+        self._is_over = False
+        self.at = 0
+        """Where it was found."""
+
+    def run(self) -> Record | None:
+        for tried in range(_TRIES):
+            at, before = self._guess(tried), (self._low, self._high)
+            start, lines = _lines_from(self._handle, at, is_line=at == self._low.start)
+            record = self._walk(start, lines, at) if start < self._high.start else None
+            if record is not None or self._is_over:
+                return record
+            if (self._low, self._high) == before:
+                if at == self._low.start:
+                    return None
+                self._high = self._high._replace(start=at)
+        return None
+
+    def _guess(self, tried: int) -> int:
+        low, high = self._low, self._high
+        ahead, room = self._number - low.number - 1, high.start - low.start
+        if ahead < _NEAR or room <= _CHUNK:
+            return low.start
+        if tried >= _GUESSES:
+            return low.start + room // 2
+        guess = low.start + room * ahead // max(1, high.number - low.number - 1)
+        return max(low.start, min(guess - _CHUNK // 4, high.start - 1))
+
+    def _walk(self, start: int, lines: bytes, at: int) -> Record | None:
+        """Go from line to line, over as many as lie between if all are numbered; one by one if they are not."""
+        here, longest = 0, len(lines)
+        behind = -1  # where the last line of a lower number ends, if one was passed
+        seen_all = True  # whether every line since then was looked at
+        while (end := lines.find(b"\n", here)) >= 0:
+            number = self._number_of(lines, here, end)
+            if number == self._number:
+                self.at, self._is_over = start + here, True
+                return self._checked(lines[here:end])
+            if number is not None and number > self._number:
+                if seen_all:
+                    self._is_over = behind >= 0 or at == self._low.start
+                    self._high = Place(number, at if behind < 0 else start + here)
+                    return None
+                self._high, here, longest, seen_all = Place(number, start + here), behind, 1, True
+                continue
+            step = 1
+            if number is not None:
+                behind = end + 1
+                self._low = Place(number, start + behind)
+                step = min(longest, self._number - number)
+                seen_all = step == 1
+            here = _skip(lines, end + 1, step - 1)
+            if here < 0:
+                break
+        return None
+
+    def _number_of(self, lines: bytes, start: int, end: int) -> int | None:
+        if self._only_whole and record_in(lines[start:end]) is None:
+            return None
+        return _number(lines, start, end)
+
+    def _checked(self, line: bytes) -> Record | None:
+        record = record_in(line)
+        return record if record is not None and number_in(record) == self._number else None
+
+
+def _skip(lines: bytes, here: int, count: int) -> int:
+    """Where the line begins that is so many behind the one that begins here, or -1."""
+    for _ in range(count):
+        here = lines.find(b"\n", here) + 1
+        if not here:
+            return -1
+    return here
+
+
+def _lines_from(handle: int, at: int, *, is_line: bool) -> tuple[int, bytes]:
+    """Where the first line begins at `at` or behind, and what stands there up to a line that is numbered, or more."""
+    start, size = at if is_line else at - 1, _CHUNK
+    while True:
+        data = os.pread(handle, size, start)
+        first = 0 if is_line else data.find(b"\n") + 1
+        if (is_line or first) and data.find(_SAYS, first, data.rfind(b"\n") + 1) >= 0:
+            return start + first, data[first:]
+        if len(data) < size or size >= _LONGEST:
+            return start + len(data), b""
+        size *= 4
+
+
+def _last_number(handle: int, size: int) -> int:
+    """The number of the last line of a file as far as its end tells, 0 if it does not."""
+    length = _CHUNK
+    while True:
+        tail = os.pread(handle, length, max(0, size - length))
+        number = _number(tail, 0, len(tail))
+        if number is not None or length >= min(size, _LONGEST):
+            return number or 0
+        length *= 4
+
+
+def _number(lines: bytes, start: int, end: int) -> int | None:
+    """The number that a line seems to have: what is found by it is looked at more closely."""
+    at = lines.rfind(_SAYS, start, end) + len(_SAYS)
+    digits = lines[at : at + 15].partition(b",")[0] if at >= len(_SAYS) else b""
+    return int(digits) if digits.isdigit() else None
+
+
+_BLOCK = 1 << 16
+"""So many bytes are read at once, and rather looked through than searched."""
+
+_SLACK = 64
+"""So many records behind the wanted ones are read as well, so that the batch of the last one is whole."""
+
+
+class Span(NamedTuple):
+    start: int
+    """Where a line begins."""
+    end: int
+    """Where a line ends."""
+
+
+def span_of(handle: int, first: int, last: int) -> Span:
+    """A part of a stream that holds the records of these numbers, if its lines are numbered and in order."""
+    size = os.fstat(handle).st_size
+    start, _ = _around(handle, first, 0, size)
+    _, stop = _around(handle, last + _SLACK, start, size)
+    return Span(start, _line_end(handle, stop, size))
+
+
+def _around(handle: int, number: int, low: int, high: int) -> tuple[int, int]:
+    """Two places near each other: a line at or before the one of that number, and where all later ones are above it."""
+    while high - low > _BLOCK:
+        middle = (low + high) // 2
+        place, found = _next_number(handle, middle, high)
+        if found is not None and found < number:
+            low = place
+        else:
+            high = middle
+    return low, high
+
+
+def _next_number(handle: int, at: int, size: int) -> tuple[int, int | None]:
+    """The first numbered line that begins behind `at`, and its number."""
+    at = _line_end(handle, at, size)
+    while at < size:
+        end = _line_end(handle, at, size)
+        number = _number_at(os.pread(handle, end - at, at))
+        if number is not None:
+            return at, number
+        at = end
+    return size, None
+
+
+def _line_end(handle: int, at: int, size: int) -> int:
+    for start, block in _blocks(handle, at, size):
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+    return size
+
+
+def _blocks(handle: int, at: int, size: int) -> Iterator[tuple[int, bytes]]:
+    while at < size and (block := os.pread(handle, min(_BLOCK, size - at), at)):
+        yield at, block
+        at += len(block)
+
+
+def _number_at(line: bytes) -> int | None:
+    try:
+        record: Any = json.loads(line)
+        number = record["ctx"]["seq"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return number if isinstance(number, int) else None

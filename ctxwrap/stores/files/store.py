@@ -1,0 +1,383 @@
+"""Sessions as directories of append-only JSON lines, for every process of one machine."""
+
+import contextlib
+import json
+import logging
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+
+from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
+from ctxwrap.stores.base import CACHE, STREAMS, Change, Checkpoint, Line
+from ctxwrap.stores.files import disk
+from ctxwrap.stores.files.format import FORMAT, format_number_in
+from ctxwrap.stores.files.journal import Journal, Written
+from ctxwrap.stores.files.lines import SEAL, closed, encoded, sealed
+from ctxwrap.stores.files.tree import FileTree
+from ctxwrap.stores.names import INDEX, safe_name
+from ctxwrap.types import Record, SessionKey
+
+_LISTED = 1000
+"""How many names the list holds; the directory itself has them all."""
+
+
+def add(sessions: Path, name: str) -> None:
+    """Put a new session on top of the list, and make it the current one."""
+    directory = f"{sessions}/{INDEX}"
+    disk.make_directory(directory)
+    with disk.exclusive(f"{directory}/.lock"):
+        listed = [each for each in _lines(f"{directory}/list") if each != name][: _LISTED - 1]
+        disk.replace(f"{directory}/list", "".join(f"{each}\n" for each in (name, *listed)).encode(), lasting=False)
+        disk.replace(f"{directory}/current", f"{name}\n".encode(), lasting=False)
+
+
+def _lines(path: str) -> list[str]:
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        return Path(path).read_text("ascii").splitlines()
+    return []
+
+
+logger = logging.getLogger("ctxwrap")
+
+
+class FileStore:
+    """`<root>/home/<tenant>/agent/<agent>/session/<session>/`, readable by its owner only."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self._life = disk.SignOfLife(f"{self.root}/.writers")
+
+    def open(self, key: SessionKey) -> "FileLog":
+        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._life)
+
+    def sessions(self, tenant: str, agent: str) -> Iterator[str]:
+        for key in _keys_in(self._sessions_of(tenant, agent)):
+            yield key.session
+
+    def agents(self, tenant: str) -> Iterator[str]:
+        for directory in sorted(self.root.glob(f"home/{safe_name(tenant)}/agent/*/session")):
+            known = next(_keys_in(directory), None)
+            if known is not None and known.tenant == tenant:
+                yield known.agent
+
+    def keys(self) -> Iterator[SessionKey]:
+        for directory in sorted(self.root.glob("home/*/agent/*/session")):
+            yield from _keys_in(directory)
+
+    def close(self) -> None:
+        """Nothing: the kernel takes back what a process holds, however it ends."""
+
+    def _sessions_of(self, tenant: str, agent: str) -> Path:
+        return Path(f"{self.root}/home/{safe_name(tenant)}/agent/{safe_name(agent)}/session")
+
+
+def _keys_in(directory: Path) -> Iterator[SessionKey]:
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for name in names:
+        key = None
+        with suppress(OSError):
+            key = _key_in(f"{directory}/{name}/meta.json")
+        if key is not None and safe_name(key.session) == name:
+            yield key
+
+
+def _key_in(meta: str) -> SessionKey | None:
+    try:
+        with disk.opened(meta, os.O_RDONLY | os.O_NONBLOCK) as handle:
+            known = json.loads(disk.read_all(handle))
+        key = SessionKey(known["tenant"], known["agent"], known["session"])
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return key if all(isinstance(name, str) for name in key) else None
+
+
+def _is_whole(meta: str) -> bool:
+    """Whether it can be relied on; what was not made to last may be cut short, or all zeros, after a power cut."""
+    try:
+        with disk.opened(meta, os.O_RDONLY) as handle:
+            json.loads(disk.read_all(handle))
+            return not disk.is_doubtful(os.fstat(handle))
+    except FileNotFoundError:
+        return False
+    except (ValueError, RecursionError):
+        logger.warning("%s was not whole and is written anew", meta)
+        return False
+
+
+_META = 16 * 1024
+"""So much of `meta.json` is read: it holds three names and a number."""
+
+
+class FileLog:
+    """One session's `messages.jsonl` and `events.jsonl`, and the files beside them."""
+
+    def __init__(self, directory: Path, key: SessionKey, life: disk.SignOfLife) -> None:
+        self.directory = directory
+        self._place = str(directory)
+        self._key = key
+        self._life = life
+        self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
+        self._checked = False
+        self._is_read = False
+        """Whether its format is known to be one that this version reads."""
+        self._placed = False
+        """Whether the medium is known to have the session's directory."""
+        self._named: set[int] = set()
+        """The files of which the medium is known to have the names."""
+        self._unsynced: list[Written] = []
+        self._settled: set[str] = set()
+        """The contents, which never change, that the medium is known to have."""
+        self.files = FileTree(self._place, self._explained, self._sync_place)
+
+    def upgrade(self) -> bool:
+        """Bring the session's files to the present format; whether they had another one."""
+        with self._explained("upgrade"), disk.exclusive(self._lock_path):
+            found = self._format()
+            if found > FORMAT:
+                raise self._unreadable(found)
+            if found == FORMAT:
+                return False
+            if found == 0:
+                self._begin_edition()
+                for journal in self._journals.values():
+                    if journal.is_of_format_0():
+                        journal.upgrade()
+            self._save_meta(lasting=True)
+        return True
+
+    def _format(self) -> int:
+        """The one that the session has; the present one if there is no session yet."""
+        try:
+            with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
+                number = format_number_in(disk.read_all(handle, end=_META))
+        except FileNotFoundError:
+            return FORMAT
+        if number is not None:
+            return number
+        return 0 if any(journal.is_of_format_0() for journal in self._journals.values()) else 1
+
+    def _check_format(self) -> None:
+        """That this version reads the session, once it is there."""
+        if self._is_read:
+            return
+        found = self._format()
+        if not 0 < found <= FORMAT:
+            raise self._unreadable(found)
+        self._is_read = self._meta_path.exists()
+
+    def _unreadable(self, found: int) -> UnknownFormat:
+        what = f"session {self._key.session!r} in {self.directory} has format {found}"
+        remedy = "install a newer ctxwrap" if found > FORMAT else "run `ctxwrap upgrade`"
+        return UnknownFormat(f"{what}, and this ctxwrap reads 1 to {FORMAT}: {remedy}")
+
+    def _save_meta(self, *, lasting: bool = False) -> None:
+        meta = {**self._key._asdict(), "format": FORMAT}
+        disk.replace(str(self._meta_path), encoded(meta) + b"\n", lasting=lasting)
+
+    @cached_property
+    def place(self) -> str:
+        return os.path.realpath(self._place)
+
+    @contextmanager
+    def locked(self, *, redoable: bool = False) -> Iterator[None]:
+        with self._explained("lock"):
+            self._create()
+            with disk.exclusive(self._lock_path):
+                yield
+
+    def edition(self) -> int:
+        """The length of the lock's file, which grows by a byte whenever the log is rewritten."""
+        with self._explained("read"):
+            try:
+                return os.stat(self._lock_path).st_size
+            except FileNotFoundError:
+                return 0
+
+    def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
+        with self._explained("read"):
+            self._check_format()
+            return self._journals[stream].read(after)
+
+    def between(self, stream: str, first: int, last: int) -> list[Record]:
+        with self._explained("read"):
+            self._check_format()
+            return self._journals[stream].between(first, last)
+
+    def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
+        with self._explained("read"):
+            self._check_format()
+            return self._journals[stream].pick(numbers)
+
+    def lines(self, stream: str) -> Iterator[Line]:
+        with self._explained("read"):
+            self._check_format()
+            yield from self._journals[stream].lines()
+
+    def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
+        written: dict[str, Written] = {}
+        with self._explained("write to"):
+            try:
+                for stream, records in batches.items():
+                    if records:
+                        written[stream] = self._journals[stream].append(records, lasting=lasting)
+            except BaseException:
+                _close(written.values())
+                for stream in written:
+                    self._journals[stream].take_back()
+                raise
+        if lasting:
+            self._unsynced += written.values()
+        return {stream: each.end for stream, each in written.items()}
+
+    def unsynced(self) -> Callable[[], None]:
+        written, self._unsynced = self._unsynced, []
+        return lambda: self._sync(written) if written else None
+
+    def settled(self) -> Callable[[], None]:
+        with self._explained("write to"):
+            written = [whole for journal in self._journals.values() if (whole := journal.whole()) is not None]
+        contents = [entry.name for entry in self.files.entries("raw") if entry.name not in self._settled]
+
+        def wait() -> None:
+            self.files.sync(contents)
+            self._settled.update(contents)
+            self._sync(written)
+
+        return wait
+
+    def lease(self) -> Callable[[], None] | None:
+        with self._explained("lock"):
+            self._create()
+            return disk.taken(f"{self._place}/.turn")
+
+    @property
+    def writer(self) -> str:
+        with self._explained("write to"):
+            return self._life.name
+
+    def is_alive(self, writer: str) -> bool:
+        with self._explained("read"):
+            return self._life.shown_by(writer)
+
+    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+        with self._explained("rewrite"):
+            self._journals[stream].rewrite(change, new, banned, self._begin_edition)
+            for torn in self.directory.glob(f"{stream}.jsonl.torn-*"):
+                torn.unlink()
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        try:
+            with disk.opened(self._checkpoint_path, os.O_RDONLY) as handle:
+                line = disk.read_all(handle)
+            known = json.loads(line)
+            positions = known.pop("ctx")["positions"]
+            if line == closed(line[:-SEAL], self._foundation(positions)):
+                return Checkpoint(positions, known)
+            logger.debug("session %r: the checkpoint is not one of its log", self._key.session)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            logger.debug("session %r: the checkpoint cannot be read: %r", self._key.session, error)
+        return None
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
+        with self._explained("write to"):
+            line = sealed([record], self._foundation(checkpoint.positions))
+            disk.replace(self._checkpoint_path, line, lasting=False)
+
+    def _foundation(self, positions: Mapping[str, int]) -> int:
+        """A checksum that this session's log has up to these positions, since the last line there seals all before."""
+        check = zlib.crc32(encoded(self._key._asdict()))
+        for stream, position in sorted(positions.items()):
+            check = zlib.crc32(self._journals[stream].end_at(position), check)
+        return check
+
+    def _begin_edition(self) -> None:
+        """Tell everybody who has read this log that it is about to be another, and let go of what was made of it."""
+        with disk.opened(self._lock_path, os.O_WRONLY | os.O_APPEND) as handle:
+            os.write(handle, b".")
+            os.fsync(handle)
+        for path in (self._checkpoint_path, f"{self._checkpoint_path}.new"):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        self.files.clear(CACHE)
+
+    def _sync(self, written: Sequence[Written]) -> None:
+        with self._explained("write to"):
+            try:
+                for each in written:
+                    each.wait()
+            finally:
+                _close(written)
+            if new := {each.file for each in written} - self._named:
+                disk.sync_directory(self._place)
+                self._sync_place()
+                self._named |= new
+
+    def _sync_place(self) -> None:
+        if not self._placed:
+            self._checked = False  # unless all goes well
+            with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
+                disk.sync(handle)
+            disk.sync_names(os.path.dirname(self._place))
+            self._checked = self._placed = True
+
+    @property
+    def _lock_path(self) -> str:
+        return f"{self._place}/.lock"
+
+    @property
+    def _meta_path(self) -> Path:
+        return self.directory / "meta.json"
+
+    @property
+    def _checkpoint_path(self) -> str:
+        return f"{self._place}/.checkpoint"
+
+    def _create(self) -> None:
+        """Make the session's directory once, and make sure it is this session's."""
+        if self._checked:
+            return
+        disk.make_directory(self._place)
+        root = str(self.directory.parents[_LEVELS - 1])
+        if disk.is_open_to_all(root):
+            raise StoreUnavailable(f"anybody may write to {root}, so sessions are not safe there: chmod o-w {root}")
+        if not _is_whole(str(self._meta_path)):
+            with disk.exclusive(self._lock_path):
+                add(self.directory.parent, self.directory.name)
+                self._save_meta()
+        if _key_in(str(self._meta_path)) != self._key:
+            raise StoreCorrupt(
+                f"{self._meta_path} does not name session {self._key.session!r}: move the directory away"
+            )
+        self._check_format()
+        if self._format() < FORMAT:  # what is written from now on may be what only the present one has
+            with disk.exclusive(self._lock_path):
+                self._save_meta()
+        self._checked = True
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
+                "Check that the directory is writable and its disk has room, or name another with store=."
+            ) from error
+
+
+def _close(written: Iterable[Written]) -> None:
+    for each in written:
+        each.close()
+
+
+_LEVELS = len(("session", "<agent>", "agent", "<tenant>", "home", "<root>"))
+"""How many directories lie between a session's own and what is above the root."""

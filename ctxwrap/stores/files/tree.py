@@ -1,0 +1,235 @@
+"""The files beside a session's streams, in its directory and never outside of it."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from ctxwrap.stores.base import CACHE, FileEntry
+from ctxwrap.stores.files import disk
+from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk
+
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+
+_SMALL = 4096
+"""Up to that size, a page, a file is written over; the system puts so little in its place at once."""
+
+
+class FileTree:
+    def __init__(
+        self, root: str, explained: Callable[[str], AbstractContextManager[None]], sync_place: Callable[[], None]
+    ) -> None:
+        self._root = root
+        self._explained = explained
+        self._sync_place = sync_place
+        """Waits until the medium has the root's own name."""
+
+    def entries(self, under: str = "") -> list[FileEntry]:
+        parts = file_parts(under)
+        if self._is_absent(parts):
+            return []
+        with self._explained("read"):
+            return sorted(entry for entry in self._walk(parts) if not _is_hidden(entry))
+
+    def leftovers(self) -> list[FileEntry]:
+        with self._explained("read"):
+            found = [entry for place in ("context", "raw", CACHE) for entry in self._walk([place])]
+        return sorted(entry for entry in found if _is_hidden(entry) and entry.name.endswith(".new"))
+
+    def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
+        end = None if size is None else start + size
+        with self._explained("read"), contextlib.suppress(*_ABSENT):
+            if "/" not in name:  # no step on the way to it could be a link
+                return _loaded("/".join([self._root, *map(name_on_disk, file_parts(name))]), start, end)
+            if self._is_absent(file_parts(name)):
+                return None
+            with self._directory(name) as (directory, last):
+                return _loaded(last, start, end, directory)
+        return None
+
+    def _is_absent(self, parts: Sequence[str]) -> bool:
+        """Whether there is surely nothing of that name: most calls ask for files that hardly any session has."""
+        try:
+            os.stat("/".join((self._root, *map(name_on_disk, parts))), follow_symlinks=False)
+        except _ABSENT:
+            return True
+        except (OSError, ValueError):
+            return False
+        return False
+
+    def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
+        with self._explained("write to"):
+            with self._directory(name, make=True) as (directory, last):
+                if lasting or len(data) > _SMALL:
+                    self._put_in_place(directory, last, data, lasting=lasting)
+                else:
+                    with disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, directory) as handle:
+                        disk.write_all(handle, data)
+                        os.ftruncate(handle, len(data))
+            if lasting:
+                self._sync_names(name)
+
+    def _put_in_place(self, directory: int, last: str, data: bytes, *, lasting: bool) -> None:
+        temporary = f".{last}.new"
+        try:
+            with disk.opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, directory) as handle:
+                disk.write_all(handle, data)
+                if lasting:
+                    os.fsync(handle)
+            if not lasting:  # a name that is taken over is a reason for file systems to write the data out first
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(last, dir_fd=directory)
+            os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
+
+    def _sync_names(self, name: str) -> None:
+        """Wait until the medium has the name, and those of the directories on the way to it."""
+        parts = file_parts(name)
+        for depth in range(len(parts)):
+            with self._opened(parts[:depth]) as handle:
+                os.fsync(handle)
+        self._sync_place()
+
+    def sync(self, names: Sequence[str]) -> None:
+        """Wait until the medium has these files, as far as they are there."""
+        with self._explained("write to"):
+            for name in names:
+                with (
+                    contextlib.suppress(*_ABSENT),
+                    self._directory(name) as (directory, last),
+                    disk.opened(last, os.O_RDONLY | os.O_NONBLOCK, directory) as handle,
+                ):
+                    os.fsync(handle)
+            if names:
+                self._sync_names(names[0])
+
+    def extend(self, name: str, data: bytes, after: int) -> bool:
+        with (
+            self._explained("write to"),
+            self._directory(name, make=True) as (directory, last),
+            disk.opened(last, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, directory) as handle,
+        ):
+            there = os.fstat(handle).st_size - after
+            if not 0 <= there <= len(data):
+                return False
+            disk.write_all(handle, data[there:])
+        return True
+
+    def link(self, name: str, other: str) -> None:
+        if not self._is_file(name):
+            return
+        with (
+            self._explained("write to"),
+            self._directory(name) as (source, this),
+            self._directory(other, make=True) as (directory, that),
+        ):
+            try:
+                os.link(this, that, src_dir_fd=source, dst_dir_fd=directory, follow_symlinks=False)
+            except FileExistsError:
+                pass
+            except OSError:  # a file system without hard links
+                self.save(other, self.load(name) or b"")
+
+    def _is_file(self, name: str) -> bool:
+        with self._explained("read"), contextlib.suppress(*_ABSENT), self._directory(name) as (directory, last):
+            return stat.S_ISREG(os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode)
+        return False
+
+    def remove(self, name: str) -> None:
+        with (
+            self._explained("write to"),
+            contextlib.suppress(*_ABSENT),
+            self._directory(name) as (directory, last),
+        ):
+            os.unlink(last, dir_fd=directory)
+
+    def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
+        with self._explained("write to"), contextlib.suppress(*_ABSENT):
+            return list(self._without_strays(file_parts(name), may))
+        return []
+
+    def _without_strays(self, parts: list[str], may: Callable[[str], bool]) -> Iterator[str]:
+        name, last = "/".join(parts), name_on_disk(parts[-1])
+        with self._opened(parts[:-1]) as directory:
+            mode = os.stat(last, dir_fd=directory, follow_symlinks=False).st_mode
+            if stat.S_ISREG(mode) or not (may(name) and may(f"{name}/")):
+                return
+            if not stat.S_ISDIR(mode):
+                os.unlink(last, dir_fd=directory)
+                yield name
+                return
+            with self._opened(parts) as handle:
+                below = sorted(map(name_from_disk, os.listdir(handle)))
+            for each in below:
+                yield from self._without_strays([*parts, each], may)
+            with contextlib.suppress(OSError):  # it holds something
+                os.rmdir(last, dir_fd=directory)
+                yield f"{name}/"
+
+    def clear(self, under: str) -> None:
+        """Let every file in a directory go, hidden ones and what a crash left too, and wait until the medium has it."""
+        with self._explained("write to"), contextlib.suppress(*_ABSENT):
+            for entry in list(self._walk(file_parts(under))):
+                self.remove(entry.name)
+            with self._opened(file_parts(under)) as handle:
+                os.fsync(handle)
+
+    def _walk(self, parts: list[str]) -> Iterator[FileEntry]:
+        try:
+            with self._opened(parts) as handle, os.scandir(handle) as found:
+                entries = [(name_from_disk(entry.name), entry.stat(follow_symlinks=False)) for entry in found]
+        except _ABSENT:
+            return
+        for name, known in entries:
+            if stat.S_ISREG(known.st_mode):
+                yield FileEntry("/".join([*parts, name]), known.st_size, known.st_mtime)
+            elif stat.S_ISDIR(known.st_mode) and not name.startswith("."):
+                yield from self._walk([*parts, name])
+
+    @contextmanager
+    def _directory(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The directory that a file lies in, and its name there."""
+        *parts, last = file_parts(name)
+        with self._opened(parts, make=make) as handle:
+            yield handle, name_on_disk(last)
+
+    @contextmanager
+    def _opened(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
+        """A directory, reached step by step: no step is a link."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        handle = os.open(self._root, flags)
+        try:
+            for part in map(name_on_disk, parts):
+                try:
+                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                except FileNotFoundError:
+                    if not make:
+                        raise
+                    _make(part, handle)
+                    below = os.open(part, flags | os.O_NOFOLLOW, dir_fd=handle)
+                os.close(handle)
+                handle = below
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _loaded(path: str, start: int, end: int | None, directory: int | None = None) -> bytes | None:
+    if not stat.S_ISREG(os.stat(path, dir_fd=directory, follow_symlinks=False).st_mode):
+        return None
+    with disk.opened(path, os.O_RDONLY | os.O_NONBLOCK, directory) as handle:
+        return disk.read_all(handle, start, end)
+
+
+def _make(name: str, directory: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=directory)
+        os.chmod(name, 0o700, dir_fd=directory)  # whatever the umask left of it
+
+
+def _is_hidden(entry: FileEntry) -> bool:
+    return entry.name.rpartition("/")[2].startswith(".")

@@ -1,5 +1,0 @@
-"""Sessions as directories of append-only JSON lines, for every process of one machine."""
-
-from ctxwrap.stores.files import FileStore
-
-__all__ = ["FileStore"]

@@ -1,0 +1,28 @@
+"""How each API spells an answer: the complete reply, the events of a stream, and a failure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ctxwrap.testing.practice.answer import JSON, Failure
+from ctxwrap.testing.practice.apis import chat, completions, messages, responses
+from ctxwrap.testing.practice.apis.parts import Event, Turn, anthropic_failure, openai_failure
+from ctxwrap.testing.practice.requests import ApiName
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One API's spelling."""
+
+    complete: Callable[[Turn], JSON]
+    events: Callable[[Turn], Iterator[Event]]
+    failure: Callable[[Failure, str], JSON]
+
+
+DIALECTS: dict[ApiName, Dialect] = {
+    "chat": Dialect(chat.complete, chat.events, openai_failure),
+    "completions": Dialect(completions.complete, completions.events, openai_failure),
+    "responses": Dialect(responses.complete, responses.events, openai_failure),
+    "messages": Dialect(messages.complete, messages.events, anthropic_failure),
+}
+
+__all__ = ["DIALECTS", "Dialect", "Event", "Turn"]

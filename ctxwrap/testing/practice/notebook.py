@@ -1,0 +1,367 @@
+"""The memory as the practice model reads it, changes it and writes it back."""
+
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from ctxwrap.protocol.instructions import VERSION
+from ctxwrap.protocol.vocabulary import MAX_QUESTION, MAX_QUESTIONS
+from ctxwrap.testing.practice.answer import JSON
+from ctxwrap.testing.practice.requests import dict_at, dicts
+
+LONGEST_SENTENCE = 500
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
+_STATEMENT = r"i\b|my [\w' ]{1,40}? (?:is|are) |call me |remind me |remember "
+_QUESTION = r"(?:what|where|who|when|how)(?:'s| is| are| do| does| can)\b"
+_CLAUSE_END = re.compile(rf",?\s+(?:and|but)\s+(?=(?:also |please )?(?:{_STATEMENT}|{_QUESTION}))|,\s+(?=i\b)", re.I)
+_OPENING = re.compile(
+    r"(?:(?:hi|hello|hey|please|by the way|btw|well|ok|okay|also|actually|and|but|so|oh|yes|no|user:|human:)"
+    r"(?: there)?[,!.:]*\s+)+(?=\w)",
+    re.I,
+)
+_SMALL_WORDS = """
+a about am an and are at be can could did do does for had has have how i in is it know many me much my of on or
+please remember s t tell that the there this to user was were what when where which who with would you your
+"""
+_STOP_WORDS = frozenset(_SMALL_WORDS.split())
+_SYNONYMS = {"name": "call", "favorite": "favourite", "color": "colour"}
+_SECOND_PERSON = {"is": "are", "was": "were", "has": "have", "does": "do"}
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences and joined clauses of `text`, without what people open them with."""
+    plain = text.replace("’", "'")
+    clauses = (clause for part in _SENTENCE_END.split(plain) for clause in _CLAUSE_END.split(part))
+    opened = (clause.strip() for clause in clauses if len(clause) <= LONGEST_SENTENCE)
+    return [_OPENING.sub("", clause, count=1) if _OPENING.match(clause) else clause for clause in opened if clause]
+
+
+def bare(sentence: str) -> str:
+    """`sentence` without the marks at its end."""
+    return sentence.rstrip(" .!?;,")
+
+
+def keywords(text: str) -> frozenset[str]:
+    """The words that say what `text` is about, in a form that ignores how they are bent."""
+    found = re.findall(r"\w+", text.lower().replace("’", "'"))
+    return frozenset(_root(_SYNONYMS.get(word, word)) for word in found if word not in _STOP_WORDS)
+
+
+def _root(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            return word.removesuffix(ending)
+    return word
+
+
+def addressed(content: str) -> str:
+    """A statement about the user, said to the user: `The user likes tea.` is `you like tea`."""
+    text = re.sub(r"\bthe user's\b", "your", bare(content), flags=re.I)
+    return re.sub(r"\bthe user (\w+)", lambda found: f"you {_second_person(found[1])}", text, flags=re.I)
+
+
+def _second_person(verb: str) -> str:
+    return _SECOND_PERSON.get(verb, verb.removesuffix("s"))
+
+
+def capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def listed(parts: list[str]) -> str:
+    """`parts` as people enumerate them."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
+
+
+_DECAY = {"identity": 0.05, "preference": 0.2, "fact": 0.3, "task": 0.4, "hint": 0.8}
+_VERBS = {
+    "like": "likes",
+    "love": "loves",
+    "enjoy": "enjoys",
+    "prefer": "prefers",
+    "adore": "adores",
+    "hate": "hates",
+    "dislike": "dislikes",
+    "don't like": "does not like",
+    "do not like": "does not like",
+}
+NAMING = r"(?:the )?user(?:'s name is| is called| is named) .+|name: .+"
+LIVING = r"(?:the )?user lives in .+"
+LIKING = r"(?:likes|loves|enjoys|prefers|adores)"
+DISLIKING = r"(?:hates|dislikes|does not like)"
+
+_REMEMBER = re.compile(r"(?:remember|note|keep in mind|don't forget|do not forget)(?: that\b|:|,)? +(.+)", re.I)
+_FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|we|our|us)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing the user told, ready to be remembered."""
+
+    tier: str
+    type: str
+    id: str
+    """The id it gets; a `#` stands for the next free number."""
+
+    content: str
+    same: str
+    """Matches the content of every memory about the same thing."""
+
+    reply: str
+
+    @property
+    def decay(self) -> float:
+        return _DECAY[self.type]
+
+    @property
+    def tags(self) -> list[str]:
+        """Its type, and what it is about when the id says so."""
+        subject = self.id.rpartition("-")[2]
+        return [self.type] if subject == "#" else [self.type, subject]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tell:
+    pattern: str
+    tier: str
+    type: str
+    id: str
+    content: str
+    same: str = ""
+    reply: str = "Noted: {you}."
+
+    def fact(self, sentence: str) -> Fact | None:
+        found = re.fullmatch(self.pattern, sentence, re.I)
+        if found is None:
+            return None
+        values = [value.strip(" \"'") for value in found.groups()]
+        content = self.content.format(*values)
+        same = self.same.format(*(re.escape(value) for value in values)) or re.escape(content)
+        reply = self.reply.format(*values, you=addressed(content))
+        return Fact(self.tier, self.type, self.id, content, same, reply)
+
+
+_TELLS = (
+    _Tell(
+        r"(?:just )?for (?:now|today|the moment)\b[,:]? *(.+)",
+        *("ephemeral", "hint", "hint-#", "For now: {0}."),
+        reply="Fine, for now: {0}.",
+    ),
+    _Tell(
+        r"(.+?),? (?:(?:just )?for (?:now|today|the moment)|right now)",
+        *("ephemeral", "hint", "hint-#", "For now: {0}."),
+        reply="Fine, for now: {0}.",
+    ),
+    _Tell(
+        r"(?:my name is|my name's|i am called|i'm called|(?:you can |just )?call me) (.+)",
+        *("core", "identity", "core-name", "The user's name is {0}."),
+        same=NAMING,
+        reply="Nice to meet you, {0}.",
+    ),
+    _Tell(
+        r"(?:i am|i'm) ((?-i:[A-Z])[\w'-]+)",
+        *("core", "identity", "core-name", "The user's name is {0}."),
+        same=NAMING,
+        reply="Nice to meet you, {0}.",
+    ),
+    _Tell(
+        r"i(?: now| have|'ve)? (?:live|moved|am living) (?:in|to) (.+)",
+        *("core", "identity", "core-home", "The user lives in {0}."),
+        same=LIVING,
+    ),
+    _Tell(
+        r"i(?: now)? work (at|for|in|as|with|on) (.+)",
+        *("core", "identity", "core-work", "The user works {0} {1}."),
+        same=r"The user works .+",
+    ),
+    _Tell(
+        r"(?:i need to|i have to|i must|i've got to|remind me to|remember to|don't forget to|to-?do:?) +(.+)",
+        *("working", "task", "task-#", "The user needs to {0}."),
+        reply="I put it on your list: {0}.",
+    ),
+    *(
+        _Tell(
+            rf"i (?:also |really |do )*{verb} (.+)",
+            *("core", "preference", "pref-#", f"The user {third} {{0}}."),
+            same=rf"The user (?:{LIKING}|{DISLIKING}) {{0}}\.",
+        )
+        for verb, third in _VERBS.items()
+    ),
+    _Tell(
+        r"my favou?rite ([\w' -]{1,40}?) (is|are) (.+)",
+        *("core", "preference", "pref-#", "The user's favourite {0} {1} {2}."),
+        same=r"The user's favourite {0} (?:is|are) .+",
+    ),
+    _Tell(
+        r"my ([\w' -]{1,40}?) (is|are|was|were) (.+)",
+        *("core", "fact", "fact-#", "The user's {0} {1} {2}."),
+        same=r"The user's {0} (?:is|are|was|were) .+",
+    ),
+    _Tell(r"i have (.+)", "core", "fact", "fact-#", "The user has {0}."),
+    _Tell(
+        r"(?:i am|i'm) (allergic to .+|from .+|an? .+|\d+ years old|vegan|vegetarian)",
+        *("core", "fact", "fact-#", "The user is {0}."),
+    ),
+)
+
+
+def told(sentence: str) -> Fact | None:
+    """What `sentence` tells, if the table knows such sentences."""
+    if sentence.rstrip().endswith("?"):
+        return None
+    plain = bare(sentence)
+    remember = _REMEMBER.fullmatch(plain)
+    return _first(plain) or (_first(remember[1]) or _remembered(remember[1]) if remember else None)
+
+
+def _first(sentence: str) -> Fact | None:
+    return next((fact for tell in _TELLS if (fact := tell.fact(sentence)) is not None), None)
+
+
+def _remembered(text: str) -> Fact:
+    """Something to remember that fits no row; in the user's own words when it speaks of the user."""
+    content = f'The user says: "{text}".' if _FIRST_PERSON.search(text) else f"{capitalized(text)}."
+    return Fact("core", "fact", "fact-#", content, re.escape(content), f"Noted: {addressed(content)}.")
+
+
+TIERS = ("core", "working", "ephemeral")
+
+_TASK = re.compile(r"The user needs to (.+)\.")
+
+
+class Notebook:
+    """A state in the making; what it does not understand it leaves as it was."""
+
+    def __init__(self, state: JSON | None = None) -> None:
+        self._given = {
+            str(note.get("id")): note for tier in TIERS for note in dicts(dict_at(state or {}, "memory").get(tier))
+        }
+        self._state = deepcopy(state or {})
+        self._memory = dict_at(self._state, "memory")
+        for tier in TIERS:
+            if not isinstance(self._memory.get(tier), list):
+                self._memory[tier] = []
+        self.runtime = dict_at(self._state, "runtime")
+        self._tasks_changed = False
+
+    @property
+    def round(self) -> int:
+        given = self.runtime.get("round")
+        return given if isinstance(given, int) else 0
+
+    @property
+    def notes(self) -> list[JSON]:
+        """Every memory that says something, the longest lived first."""
+        return [note for tier in TIERS for note in dicts(self._memory[tier]) if isinstance(note.get("content"), str)]
+
+    @property
+    def contents(self) -> list[str]:
+        return [note["content"] for note in self.notes]
+
+    @property
+    def tasks(self) -> list[JSON]:
+        """The open tasks, the newest last."""
+        return sorted((note for note in self.notes if note.get("type") == "task"), key=_touched)
+
+    def knows(self, fact: Fact) -> bool:
+        """Whether anything is known about what `fact` is about."""
+        return self._note_like(fact) is not None
+
+    def _note_like(self, fact: Fact) -> JSON | None:
+        same = re.compile(fact.same, re.I)
+        return next((note for note in self.notes if same.fullmatch(note["content"])), None)
+
+    def put(self, fact: Fact) -> None:
+        """Remember `fact`, in the place of what was known about the same thing."""
+        self._tasks_changed |= fact.type == "task"
+        note = self._note_like(fact)
+        if note is not None:
+            note.update(content=fact.content, round=self.round)
+            return
+        self._memory[fact.tier].append(
+            {
+                "id": self._free_id(fact.id),
+                "type": fact.type,
+                "decay": fact.decay,
+                "round": self.round,
+                "tags": fact.tags,
+                "content": fact.content,
+            }
+        )
+
+    def write(self, tier: str, note: JSON) -> None:
+        """Remember `note` as it is, in the place of the one that has its id."""
+        for known in TIERS:
+            self._memory[known] = [each for each in self._memory[known] if each.get("id") != note["id"]]
+        self._memory[tier].append(note)
+
+    def drop(self, notes: list[JSON]) -> None:
+        self._tasks_changed |= any(note.get("type") == "task" for note in notes)
+        gone = {id(note) for note in notes}
+        for tier in TIERS:
+            self._memory[tier] = [note for note in self._memory[tier] if id(note) not in gone]
+
+    def miss(self, question: str) -> None:
+        """Note what nobody has told."""
+        told, question = dicts(self._state.get("missing")), question[:MAX_QUESTION]
+        if question not in [each.get("question") for each in told]:
+            new = {"question": question, "severity": "low", "needed_for": "an answer"}
+            self._state["missing"] = [new, *told][:MAX_QUESTIONS]
+
+    def settle(self, is_known: Callable[[str], bool]) -> None:
+        """Let go of the questions that can be answered by now."""
+        told = dicts(self._state.get("missing"))
+        if told:
+            self._state["missing"] = [each for each in told if not is_known(str(each.get("question")))]
+
+    def about(self, text: str) -> list[JSON]:
+        """The notes that hold every word of `text` that matters."""
+        wanted = keywords(text)
+        return [note for note in self.notes if wanted and wanted <= keywords(note["content"])]
+
+    def state(self) -> JSON:
+        """The state as the next round gets it."""
+        return self._state | {
+            "version": self._state.get("version", VERSION),
+            "runtime": self.runtime,
+            "memory": self._memory,
+            "capabilities": self._state.get("capabilities", []),
+            "active_task": self._active_task(),
+        }
+
+    def changes(self) -> JSON:
+        """The state with only those notes that are new or have changed, and the ids of those that are gone."""
+        state = self.state()
+        kept = {str(note.get("id")) for tier in TIERS for note in dicts(self._memory[tier])}
+        changed = {
+            tier: [note for note in dicts(self._memory[tier]) if self._given.get(str(note.get("id"))) != note]
+            for tier in TIERS
+        }
+        return state | {"memory": changed, "dropped": [id for id in self._given if id not in kept]}
+
+    def _active_task(self) -> Any:
+        given = self._state.get("active_task", "")
+        if given and not self._tasks_changed:
+            return given
+        return capitalized(task_text(self.tasks[-1])) + "." if self.tasks else ""
+
+    def _free_id(self, id: str) -> str:
+        prefix = id.removesuffix("#")
+        ids = (str(note.get("id")) for tier in TIERS for note in dicts(self._memory[tier]))
+        numbers = [int(found[1]) for taken in ids if (found := re.fullmatch(rf"{prefix}(\d+)", taken))]
+        return f"{prefix}{max(numbers, default=0) + 1}" if id.endswith("#") else id
+
+
+def task_text(note: JSON) -> str:
+    """What is to be done, without saying who needs to."""
+    content = str(note["content"])
+    found = _TASK.fullmatch(content)
+    return found[1] if found else content.rstrip(".")
+
+
+def _touched(note: JSON) -> int:
+    given = note.get("round")
+    return given if isinstance(given, int) else 0

@@ -1,0 +1,210 @@
+"""What a wrapped client is bound to: its store, settings and default names; and the scope of one call."""
+
+import sys
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ctxwrap.errors import NoSessionWarning
+from ctxwrap.session import scope
+from ctxwrap.settings import Mode, Quotas, Settings, check_mode
+from ctxwrap.stores.base import Store
+from ctxwrap.stores.names import check_id
+from ctxwrap.types import Message, SessionKey
+
+if TYPE_CHECKING:
+    from ctxwrap.session.session import Session
+    from ctxwrap.workingset.requests import Decision, Request
+    from ctxwrap.workingset.working_set import Offered, WorkingSet
+
+
+_RECOUNT = 60.0
+"""After so many seconds sessions are counted anew: other processes begin sessions, too, and some are deleted."""
+
+_TENANTS = 1024
+
+
+class SessionCounts:
+    """How many sessions tenants have, without a look at the store for each new one.
+
+    What this process begins is counted at once. What others begin and delete is noticed within a minute.
+    """
+
+    def __init__(self, count: Callable[[str], int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._count, self._clock = count, clock
+        self._lock = Lock()
+        self._known: dict[str, tuple[int, float]] = {}
+        """The number, and until when it is good."""
+
+    def add(self, tenant: str, quotas: Quotas) -> None:
+        """Count one more session; a QuotaExceeded if there may be none."""
+        with self._lock:
+            known = self._known.get(tenant)
+        if known is None or known[1] <= self._clock():
+            counted = self._count(tenant), self._clock() + _RECOUNT
+            with self._lock:
+                if len(self._known) >= _TENANTS:
+                    self._known.clear()
+                self._known[tenant] = counted
+        with self._lock:
+            number, until = self._known.get(tenant, (0, 0.0))
+            quotas.check_memory(number)
+            self._known[tenant] = number + 1, until
+
+
+_NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
+
+_OPEN_SESSIONS = 1024
+"""How many sessions are kept at hand; others are read from their log again."""
+
+
+class Target(NamedTuple):
+    """Whose call this is, and in which mode it was asked to run."""
+
+    key: SessionKey | None
+    mode: Mode
+
+
+class Names(NamedTuple):
+    """The session and mode that somebody named, if so."""
+
+    session: str | None = None
+    mode: str | None = None
+
+
+NO_NAMES = Names()
+
+
+class Context:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        settings: Settings,
+        session: str | None = None,
+        tenant: str = "default",
+        agent: str = "default",
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self._tenant = check_id("tenant", tenant)
+        self._agent = check_id("agent", agent)
+        self._session = None if session is None else check_id("session", session)
+        self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
+        """The one that was used last stands last."""
+        self._counts = SessionCounts(self._sessions_of)
+        self._working_set = _working_set(settings)
+        if settings.redaction is not None:
+            from ctxwrap.redaction.policy import redact_lines
+
+            redact_lines(settings.redaction)
+        self._warned = False
+
+    def files(self, target: Target, model: str, session: "Session") -> "Offered | None":
+        """The files that the working set offers to a call; none to one that leaves as it is."""
+        if self._working_set is None or target.key is None or target.mode == "disabled":
+            return None
+        own = session.past.files if self.settings.working_set_updates else {}
+        return self._working_set.offer(model, target.key, own)
+
+    def decide_files(self, requests: "Sequence[Request]", session: "Session", round: int) -> "tuple[Decision, ...]":
+        """What becomes of a model's requests to the working set; nothing without one."""
+        if self._working_set is None or not requests:
+            return ()
+        if not self.settings.working_set_updates:
+            from ctxwrap.workingset.working_set import refused
+
+            return refused(requests, "settings allow no updates")
+        return self._working_set.decide(requests, session.past.files, round)
+
+    def changed(self, **changes: Any) -> "Context":
+        """The same with other names, store or settings."""
+        own = {"store": self.store, "settings": self.settings}
+        names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
+        return Context(**{**own, **names, **changes})
+
+    def target(self, call: Names = NO_NAMES, client: Names = NO_NAMES) -> Target:
+        """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
+        here = scope.current()
+        if here.is_apart:
+            return Target(None, "disabled")
+        mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
+        session = _first(call.session, here.session, client.session, self._session)
+        if session is None:
+            if mode != "disabled":
+                self._warn()
+            return Target(None, mode)
+        tenant = check_id("tenant", _first(here.tenant, self._tenant))
+        agent = check_id("agent", _first(here.agent, self._agent))
+        return Target(SessionKey(tenant, agent, check_id("session", session)), mode)
+
+    def session(self, key: SessionKey) -> "Session":
+        session = self._sessions.get(key)
+        if session is None:
+            from ctxwrap.session.session import Session
+
+            derives = self.settings.derive == "inline"
+            opened = Session(key, self.store.open(key), self.settings, derives=derives)
+            session = self._sessions.setdefault(key, opened)
+        with suppress(KeyError):  # another thread needed the room
+            self._sessions.move_to_end(key)
+        while len(self._sessions) > _OPEN_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
+
+    def admit(self, session: "Session", messages: Iterable[Message]) -> None:
+        """A QuotaExceeded if there is no such session yet, and it may not begin, or not with these messages.
+
+        It comes before anything makes the session. One that is there is asked itself.
+        """
+        quotas = self.settings.quotas
+        if quotas is None or session.is_known:
+            return
+        from ctxwrap.session.lookup import holds_anything
+
+        if not holds_anything(session.log):
+            session.check_quotas(messages)
+            self._counts.add(session.key.tenant, quotas)
+
+    def _sessions_of(self, tenant: str) -> int:
+        return sum(1 for agent in self.store.agents(tenant) for _ in self.store.sessions(tenant, agent))
+
+    @property
+    def sessions(self) -> "list[Session]":
+        """Those that are at hand."""
+        return list(self._sessions.values())
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "this call names no session, so it runs without memory; name one with session=..., "
+                "with ctxwrap.using(session=...), or in wrap(client, session=...)",
+                NoSessionWarning,
+                stacklevel=_depth_of_caller(),
+            )
+
+
+def _working_set(settings: Settings) -> "WorkingSet | None":
+    if not settings.working_set:
+        return None
+    from ctxwrap.workingset.working_set import WorkingSet
+
+    operators_too = settings.working_set_updates == "all"
+    return WorkingSet(settings.working_set, settings.redaction, operators_too=operators_too)
+
+
+def _first(*values: str | None) -> str | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _depth_of_caller() -> int:
+    """How far up the stack the code stands that is neither ours nor an SDK's."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
+        frame, depth = frame.f_back, depth + 1
+    return depth

@@ -1,0 +1,143 @@
+"""Asking again for a snapshot that could not be used: when, with which words, and what becomes of the answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ctxwrap.protocol.instructions import SEPARATOR, question
+from ctxwrap.providers.text_channel import PlainStream
+from ctxwrap.settings import Settings
+from ctxwrap.stores.log_format import kept_of
+from ctxwrap.types import USABLE, Body, Message, Reading, Record, Reply, Wire
+
+
+def is_due(reply: Reply) -> bool:
+    """Whether a reply should end with a snapshot: the model came to its own end and said something to the user.
+
+    One that only calls tools or refuses need not.
+    """
+    reading = reply.reading
+    if reading is None or not reply.natural or not reply.messages or reply.messages[0].tool_calls:
+        return False
+    return bool(reading.visible.strip() or reading.trailer)
+
+
+class Attempt(NamedTuple):
+    """One question and what came back."""
+
+    status: str = "failed"
+    """The status of the answer's reading, or `failed` when there was no answer."""
+    text: str = ""
+    violations: tuple[str, ...] = ()
+    usage: Mapping[str, Any] = {}
+    error: str = ""
+
+    def as_event(self, run: str, number: int) -> Record:
+        said = {**self._asdict(), "violations": list(self.violations), "usage": dict(self.usage)}
+        return {"type": "reask", "run": run, "attempt": number, **said, "text": kept_of(self.text), "ctx": {}}
+
+
+class Reasking:
+    """The questions that one turn asks beside its call."""
+
+    def __init__(self, wire: Wire, body: Body, settings: Settings, read: Callable[[str], Reading]) -> None:
+        self._wire = wire
+        self._settings = settings
+        self._read = read
+        self._body = self._asked = body
+        self._latest: Reply | None = None
+        self.attempts: list[Attempt] = []
+        self.fetched = False
+        """Whether the provider fetched something for an answer."""
+        self.reading: Reading | None = None
+        """What the reply's reading becomes, once an answer could be used."""
+
+    def wants(self, reply: Reply) -> bool:
+        """Whether a reply that came to its own end has no snapshot that can be used, and nobody asked for one yet."""
+        reading = reply.reading
+        if self.attempts or not self._settings.max_reasks or reading is None or not is_due(reply):
+            return False
+        missing = reading.status == "missing"
+        return self._settings.on_missing == "reask" if missing else reading.status not in USABLE
+
+    def question(self, reply: Reply) -> Body:
+        """What to send: what was sent before, what came back, and what was wrong with it."""
+        reply = self._latest or reply
+        faults = reply.reading.violations if reply.reading else ()
+        self._asked = self._wire.ask_again(self._body, reply, question(faults), self._settings.snapshot_reserve)
+        return self._asked
+
+    def answered(self, payload: Body, original: Reading) -> bool:
+        """Take the answer to the latest question; whether it can be used."""
+        rewriter = self._wire.rewriter(self._asked, PlainStream)
+        rewriter.whole(payload)
+        reply = rewriter.reply
+        self.fetched |= reply.fetched
+        text = reply.messages[0].text if reply.messages else ""
+        reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
+        self.attempts.append(Attempt(reading.status, text, reading.violations, reply.usage))
+        if reading.status in USABLE:
+            self.reading = _mended(original, reading)
+        elif text.strip():
+            said = Message("assistant", reading.visible)
+            self._body, self._latest = self._asked, replace(reply, messages=(said,), reading=reading)
+        return self.reading is not None
+
+    def failed(self, error: BaseException) -> None:
+        """The latest question has no answer."""
+        self.attempts.append(Attempt(error=type(error).__name__))
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """What all answers cost together; what an API breaks down further stays in the log."""
+        total: dict[str, int] = {}
+        for attempt in self.attempts:
+            for name, count in attempt.usage.items():
+                if isinstance(count, int) and not isinstance(count, bool):
+                    total[name] = total.get(name, 0) + count
+        return total
+
+    @property
+    def error(self) -> str:
+        return next((attempt.error for attempt in self.attempts if attempt.error), "")
+
+    def events(self, run: str) -> list[Record]:
+        return [attempt.as_event(run, number) for number, attempt in enumerate(self.attempts, 1)]
+
+    def _reading(self, text: str) -> Reading:
+        """The reading of an answer that should be nothing but a trailer: JSON alone is one, too."""
+        reading = self._read(text)
+        if reading.status == "missing" and text.lstrip().startswith(("{", "```")):
+            return self._read(f"{SEPARATOR}\n{text.lstrip()}")
+        return reading
+
+
+def _cut_short(text: str, finish: str) -> Reading:
+    return Reading(text, violations=(f"the answer ended with {finish or 'nothing'!r}",), status="rejected")
+
+
+def _mended(original: Reading, answer: Reading) -> Reading:
+    """The reply as it was shown, with the snapshot of an answer."""
+    return replace(
+        original,
+        snapshot=answer.snapshot,
+        repairs=(*original.repairs, "reask"),
+        violations=(*original.violations, *answer.violations),
+        status="partial" if answer.status == "partial" else "repaired",
+    )
+
+
+def tenacious(attempts: int) -> dict[str, Any]:
+    """How tenacity is to ask: until a snapshot can be used, at once, and with no error when there is none."""
+    from tenacity import retry_if_result, stop_after_attempt
+
+    return {
+        "stop": stop_after_attempt(attempts),
+        "retry": retry_if_result(_is_unusable),
+        "retry_error_callback": lambda state: None,
+    }
+
+
+def _is_unusable(usable: bool | None) -> bool:
+    """None is a question without an answer: a provider's errors are its SDK's to retry."""
+    return usable is False

@@ -1,0 +1,147 @@
+"""Drives a turn over blocking I/O; `drive_async` is the same text with awaits, which a test keeps so."""
+
+from collections.abc import Callable
+
+from ctxwrap.session.clock import utc_now
+from ctxwrap.turn.binding import Context, Target
+from ctxwrap.turn.lifecycle import BareCall, OpenCall, bare
+from ctxwrap.turn.reask import tenacious
+from ctxwrap.types import Body, Send, TextDelta, TurnRecord, Wire
+
+
+def begin(
+    context: Context,
+    wire: Wire,
+    body: Callable[[], Body],
+    target: Target,
+    send: Send,
+) -> "Call | BareCall":
+    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
+
+    `send` is for requests of our own.
+    """
+    passed = bare(context, target, body)
+    if passed is not None:
+        return passed
+    opened = OpenCall(context, wire, body, target, utc_now)
+    try:
+        if not opened.open():
+            from tenacity import Retrying
+
+            Retrying(**opened.patience())(_open, opened)
+    except Exception as error:
+        return opened.refused(error)
+    except BaseException:
+        opened.save("cancelled")
+        raise
+    return Call(opened, send)
+
+
+def _open(opened: OpenCall) -> bool:
+    return opened.open()
+
+
+class Call:
+    """One call in flight. The first of its endings is saved; the others are no-ops."""
+
+    def __init__(self, opened: OpenCall, send: Send) -> None:
+        self.opened = opened
+        self._send = send
+        self._turn = opened.turn
+
+    @property
+    def body(self) -> Body:
+        return self._turn.body
+
+    @property
+    def observes(self) -> bool:
+        return self._turn.observes
+
+    @property
+    def rewrites(self) -> bool:
+        return self._turn.rewrites
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the last of the events that `event` gave must wait for `settle`."""
+        return self._turn.asks_again
+
+    @property
+    def record(self) -> TurnRecord:
+        return self.opened.record
+
+    def smaller(self, error: BaseException) -> bool:
+        """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
+        return isinstance(error, Exception) and self.opened.smaller(error)
+
+    def reply(self, payload: Body) -> Body:
+        """A whole reply in, the caller's view of it out."""
+        payload = self._turn.reply(payload)
+        self._ask_again()
+        self.opened.save()
+        return payload
+
+    def event(self, event: Body) -> list[Body]:
+        """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
+        events = self._turn.event(event)
+        if self._turn.ended and not self.unsettled:
+            self.opened.save()
+        elif self.opened.lags():
+            self.opened.keep_up()
+        return events
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """What an event that was taken is as a text delta, if it is nothing else."""
+        return self._turn.text_delta(event)
+
+    def lags(self) -> bool:
+        """Whether, with one text delta more that went on as it is, `keep_up` is due."""
+        return self.opened.lags()
+
+    def keep_up(self) -> None:
+        self.opened.keep_up()
+
+    def settle(self) -> None:
+        """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""
+        self._ask_again()
+        if self._turn.ended:
+            self.opened.save()
+
+    def end(self) -> list[Body]:
+        """The stream is over: what was held back."""
+        events = self._turn.close()
+        self._ask_again()
+        self.opened.save()
+        return events
+
+    def cut(self, reason: str) -> list[Body]:
+        """The stream broke off: what was held back, which is part of the answer."""
+        events = self._turn.close()
+        self.opened.save(reason)
+        return events
+
+    def stop(self, reason: str) -> None:
+        """The call ended before its answer did."""
+        self.opened.save(reason)
+
+    def abandon(self) -> None:
+        """Nobody will ever read on."""
+        self.opened.abandon()
+
+    def _ask_again(self) -> None:
+        if self._turn.asks_again:
+            from tenacity import Retrying
+
+            Retrying(**tenacious(self._turn.max_reasks))(self._question)
+
+    def _question(self) -> bool | None:
+        """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
+        try:
+            payload = self._send(self._turn.question())
+            return self._turn.answered(payload)
+        except BaseException as error:
+            self._turn.unanswered(error)
+            if isinstance(error, Exception):
+                return None
+            self.opened.save("cancelled")
+            raise

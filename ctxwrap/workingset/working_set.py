@@ -1,0 +1,246 @@
+"""A working set in use: its manifest and files as they are before each call, and what of them a call gets to see."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ctxwrap.redaction import Redaction
+from ctxwrap.stores.names import safe_name
+from ctxwrap.tokens.measure import Measure
+from ctxwrap.tokens.truncation import Count
+from ctxwrap.types import Offer, PackItem, SessionKey
+from ctxwrap.workingset.assembly import Assembly, Boot, assembled
+from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
+from ctxwrap.workingset.manifest_file import look
+from ctxwrap.workingset.reader import FileText, Hints, Reader, Unread, load_hints
+from ctxwrap.workingset.report import Included
+from ctxwrap.workingset.requests import ADD, Decision, Limits, Outcome, Request, decided, with_own
+
+logger = logging.getLogger("ctxwrap")
+
+
+OUTPUT = "tool://"
+"""How the paths begin of what a tool gave; no file's path does, since one part of it is empty."""
+
+
+_OUTPUT_SINK = "messages.jsonl"
+"""What the model answers is appended to it."""
+_HIGHEST = 0.95
+"""The priority that a model may give to files that are not its own: below what it must not be without."""
+_MOST_WARNINGS = 1000
+
+Own = Mapping[str, Mapping[str, Any]]
+"""What a session's model was granted, by path."""
+
+
+class Offered(NamedTuple):
+    """A manifest and the files it names, as they were read."""
+
+    path: str
+    """Of the manifest."""
+    manifest: Manifest
+    contents: Mapping[str, FileText | Unread]
+    boot: Boot
+    problems: tuple[str, ...] = ()
+    hints: Hints = Hints()
+    adjusted: tuple[Decision, ...] = ()
+    """How priorities differ from what the manifest says, and why."""
+    outputs: tuple[Decision, ...] = ()
+    """What came of tool outputs and what went since the last turn."""
+    warned: set[str] | None = None
+    """What the process's log was told of this manifest before."""
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        return tuple(file.path for file in self.manifest.files if file.path.startswith(OUTPUT))
+
+
+class Supplement(NamedTuple):
+    """What files bring to a call."""
+
+    instructions: str = ""
+    """For the place of the system's own words."""
+    context: str = ""
+    """Data."""
+    offered: str = ""
+    """Data of this call alone."""
+    tokens: int = 0
+    items: tuple[PackItem, ...] = ()
+    report: Mapping[str, Any] = {}
+    """What is in, what is not and why."""
+
+
+class WorkingSet:
+    """Files lie below the directory of the manifest; what did not change is not read again."""
+
+    def __init__(self, path: str, redaction: Redaction | None = None, *, operators_too: bool = False) -> None:
+        self._path = os.path.abspath(path)
+        usual = Limits()
+        self._limits = Limits(
+            reserved=(os.path.basename(self._path), *usual.reserved),
+            operators_too=operators_too,
+            max_priority=_HIGHEST if operators_too else usual.max_priority,
+        )
+        self._redaction = redaction
+        self._warned: set[str] = set()
+        self._readers: dict[str, Reader] = {}
+        """By the name of what counts their tokens."""
+
+    def offer(self, model: str, key: SessionKey, own: Own | None = None) -> Offered:
+        """The files as they are now, for a call of that model; `own` are those that its session asked for."""
+        measure, kept = Measure(model), look(self._path)
+        manifest = with_own(kept.manifest, own or {}, self._limits)
+        directory, name = os.path.split(self._path)
+        problem = f"{name!r} is not there" if kept.missing else kept.problem
+        if problem:
+            manifest = replace(manifest, faults=(Fault(name, problem, blocking=True),))
+        reader = self._readers.get(measure.name)
+        if reader is None:
+            reader = Reader(os.path.dirname(self._path), measure.text, redaction=self._redaction)
+            self._readers[measure.name] = reader
+        contents = contents_of(manifest, reader)
+        hints = load_hints(directory)
+        boot = Boot(
+            root=manifest.header.root or f"{os.path.basename(directory)}/",
+            session=self._session_path(key),
+            output_sink=manifest.header.output_sink or _OUTPUT_SINK,
+            working_set=name,
+            cache_hints=hints.files,
+            tool_contract=manifest.header.tool_contract,
+            highest=self._limits.max_priority,
+        )
+        return Offered(self._path, manifest, contents, boot, hints.problems, hints, warned=self._warned)
+
+    def _session_path(self, key: SessionKey) -> str:
+        """Where a store keeps the session, below its root."""
+        shown = [self._redaction.redacted(name).text for name in key] if self._redaction else key
+        tenant, agent, session = map(safe_name, shown)
+        return f"home/{tenant}/agent/{agent}/session/{session}/"
+
+    def decide(self, requests: Sequence[Request], own: Own, turn: int) -> tuple[Decision, ...]:
+        """What a session's model may have of what it asks for, beside what is its `own` already."""
+        kept = look(self._path)
+        if kept.problem:
+            return refused(requests, kept.problem)
+        return self._decided(with_own(kept.manifest, own, self._limits), requests, turn).decisions
+
+    def _decided(self, manifest: Manifest, requests: Sequence[Request], turn: int) -> Outcome:
+        """What a model may have, without files that cannot be read: these would be missed with every call."""
+        reader = Reader(os.path.dirname(self._path))
+        granted = decided(manifest, requests, self._limits, turn)
+        unread = {
+            each.path: found.reason
+            for each in granted.decisions
+            if each.granted and each.action == ADD and isinstance(found := reader.read(each.path), Unread)
+        }
+        faulty = [
+            each._replace(fault=unread[each.path]) if each.action == ADD and each.path in unread else each
+            for each in requests
+        ]
+        return decided(manifest, faulty, self._limits, turn) if unread else granted
+
+
+def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unread]:
+    """What the entries of a manifest hold, by path."""
+    return {
+        file.path: reader.read(file.path) if file.text is None else reader.given(file.path, file.text)
+        for file in manifest.files
+    }
+
+
+def with_offers(files: Offered | None, offers: Sequence[Offer], model: str, redaction: Redaction | None) -> Offered:
+    """The files of a call, if it has any, with what its caller offers beside them."""
+    reader = Reader("", Measure(model).text, redaction=redaction)
+    new: dict[str, WorkingFile] = {}
+    for each in offers:
+        path = source = OFFER + (redaction.redacted(each.source).text if redaction else each.source)
+        while path in new:
+            path = f"{source}#{len(new) + 1}"
+        new[path] = WorkingFile(
+            path, each.priority, pin=True, visibility=each.visibility, kind=each.kind, text=each.text
+        )
+    known = files or Offered("", Manifest(), {}, Boot(working_set=""))
+    manifest = replace(known.manifest, files=(*known.manifest.files, *new.values()))
+    texts = contents_of(Manifest(tuple(new.values())), reader)
+    return known._replace(manifest=manifest, contents={**known.contents, **texts})
+
+
+def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
+    """A model's requests, all of them refused."""
+    return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
+
+
+def supplement(
+    offered: Offered, boundary: str, room: int, count: Count, *, strict: bool = False, quiet: bool = False
+) -> Supplement:
+    """What fits into `room` and the manifest's own budget; with `strict` a vital file that is missing is an error.
+
+    `quiet` is for a second look, about which the log of the process need not hear again.
+    """
+    own = offered.manifest.budget
+    budget = replace(own, max_tokens=min(own.effective, room) + own.reserved_for_response)
+    assembly = assembled(
+        offered.manifest,
+        offered.contents,
+        boundary=boundary,
+        count=count,
+        boot=offered.boot,
+        budget=budget if room < own.effective else own,
+        strict=strict,
+    )
+    blocking = [f"{each.path!r}: {each.reason}" for each in assembly.report.blocking]
+    if not quiet:
+        _warn(offered, [*offered.problems, *blocking])
+    texts = {group.role: group.text for group in assembly.groups}
+    report = assembly.report.as_json()["assembly_report"]
+    return Supplement(
+        instructions="\n".join(texts[role] for role in ("system", "developer") if role in texts),
+        context=texts.get("user", ""),
+        offered=texts.get("offered", ""),
+        tokens=assembly.report.used,
+        items=_items(assembly, offered),
+        report={
+            **report,
+            "adjusted": [_as_adjusted(each) for each in offered.adjusted],
+            "warnings": [*offered.problems, *report["warnings"]],
+        },
+    )
+
+
+def _warn(offered: Offered, problems: Sequence[str]) -> None:
+    """Tell the process's log of problems, each once: they stay the same from call to call."""
+    told = set() if offered.warned is None else offered.warned
+    for problem in problems:
+        if problem not in told and len(told) < _MOST_WARNINGS:
+            told.add(problem)
+            logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
+
+
+def _items(assembly: Assembly, offered: Offered) -> tuple[PackItem, ...]:
+    """Every file of the manifest, with the reason why it is in or out."""
+    report = assembly.report
+    known = {file.path: file for file in offered.manifest.files}
+
+    def item(path: str, tokens: int, included: bool, reason: str) -> PackItem:
+        origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
+        return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
+
+    header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
+    files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]
+    files += [item(path, _size(offered.contents.get(path)), False, reason) for path, reason in report.excluded]
+    return (*(header if report.header_tokens else []), *files)
+
+
+def _as_adjusted(decision: Decision) -> dict[str, Any]:
+    told = {"path": decision.path, "granted": decision.granted, "reason": decision.reason}
+    return told if decision.priority is None else {**told, "priority": decision.priority}
+
+
+def _as_included(file: Included) -> str:
+    return f"truncated from {file.original_tokens}" if file.truncated else f"as {file.role}, whole"
+
+
+def _size(found: FileText | Unread | None) -> int:
+    return found.tokens if isinstance(found, FileText) else 0
