@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.stores.files import disk, journal, store, tree
 
-MODULES = (disk, store, journal, disk, tree)
+MODULES = (disk, store, journal, tree)
 
 CHANGES = (
     "open", "write", "ftruncate", "fsync", "fdatasync", "replace", "rename", "unlink", "link", "mkdir", "chmod",
