@@ -89,7 +89,7 @@ def _defines_tests(code: str) -> bool:
 
 @pytest.fixture(scope="module")
 def practice() -> Iterator[Provider]:
-    with Provider() as provider:
+    with Provider(record=False) as provider:
         yield provider
 
 
@@ -130,6 +130,16 @@ def test_docs_python_block_runs(block: Block, capsys: pytest.CaptureFixture[str]
     _run(block, namespace)
     if block.printed is not None:
         assert capsys.readouterr().out == block.printed
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_docs_have_no_python_block_that_is_not_run(page: str) -> None:
+    assert len(re.findall(r"^\s*(?:```|~~~)\s*py", TEXTS[page], re.MULTILINE)) == len(_blocks(page))
+
+
+def test_readme_snippet_has_its_output() -> None:
+    assert BLOCKS[0].page == "README.md"
+    assert BLOCKS[0].printed
 
 
 @pytest.mark.usefixtures("in_a_page")
