@@ -25,8 +25,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 TEXTS = {page.name: page.read_text() for page in PAGES}
 
-STORIES = {"testing.md"}
-"""Pages whose blocks continue the blocks before them; every other block is complete on its own."""
+COMPLETE = {"README.md", "recipes.md"}
+"""Pages each of whose blocks is complete on its own; on others a block continues the ones before it."""
 
 FRAMEWORKS = {"agents", "instructor", "langchain_openai", "llama_index", "pydantic_ai", "wordllama"}
 """Packages that blocks may import and that the tests do not install."""
@@ -34,7 +34,7 @@ FRAMEWORKS = {"agents", "instructor", "langchain_openai", "llama_index", "pydant
 LATER = {"architecture.md", "CONTRIBUTING.md"} - {path.name for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"))}
 """Pages that the index names and that are still to come."""
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(\w*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -115,7 +115,7 @@ def test_docs_python_block_runs(block: Block, capsys: pytest.CaptureFixture[str]
     absent = {name for name in FRAMEWORKS & _imports(block.code) if find_spec(name) is None}
     if absent:
         pytest.skip(f"{', '.join(sorted(absent))} is not installed")
-    earlier = [each for each in _blocks(block.page)[: block.number - 1] if block.page in STORIES]
+    earlier = [] if block.page in COMPLETE else _blocks(block.page)[: block.number - 1]
     if _defines_tests(block.code):
         file = tmp_path / "test_page.py"
         file.write_text("\n".join(each.code for each in [*earlier, block]))
