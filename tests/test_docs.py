@@ -1,6 +1,7 @@
 """Every Python block of the README and of docs/ runs as it stands; commands, links and names in the pages exist."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -83,8 +84,9 @@ def _run(block: Block, namespace: dict[str, Any]) -> None:
         raise AssertionError(f"{block.page}:{lines[-1] if lines else block.line}: {error!r}") from error
 
 
-def _defines_tests(code: str) -> bool:
-    return re.search(r"^(?:async )?def test_|^class Test|^Test\w+ =", code, re.MULTILINE) is not None
+def _tests_in(code: str) -> list[str]:
+    """The tests that pytest would collect from `code`, by name."""
+    return re.findall(r"^(?:(?:async )?def (?=test_)|class (?=Test)|(?=Test\w+ =))(\w+)", code, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +118,11 @@ def test_docs_python_block_runs(block: Block, capsys: pytest.CaptureFixture[str]
     if absent:
         pytest.skip(f"{', '.join(sorted(absent))} is not installed")
     earlier = [] if block.page in COMPLETE else _blocks(block.page)[: block.number - 1]
-    if _defines_tests(block.code):
+    if tests := _tests_in(block.code):
         file = tmp_path / "test_page.py"
         file.write_text("\n".join(each.code for each in [*earlier, block]))
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [f"{file}::{test}" for test in tests]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         return
@@ -184,6 +187,14 @@ def test_reference_lists_every_public_name() -> None:
     builtin = {"ValueError", "TypeError", "LookupError", "NoSessionWarning"}
     assert set(listed) - builtin == set(ctxwrap.__all__) - builtin
     assert "`NoSessionWarning` is a warning" in TEXTS["reference.md"]
+
+
+def test_reference_names_the_parameters_of_functions() -> None:
+    for cell in _rows("reference.md", "Functions"):
+        for name, listed in re.findall(r"`(\w+)\(([^)]*)\)`", cell):
+            parameters = inspect.signature(getattr(ctxwrap, name)).parameters.values()
+            if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+                assert set(re.findall(r"\w+(?=[,=]|$)", listed)) - {"True"} <= {each.name for each in parameters}, name
 
 
 def test_reference_lists_every_setting_with_its_default() -> None:
