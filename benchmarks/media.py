@@ -172,7 +172,7 @@ def take_turn(session: Session, turn: str, asked: Message, answered: Message) ->
     place = Place(session.line, this_caller())
 
     def opened() -> int:
-        assert place.take(), "nobody else wants the session"
+        assert place.take(), "no other turn has the session"
         opening = session.open_turn(Request((asked,)), NOW)
         new = [as_record(message, round=number) for message, number in opening.new]
         start = {"type": "start", "run": turn, "runtime": opening.runtime.as_json(), "ctx": {}}
