@@ -1,4 +1,4 @@
-"""Chats for benchmarks: what people and models say in them, from a seed, and a session that they take place in."""
+"""Generated chats for benchmarks: seeded user and model messages, and a session to run them in."""
 
 import json
 import random
@@ -81,7 +81,7 @@ ASKS, ANSWERS = _listed(_ASKS), _listed(_ANSWERS)
 
 
 class Talk:
-    """Sentences, the same for the same seed."""
+    """Generates sentences, deterministically for a seed."""
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -96,25 +96,25 @@ class Talk:
         return self.filled(f"{{who}} {{did}} {{what}}{ending}.")
 
     def sentences(self, made: Callable[[], str], least: int) -> str:
-        """So many words or a few more."""
+        """Sentences of `least` words or a few more."""
         text = made()
         while len(text.split()) < least:
             text += f" {made()}"
         return text
 
     def user(self, *own: str) -> str:
-        """20 to 60 words, what is to be said among them."""
+        """A user message of 20 to 60 words that includes the sentences in `own`."""
         rest = self.draw.randint(20, 34) - sum(len(each.split()) for each in own)
         told = [self.sentences(self.told, rest)] if rest > 5 else []
         asked = [] if own else [self.filled(self.draw.choice(ASKS))]
         return " ".join([*told, *own, *asked])
 
     def answer(self) -> str:
-        """40 to 120 words."""
+        """A model answer of 40 to 120 words."""
         return self.sentences(lambda: self.filled(self.draw.choice(ANSWERS)), self.draw.randint(40, 100))
 
     def fact(self) -> str:
-        """Something to remember, seldom said twice."""
+        """A fact to remember; repeats are rare."""
         whose, value = self.draw.choice(_listed(_OWNERS)), self.draw.choice(_listed(_VALUES))
         return (
             f"By the way, the {self.draw.choice(_listed(_THINGS))} of {whose} is {value} {self.draw.randint(2, 900)}."
@@ -127,7 +127,7 @@ _VALUES = "Larkspur|Tamarind|Quillon|Bexley|Orsova|Meridian|Calloway|Vireo|Hartw
 
 
 class Planted(NamedTuple):
-    """A fact, a question about it in other words, and the word that nobody can answer without."""
+    """A fact, a question that paraphrases it, and the key word that answers it."""
 
     told: str
     asked: str
@@ -205,21 +205,21 @@ The backup of the photos runs on the server named Galadriel.
 
 
 class Said(NamedTuple):
-    """What the user says, and what of it a model would remember."""
+    """A user message, and the fact in it that a model would remember."""
 
     text: str
     fact: str = ""
 
 
 def small_talk(talk: Talk, turns: int, facts: float) -> Iterator[Said]:
-    """A chat in which such a share of the messages tells a fact."""
+    """A chat in which the share `facts` of the messages states a fact."""
     for _ in range(turns):
         fact = talk.fact() if talk.draw.random() < facts else ""
         yield Said(talk.user(fact) if fact else talk.user(), fact)
 
 
 class Forgetful:
-    """A model that answers and never writes memory."""
+    """A model that answers but never writes memory."""
 
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
@@ -229,7 +229,7 @@ class Forgetful:
 
 
 class Attentive(Forgetful):
-    """A model that does as the protocol says: facts go to core, now and then comes a task or a hint, tasks get done."""
+    """A model that follows the protocol: facts go to core, tasks and hints come at intervals, and tasks get done."""
 
     def __call__(self, body: Body, said: Said) -> str:
         state, before = state_in(body), state_in(body)
@@ -249,7 +249,7 @@ class Attentive(Forgetful):
 
 
 def changes(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """What a model writes that is asked for changes: objects that are new, other than before or elsewhere, and ids."""
+    """A delta snapshot: new, changed and moved items, and the ids of dropped ones."""
     known, kept = (
         {note["id"]: (tier, note) for tier, notes in state["memory"].items() for note in notes}
         for state in (before, now)
@@ -266,7 +266,7 @@ def _note(id: str, type: str, decay: float, round: int, content: str) -> Record:
 
 
 def state_in(body: Body) -> dict[str, Any]:
-    """The state as a model reads it: what changed, on top of the memory that stands in its instructions."""
+    """The state as a model reads it: the changes applied to the memory in its instructions."""
     texts = texts_in(body)
     state, epoch = unframe(texts[-1]), unframe(texts[0], "memory")
     assert state is not None, "the request carries no context block"
@@ -278,7 +278,7 @@ def state_in(body: Body) -> dict[str, Any]:
 
 
 def texts_in(body: Body) -> list[str]:
-    """The messages of a request, each as one text."""
+    """The messages of a request, each as one string."""
     return [f"{message['role']}\n{_text(message['content'])}" for message in body["messages"]]
 
 
@@ -287,18 +287,18 @@ def _text(content: Any) -> str:
 
 
 class Taken(NamedTuple):
-    """A turn that was taken."""
+    """A completed turn."""
 
     body: Body
     start: Record
-    """The event that tells of its pack."""
+    """The event with the receipt of its pack."""
     record: TurnRecord
     written: str
-    """All that the model wrote."""
+    """The model's reply with its trailer."""
 
 
 class Chat:
-    """A session, and a caller who sends all that was said or only what is new; every turn is a minute later."""
+    """A session and a caller who sends the whole history or only the newest message; turns are a minute apart."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class Chat:
         self.key = SessionKey("bench", "agent", name)
         self.session = Session(self.key, FileStore(home).open(self.key), self.settings)
         self.said: list[Body] = []
-        """All messages but the system prompt."""
+        """All messages except the system prompt."""
         self._model, self._sends_all = model, sends_all
         self._now = datetime(2026, 2, 20, 9, 0, tzinfo=UTC)
 
@@ -337,7 +337,7 @@ def request(messages: Sequence[Body]) -> Body:
 
 
 def opened(session: Session, key: SessionKey, body: Body, now: datetime, settings: Settings | None = None) -> Turn:
-    """A turn with its pack, as a call opens it; nothing is written yet."""
+    """A turn with its pack, as a call opens it, before anything is written."""
     read = WIRE.read(body)
     with session.locked():
         opening = session.open_turn(read, now)

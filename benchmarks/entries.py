@@ -1,9 +1,9 @@
-"""What summaries and the context document cost: per message, over long conversations, and for a megabyte of anything.
+"""Cost of rule-based summaries and context documents: per message, over long conversations, and for hostile input.
 
     python benchmarks/entries.py [--messages 10000]
 
 growing: CPU milliseconds per message, merged in groups of six, for a tenth of the messages and for all of them.
-hostile: CPU seconds to sum up, fit, trim and merge a megabyte; the slowest of the samples of the tests.
+hostile: CPU seconds to summarise, fit, trim and merge a megabyte; the slowest of the samples in the tests.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def growing(messages: int) -> None:
         spent = seconds(partial(grow, entries[:count]))
         print(f"growing  {count:>7} messages  {1000 * spent / count:.2f} ms each")
     spent = seconds(lambda: [summary_of(entry) for entry in entries])
-    print(f"summing up {messages:>5} messages  {1000 * spent / messages:.2f} ms each")
+    print(f"summaries {messages:>6} messages  {1000 * spent / messages:.2f} ms each")
 
 
 def hostile() -> None:

@@ -1,12 +1,12 @@
-"""Long chats: how much of each request is new to the provider, and whether it holds what was told long ago.
+"""Long chats: how much of each request a provider can cache, and whether early facts are still in the request.
 
     python benchmarks/long_chats.py [--seed 1] [--set snapshot=delta] [--set shares.recent=0.3]
 
-One chat of 200 turns for each way to send it, the model's replies scripted, tokens counted exactly. A quarter of the
-messages tells a fact, 30 facts of the first 50 turns are asked for 150 turns later: `facts` is how often the one word
-that answers is in the request, and the second table tells where it stands. `known` is the part of the tokens in with
-which requests begin like the one before, which is what providers cache. The model writes its memory behind each answer
-as the protocol asks, whole or what changed.
+Each strategy sends the same chat of 200 turns with scripted replies; tokens are counted exactly. A quarter of the
+messages states a fact. 30 facts of the first 50 turns are asked for 150 turns later: `facts` is how often the key word
+is in the request, and the second table says where. `known` is the share of input tokens in the prefix that a request
+has in common with the one before, which is what providers cache. The model writes its memory after each answer as the
+protocol asks, in full or as a delta.
 """
 
 import argparse
@@ -31,18 +31,18 @@ from ctxwrap.types import Body
 
 LEAST_STABLE = 80.0
 LONG = 200
-"""In fewer turns hardly anything is cut or found, and what is stable says little."""
+"""Chats shorter than this cut and retrieve too little for the stable share to mean much."""
 
 
 class Counted:
-    """Counts requests, each against the one before."""
+    """Counts the tokens of requests, and of the prefix each shares with the one before."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
         self._before: list[str] = []
         self.tokens: list[int] = []
         self.stable: list[int] = []
-        """At the beginning of each, as many as the one before began with."""
+        """Tokens of the prefix that each request shares with the one before."""
 
     def take(self, body: Body) -> None:
         texts = texts_in(body)
@@ -90,7 +90,7 @@ def _row(name: str, counted: Counted) -> list[str]:
 
 
 def _recorded(taken: Sequence[Taken]) -> list[str]:
-    """The stable share as the turns themselves tell it."""
+    """The stable share according to the turns' own reports."""
     reports = [each.record.report for each in taken]
     sizes = [report.budget["fixed"] + report.budget["used"] for report in reports]
     percent = 100 * sum(size * report.stable for size, report in zip(sizes, reports, strict=True)) / sum(sizes)
@@ -99,11 +99,11 @@ def _recorded(taken: Sequence[Taken]) -> list[str]:
 
 
 CAUSES = ("newest", "found", "state", "epochs", "cuts", "both", "neither")
-"""Why tokens are not stable: they are new, or what stands before them changed."""
+"""Why tokens are not stable: they are new, or something before them changed."""
 
 
 def _causes(counted: Counted, taken: Sequence[Taken], said: Sequence[Body]) -> Iterator[str]:
-    """For each cause its share of all tokens and, if it does not come with every turn, how often it came."""
+    """For each cause its share of all tokens and, unless it occurs in every turn, how often it occurred."""
     measure, tokens, times = Measure(MODEL), dict.fromkeys(CAUSES, 0), dict.fromkeys(CAUSES, 0)
     for at, each in enumerate(taken):
         newest = texts_in(each.body)[-1]
@@ -121,14 +121,14 @@ def _causes(counted: Counted, taken: Sequence[Taken], said: Sequence[Body]) -> I
 
 
 def _why(before: Taken, now: Taken) -> str:
-    """Which of the causes made a request begin otherwise than the one before."""
+    """The cause that made a request start differently from the one before."""
     firsts = [each.start["prefix"]["messages"].partition("-")[0] for each in (before, now)]
     begins, is_cut = "epoch" in now.start, firsts[0] != firsts[1]
     return "both" if begins and is_cut else "epochs" if begins else "cuts" if is_cut else "neither"
 
 
 def part_of(text: str, name: str) -> str:
-    """What a block of that name holds, with its marks; nothing if there is none."""
+    """The block of that name with its tags; empty if there is none."""
     start, end = text.rfind(f"<ctxwrap-{name}>"), text.rfind(f"</ctxwrap-{name}>")
     return text[start:end] + f"</ctxwrap-{name}>" if 0 <= start < end else ""
 
@@ -137,7 +137,7 @@ TOLD_WITHIN, ASKED_AFTER = 50, 150
 
 
 def asked_chat(talk: Talk, facts: Sequence[Planted], others: float = 0.0) -> list[Said]:
-    """Facts told at random turns, and each asked for so many turns later; small talk between, with other facts."""
+    """Facts stated at random turns, each asked for ASKED_AFTER turns later, with small talk and other facts between."""
     places = talk.draw.sample(range(TOLD_WITHIN), len(facts))
     chat = list(small_talk(talk, TOLD_WITHIN + ASKED_AFTER, others))
     for at, fact in zip(places, facts, strict=True):
@@ -147,7 +147,7 @@ def asked_chat(talk: Talk, facts: Sequence[Planted], others: float = 0.0) -> lis
 
 
 def check(facts: Sequence[Planted]) -> None:
-    """Every question shares half of its telling words with the fact, and not the one that answers it."""
+    """Assert that each question shares half of its content words with its fact, but not the key word."""
     for fact in facts:
         told, asked = ({*terms_of(text)} for text in (fact.told, fact.asked))
         assert len(told & asked) >= len(asked) / 2, fact
@@ -156,7 +156,7 @@ def check(facts: Sequence[Planted]) -> None:
 
 
 class Places(NamedTuple):
-    """Where in a request a word is."""
+    """Where in a request a word occurs."""
 
     anywhere: bool
     memory: bool
@@ -206,7 +206,7 @@ def facts_found(home: Path, seeds: Sequence[int]) -> None:
 
 
 def newest_in(said: Sequence[Body], room: int, measure: Measure) -> Body:
-    """The newest messages that fit."""
+    """The newest messages that fit into `room` tokens."""
     base, start = measure.body("openai_chat", request([])), len(said)
     left = room - base
     while start and (left := left + base - measure.body("openai_chat", request([said[start - 1]]))) >= 0:
@@ -215,7 +215,7 @@ def newest_in(said: Sequence[Body], room: int, measure: Measure) -> Body:
 
 
 class Strategy:
-    """A way to send a chat: what it takes, and what it holds of what is asked for."""
+    """One way to send a chat: the tokens it takes, and the facts it contains."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -224,7 +224,7 @@ class Strategy:
         self._found: list[Places] = []
 
     def take(self, body: Body, answer: str, snapshot: str, key: str = "") -> None:
-        """One turn; `key` is the word that the question asks for, if it asks for one."""
+        """Count one turn; `key` is the word that the question asks for, if any."""
         self._requests.take(body)
         self._answers += self._measure.text(answer)
         self._snapshots += self._measure.text(snapshot)
@@ -247,7 +247,7 @@ class Strategy:
         ]
 
     def places_row(self, name: str) -> list[str]:
-        """How many of the facts stand where."""
+        """How many of the facts are in which place."""
         return [name, *(str(sum(column)) for column in zip(*self._found, strict=True))]
 
 
@@ -255,7 +255,7 @@ COLUMNS = ["sent", "tokens in", "a turn", "last turn", "known", "tokens out", "a
 
 
 def compare(home: Path, seed: int, settings: Settings) -> None:
-    """One table of all ways to send the same chat."""
+    """Print one table of all strategies for the same chat."""
     facts, measure = planted(), Measure(MODEL)
     check(facts)
     names = ("ctxwrap, newest sent", "ctxwrap, all sent", "last 20", "everything")
@@ -275,7 +275,7 @@ def compare(home: Path, seed: int, settings: Settings) -> None:
 
 
 OTHER_FACTS = 0.25
-"""So many of the other messages tell something, too."""
+"""Share of the other messages that also state a fact."""
 
 
 def settings_with(changes: Sequence[str]) -> Settings:
@@ -299,7 +299,7 @@ def _value(written: str) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another setting")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         compare(Path(place), given.seed, settings_with(given.set))

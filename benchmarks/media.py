@@ -1,7 +1,7 @@
-"""Where stores keep what they are given, for benchmarks: the bare way to write there and ours, by many clients at once.
+"""Storage media for benchmarks: raw writes and store writes, by several clients at once.
 
-A client is a process of its own with a session of its own. It does one kind of work at a time, as often as it is told,
-and says how long each took; whoever tells it takes kinds of work by turns, so that noise hits all of them alike.
+Each client is a process with its own session. It repeats one kind of work as often as requested and reports each
+duration. The caller alternates kinds of work, so that noise affects all of them equally.
 """
 
 import multiprocessing
@@ -30,13 +30,13 @@ MODEL = "practice"
 class Medium(NamedTuple):
     kind: str
     level: str
-    """How lasting a write is, in the words of the medium."""
+    """Durability level, in the medium's own terms."""
     place: str = ""
-    """A directory, or the URL of a database."""
+    """A directory, or a database URL."""
 
     @property
     def lasts(self) -> bool:
-        """Whether a write waits for the medium."""
+        """Whether a write waits for the disk."""
         return self.level in ("turn, always", "synchronous_commit on")
 
     @property
@@ -50,7 +50,7 @@ class Medium(NamedTuple):
             return FileStore(self.place)
         from ctxwrap.stores.postgres import PostgresStore
 
-        return PostgresStore(self.place, lifetime=3600)  # no sign of life comes in between
+        return PostgresStore(self.place, lifetime=3600)  # no renewal during the measurement
 
 
 def media(home: Path, url: str | None) -> list[Medium]:
@@ -62,14 +62,14 @@ def media(home: Path, url: str | None) -> list[Medium]:
     return found
 
 
-# the bare way
+# raw writes
 
 BARE_TABLE = "CREATE TABLE IF NOT EXISTS bare (session text, pos bigint, body bytea, PRIMARY KEY (session, pos))"
 BARE_INSERT = "INSERT INTO bare (session, pos, body) VALUES (%s, %s, %s), (%s, %s, %s)"
 
 
 def bare_write(medium: Medium, name: str, lines: Sequence[bytes]) -> Callable[[], None]:
-    """Two records, with nothing around them but what makes them last."""
+    """Write two records directly, synced if the medium is durable."""
     if medium.kind == "files":
         return _bare_file(medium, name, b"".join(lines))
     return _bare_rows(medium, name, lines)
@@ -104,11 +104,11 @@ def _bare_rows(medium: Medium, name: str, lines: Sequence[bytes]) -> Callable[[]
     return write
 
 
-# our way
+# store writes
 
 
 def two_records(turn: int) -> list[Record]:
-    """What is said in a turn."""
+    """The messages of a turn."""
     return [
         as_record(message, id=f"019{turn:018x}-{at}", seq=2 * turn + at, round=turn)
         for at, message in enumerate(conversation(turn))
@@ -116,7 +116,7 @@ def two_records(turn: int) -> list[Record]:
 
 
 class Client:
-    """One session in one medium, and all that can be done to it, by name."""
+    """One session in one medium, and the kinds of work on it by name."""
 
     def __init__(self, medium: Medium, name: str) -> None:
         self.medium, self.name, self.turns = medium, name, 0
@@ -133,7 +133,7 @@ class Client:
         return SessionKey(f"bench-{self.medium.level}", self.name, what)
 
     def section(self) -> None:
-        """Two records in one section of the store."""
+        """Write two records in one section of the store."""
         self.turns += 1
         with self._log.locked(redoable=True):
             self._log.append({"messages": two_records(self.turns)}, lasting=self.medium.lasts)
@@ -141,12 +141,12 @@ class Client:
         wait()
 
     def turn(self) -> None:
-        """All that the log sees of a turn: the right to it, its opening and its end."""
+        """Do what a turn does to the log: take the lease, write its opening and its end."""
         self.turns += 1
         take_turn(self._session, f"{self.turns:021x}", *conversation(self.turns))
 
     def call(self, url: str) -> None:
-        """From now on it can call a provider, too, wrapped and bare."""
+        """Add calls to a provider, wrapped and bare."""
         import openai
 
         import ctxwrap
@@ -172,7 +172,7 @@ def take_turn(session: Session, turn: str, asked: Message, answered: Message) ->
     place = Place(session.line, this_caller())
 
     def opened() -> int:
-        assert place.take(), "nobody else wants the session"
+        assert place.take(), "no other turn has the session"
         opening = session.open_turn(Request((asked,)), NOW)
         new = [as_record(message, round=number) for message, number in opening.new]
         start = {"type": "start", "run": turn, "runtime": opening.runtime.as_json(), "ctx": {}}
@@ -189,7 +189,7 @@ def take_turn(session: Session, turn: str, asked: Message, answered: Message) ->
     place.leave()
 
 
-# many of them
+# several clients
 
 
 class Job(NamedTuple):
@@ -229,7 +229,7 @@ class Measured(NamedTuple):
 
 
 class Clients:
-    """So many processes; use it as a context manager."""
+    """A pool of `count` client processes; use it as a context manager."""
 
     def __init__(self, count: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -251,7 +251,7 @@ class Clients:
             process.join(10)
 
     def do(self, job: Job, count: int) -> Measured:
-        """Let so many of them work at once."""
+        """Run a job in `count` clients at once."""
         pipes = self._pipes[:count]
         for pipe in pipes:
             pipe.send(job)

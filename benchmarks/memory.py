@@ -1,13 +1,13 @@
-"""What memory costs: ageing and using 10 000 items against 400, and trailers that tell changes against whole ones.
+"""Cost of memory: decay and turns with 10 000 items against 400, and delta trailers against full ones.
 
     python benchmarks/memory.py [--rounds 200] [--turns 20] [--only time|tokens]
 
-time: CPU milliseconds, both sizes in turns. Capacities are raised so that every item is at hand, and what falls to swap
-is put back between two rounds. `each item` is what a round would cost if every item were looked at. A turn is shown all
-of them, changes one, drops one and adds two; `said 100 kB` is a turn whose user said so much.
+time: CPU milliseconds, alternating between the sizes. Capacities are raised so that every item stays in memory, and
+items that fall to swap are put back between rounds. `each item` is the cost of a round that visits every item. A turn
+is shown all items, changes one, drops one and adds two; `said 100 kB` is a turn with a user message of that size.
 
-tokens: the same scripted chat through a wrapped client, once with full snapshots and once with delta; the practice
-model answers. Counted is what it wrote from the separator on.
+tokens: the same scripted chat with the practice model, once with full snapshots and once with delta. Counted are the
+tokens of the trailer.
 """
 
 import argparse
@@ -52,12 +52,12 @@ WORDS = _WORDS.split()
 
 
 def content(draw: random.Random) -> str:
-    """A sentence of the length that memories have."""
+    """A sentence of the usual length of a memory item."""
     return f"The user's {' '.join(draw.choices(WORDS, k=draw.randint(3, 9)))} is {draw.choice(WORDS)}."
 
 
 def some_item(number: int, draw: random.Random) -> Item:
-    """An item at hand in round START, of any tier, age and number of touches."""
+    """An item that is in memory in round START, of any tier, age and number of touches."""
     while True:
         last = draw.randint(0, START)
         item = Item(
@@ -77,7 +77,7 @@ def some_item(number: int, draw: random.Random) -> Item:
 
 
 class Subject:
-    """A memory of so many items."""
+    """A memory of `size` items."""
 
     def __init__(self, size: int) -> None:
         self.draw = random.Random(size)
@@ -91,7 +91,7 @@ class Subject:
         self.moves += len(self.memory.advance(self.memory.round + 1))
 
     def put_back(self) -> None:
-        """Bring back what fell to swap, as fresh as it once was."""
+        """Bring items in swap back, with low decay."""
         memory, now = self.memory, self.memory.round
         fresh = [
             replace(item, tier=self.draw.choice(TIERS), decay=self.draw.random() / 2, anchor=now, last=now)
@@ -108,7 +108,7 @@ class Subject:
 
 
 class Turn:
-    """What a model returned that was shown all of a memory."""
+    """A turn in which a model was shown the whole memory and returned it with changes."""
 
     def __init__(self, subject: Subject) -> None:
         self.memory, draw = subject.memory, subject.draw
@@ -175,7 +175,7 @@ def print_times(rounds: int, turns: int) -> None:
 
 
 def turn_times(subjects: Sequence[Subject], turns: int) -> dict[str, list[list[float]]]:
-    """What the parts of a turn took, by part and subject."""
+    """CPU time of the parts of a turn, by part and subject."""
     parts = {"said 100 kB, compared": Turn.compare_long, "turn compared": Turn.compare, "turn applied": Turn.apply}
     times: dict[str, list[list[float]]] = {name: [[] for _ in subjects] for name in parts}
     for _ in range(turns):
@@ -187,7 +187,7 @@ def turn_times(subjects: Sequence[Subject], turns: int) -> dict[str, list[list[f
 
 
 def chat(rounds: int) -> Iterator[str]:
-    """A long talk: now and then a new fact, a change, a task, a passing hint; otherwise questions."""
+    """A long chat with occasional facts, changes, tasks and hints; otherwise questions."""
     draw, known = random.Random(3), list[str]()
     for number in range(rounds):
         match number % 10:
@@ -211,7 +211,7 @@ def chat(rounds: int) -> Iterator[str]:
 
 
 class Listening:
-    """The practice model, and the trailers it wrote."""
+    """The practice model, recording its trailers."""
 
     def __init__(self) -> None:
         self._model = PracticeModel()
@@ -225,7 +225,7 @@ class Listening:
 
 
 def trailers_of(said: Sequence[str], snapshot: str, home: str) -> tuple[list[str], Memory]:
-    """What the model wrote behind its answers, and what is remembered in the end."""
+    """The trailers of a chat, and the memory at its end."""
     model = Listening()
     with Provider(model, record=False) as provider:
         bare = openai.OpenAI(api_key="x", base_url=provider.openai_url)
@@ -248,7 +248,7 @@ def memory_in(home: str, session: str) -> Memory:
 
 
 def counting() -> tuple[str, Callable[[str], int]]:
-    """A way to count tokens without a network, and its name; litellm brings the tables that tiktoken would load."""
+    """An offline token counter and its name; litellm ships the tables that tiktoken would download."""
     litellm = importlib.util.find_spec("litellm")
     if litellm is not None and litellm.origin is not None:
         tables = Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers"
@@ -276,8 +276,8 @@ def print_tokens(rounds: int) -> None:
         )
     share("all rounds", *map(sum, spent))
     share("largest trailer", *map(max, spent))
-    share("items at hand in the end", len(last_full.items), len(last_delta.items))
-    print(f"memory in the end: {difference(last_full, last_delta)}")
+    share("items in memory at the end", len(last_full.items), len(last_delta.items))
+    print(f"memory at the end: {difference(last_full, last_delta)}")
 
 
 def share(name: str, full: int, delta: int) -> None:
@@ -285,7 +285,7 @@ def share(name: str, full: int, delta: int) -> None:
 
 
 def difference(one: Memory, other: Memory) -> str:
-    """What the two do not have in common, item by item."""
+    """The items in which two memories differ."""
     sides = [{id: item for place in (side.items, side.swap) for id, item in place.items()} for side in (one, other)]
     lines = [
         f"\n  {id}: {' / '.join(_told(side.get(id)) for side in sides)}"
@@ -302,7 +302,7 @@ def _told(item: Item | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--turns", type=int, default=20, help="how many turns are timed")
+    parser.add_argument("--turns", type=int, default=20, help="number of timed turns")
     parser.add_argument("--only", choices=("time", "tokens"))
     options = parser.parse_args()
     if options.only != "tokens":

@@ -1,21 +1,21 @@
-"""What wrapping a call costs: CPU time wrapped against bare, taken in turns in the same run; Markdown tables.
+"""Overhead of a wrapped call: CPU time of wrapped against bare calls, alternating in one run; prints Markdown tables.
 
     python benchmarks/overhead.py [--part chats --part ways --part sessions --part first --part system --part peers]
                                   [--sdk openai --sdk anthropic --sdk litellm] [--rounds 12] [--sizes 100 10000 100000]
                                   [--quick]
 
-chats     running chats at turns 20, 100 and 200, whose caller sends the newest message, the last 20, or all
+chats     running chats at turns 20, 100 and 200; the caller sends the newest message, the last 20, or all
 ways      sync and async, whole and streamed, at turn 20
-sessions  sessions of 100, 10 000 and 100 000 messages, the newest message sent
-first     fresh processes: wrap() and the first calls, at once and a second later
-system    what a turn and the work behind it ask of the system, by strace if that is here
-peers     the same chat with openai-agents and its SQLite session, if that is installed
+sessions  sessions of 100, 10 000 and 100 000 messages; the caller sends the newest message
+first     fresh processes: wrap() and the first calls, immediately and a second later
+system    system calls of a turn and its background work, counted by strace if installed
+peers     the same chat with openai-agents and its SQLite session, if installed
 
-The provider is a process of its own. `before` ends when the request leaves; `after` begins there, or, of a stream,
-behind the last chunk with text; `chunk` is for each chunk. These are the calling thread's CPU time. `all` is the
-process's, with background threads and `behind`: what `ctxwrap.flush()` waits for once the caller has the answer. Each
-is a median, in ms (a chunk in µs), with its ratio to bare in brackets; wall times on a shared machine say little. The
-model answers a wrapped call with a snapshot as well, whose chunks are read in `after`.
+The provider runs in its own process. `before` is the time until the request leaves. `after` is the time from then on
+or, for a stream, from the last chunk with text on; `chunk` is the time per chunk. These are CPU times of the calling
+thread. `all` is the CPU time of the process, including background threads and `behind`, the work that `ctxwrap.flush()`
+waits for. Values are medians in ms (chunks in µs) with the ratio to bare in brackets. The model also writes a snapshot
+in wrapped calls, whose chunks are read in `after`.
 """
 
 import argparse
@@ -46,17 +46,17 @@ from ctxwrap.types import SessionKey
 
 TEXT = "Here is an answer of some length. " * 12
 WARM = 3
-"""Calls before the first that counts."""
+"""Warm-up calls, not counted."""
 INDEXED = 400
-"""A call takes in more messages of a past that it finds than that; the calls until all are in do not count."""
+"""A call indexes at least this many earlier messages; the calls that index a prepared session are not counted."""
 LEFT: list[float] = []
-"""The calling thread's CPU time when requests left."""
+"""CPU time of the calling thread when each request left."""
 
 Messages = list[dict[str, str]]
 
 
 def answer(ask: Ask) -> Answer:
-    """An answer, and a snapshot in which something changes from turn to turn."""
+    """An answer with a snapshot that changes from turn to turn."""
     turn = ask.last_user.partition(":")[0].removeprefix("question ")
     item = {"type": "fact", "decay": 0.1, "round": 1, "tags": ["a"]}
     core = [{"id": f"core-{at}", **item, "content": f"The user prefers thing {at} of a list."} for at in range(1, 9)]
@@ -76,7 +76,7 @@ WORDS = sorted(set(TOPICS.split()))
 
 
 def question(turn: int) -> dict[str, str]:
-    """A question about things that a few others are about as well, so that earlier messages are searched and found."""
+    """A question that shares topics with a few others, so that the search finds earlier messages."""
     things = random.Random(turn).sample(WORDS, 12)
     return {"role": "user", "content": f"question {turn}: what of the {' and the '.join(things)}, as we said before?"}
 
@@ -93,7 +93,7 @@ async def leaves_async(*_: Any) -> None:
 
 
 def client_of(sdk: str, url: str, *, is_async: bool) -> Any:
-    """A client of one of the two SDKs that says when its requests leave."""
+    """A client of one of the two SDKs that records when its requests leave."""
     module, kind = import_module(sdk), "Async" if is_async else ""
     http = getattr(module, f"Default{kind}HttpxClient")(event_hooks={"request": [leaves_async if is_async else leaves]})
     name, base = ("OpenAI", f"{url}/v1") if sdk == "openai" else ("Anthropic", url)
@@ -101,7 +101,7 @@ def client_of(sdk: str, url: str, *, is_async: bool) -> Any:
 
 
 class Sdk:
-    """An SDK's bare and wrapped calls, blocking or awaited."""
+    """Bare and wrapped calls of an SDK, sync or async."""
 
     def __init__(self, name: str, url: str, home: str, *, is_async: bool = False) -> None:
         self.name = name
@@ -128,7 +128,7 @@ class Sdk:
 
 
 class Spent(NamedTuple):
-    """CPU seconds of one call; `chunk` and `after` as the table explains them."""
+    """CPU seconds of one call; the fields are explained in the module's docstring."""
 
     before: float
     chunk: float
@@ -191,7 +191,7 @@ def compared(label: Sequence[str], bare: list[Spent], wrapped: list[Spent]) -> N
 
 
 def in_turns(sdk: Sdk, session: str, sent: Callable[[], Messages], rounds: int, **how: Any) -> tuple[list[Spent], ...]:
-    """Bare and wrapped calls, one after the other."""
+    """Alternate bare and wrapped calls."""
     bare, wrapped = [], []
     for at in range(WARM + rounds):
         messages = sent()
@@ -203,7 +203,7 @@ def in_turns(sdk: Sdk, session: str, sent: Callable[[], Messages], rounds: int, 
 
 
 class Chat:
-    """A caller who keeps a list and sends a part of it."""
+    """A caller who keeps the history and sends its newest part."""
 
     def __init__(self, newest: int | None) -> None:
         self.said: Messages = []
@@ -256,14 +256,16 @@ def sessions(options: argparse.Namespace, url: str, home: str) -> None:
                 for records in (messages, events):
                     for at, record in enumerate(records, turn * len(records) + 1):
                         record["ctx"].update(v=1, seq=at, turn=f"019{turn:018x}", time=MOMENT)
-                log.append({"messages": messages, "events": events})  # by turns: one append is read as a whole
+                log.append(
+                    {"messages": messages, "events": events}
+                )  # one append per turn, since an append is read as a whole
         for at in range(size // INDEXED + 1):
             sdk.call([question(at)], session=f"size {size}")
         compared((f"{size} messages",), *in_turns(sdk, f"size {size}", Chat(1).sent, options.rounds))
 
 
 def first(options: argparse.Namespace, url: str, home: str) -> None:
-    """Once with calls right behind `wrap()`, and once a second later, when the tokenizer is loaded."""
+    """Calls right after `wrap()`, and a second later, when the tokenizer is loaded."""
     head("fresh process, gpt-4o", "CPU of", "wrap()", "first call", "second", "third")
     for kind, pause in (("bare", 0), ("wrapped", 0), ("wrapped", 1)):
         runs = start_costs(url, home, kind, pause, options.processes)
@@ -276,7 +278,9 @@ def first(options: argparse.Namespace, url: str, home: str) -> None:
 
 def system(options: argparse.Namespace, url: str, home: str) -> None:
     counter = "strace" if shutil.which("strace") else "Python and /proc/self/io: calls are reads and writes"
-    head(f"per turn, counted by {counter}", "system calls but waits", "opens", "fsyncs", "bytes written to the store")
+    head(
+        f"per turn, counted by {counter}", "system calls without waits", "opens", "fsyncs", "bytes written to the store"
+    )
     for kind in ("bare", "wrapped"):
         row(kind, *(f"{count:.1f}" for count in asked_of_system(url, home, kind)))
 
@@ -305,7 +309,7 @@ def agents(url: str, home: str) -> Iterator[tuple[str, list[Spent]]]:
     with asyncio.Runner() as loop:
         asked = (question(turn)["content"] for turn in range(100))
         yield (
-            "openai-agents, which sends all",
+            "openai-agents (sends all)",
             [timed(lambda said=said: Runner.run(agent, said, session=session), loop) for said in asked],
         )
 
@@ -315,13 +319,13 @@ PARTS = {"chats": chats, "ways": ways, "sessions": sessions, "first": first, "sy
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", action="append", choices=PARTS, help="one of the tables; all if none is named")
+    parser.add_argument("--part", action="append", choices=PARTS, help="a table to print; default: all")
     parser.add_argument("--sdk", action="append", choices=("openai", "anthropic", "litellm"))
-    parser.add_argument("--rounds", type=int, default=12, help="measured calls of each kind")
+    parser.add_argument("--rounds", type=int, default=12, help="number of measured calls of each kind")
     parser.add_argument("--sizes", type=int, nargs="+", default=(100, 10_000, 100_000))
     parser.add_argument("--turns", type=int, nargs="+", default=(20, 100, 200))
-    parser.add_argument("--processes", type=int, default=5, help="fresh processes of each kind")
-    parser.add_argument("--quick", action="store_true", help="OpenAI's client alone, short chats, few rounds")
+    parser.add_argument("--processes", type=int, default=5, help="number of fresh processes of each kind")
+    parser.add_argument("--quick", action="store_true", help="only OpenAI's client, short chats, few rounds")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.turns, options.sizes, options.processes = 6, (20,), (100, 1000), 2

@@ -1,19 +1,18 @@
-"""What a pack costs after a long past, how much of a long chat it sends anew, and whether what was told is in it.
+"""Cost of a pack in long sessions, its cacheable share in long chats, and whether it contains early facts.
 
     python benchmarks/pack.py [--quick] [--part cost] [--part chat] [--part facts] [--sizes 100,100000] [--profile]
 
-cost: CPU milliseconds of building one request in a session of so many messages (the turn opened and packed, nothing
-written) and of whole turns, sizes taken in turns, as multiples of what they are after the first size. Every message is
-a new one, of 5 to 60 words, half of them from something that was said. Then what comes once: loading what counts
-tokens and what ranks, opening a session from its files, and an index that is lost and made anew from the log, some
-of it with every question.
+cost: CPU milliseconds to build one request (open and pack the turn, write nothing) and to run a whole turn, in sessions
+of several sizes, alternating between them, also as multiples of the first size. Messages are new, of 5 to 60 words,
+half of them from an earlier message. Then one-time costs: loading the tokenizer and the ranking, opening a session from
+its files, and rebuilding a lost index from the log, which happens over several packs.
 
-chat: 200 turns with facts told now and then, the model's replies scripted, tokens counted exactly. `stable` is the part
-of all tokens with which requests begin like the one before, which is what providers cache: by the turns' own records,
-and by the bodies that were sent. `last 20` and `everything` are what a caller would send without ctxwrap.
+chat: 200 turns with occasional facts and scripted replies; tokens are counted exactly. `stable` is the share of tokens
+in the prefix that a request has in common with the one before, which is what providers cache: by the turns' own
+records, and by the bodies sent. `last 20` and `everything` are what a caller would send without ctxwrap.
 
-facts: 30 facts told in the first 50 turns and asked for 150 turns later, in other words: how often the one word that
-answers is in the request, with a model that keeps a memory and with one that never writes any.
+facts: 30 facts of the first 50 turns are asked for 150 turns later, paraphrased: how often the key word is in the
+request, with a model that keeps a memory and with one that never writes any.
 """
 
 import argparse
@@ -47,14 +46,14 @@ MOST_TIMES, MOST_P95 = 3.0, 5.0
 
 
 def spent_in(work: Callable[[], object]) -> float:
-    """Milliseconds of this thread's CPU."""
+    """CPU milliseconds of this thread."""
     start = time.thread_time()
     work()
     return (time.thread_time() - start) * 1e3
 
 
 class Subject:
-    """A session with so many messages, written as turns write them."""
+    """A session of `messages` messages, written as turns write them."""
 
     def __init__(self, store: FileStore, messages: int, babble: Babble) -> None:
         self.messages, self._babble, self._measure = messages, babble, Measure(MODEL)
@@ -62,14 +61,14 @@ class Subject:
         self.log = store.open(self.key)
         self._turns = messages // 2
         self._some: list[str] = []
-        """Some of what was said."""
+        """A sample of the messages."""
         self._write()
         self.session = self.opened()
         self.indexing = [spent_in(self.pack) for _ in range(-(-messages // _AT_ONCE))]
         self.take_turn()
 
     def _write(self) -> None:
-        """Turn by turn, since what is appended together is also read together."""
+        """Append turn by turn, because an append is read as a whole."""
         with self.log.locked():
             for messages, events in self._past():
                 self.log.append({"messages": messages, "events": events})
@@ -93,7 +92,7 @@ class Subject:
             )
 
     def _tokens(self, message: Message, turn: int) -> dict[str, int] | None:
-        """What a session counts once, as far back as it can matter."""
+        """Token counts that a session would have stored, as far back as they matter."""
         return {self._measure.name: self._measure.counted(message)} if turn > self._turns - 200 else None
 
     def _at(self, turn: int) -> datetime:
@@ -124,7 +123,7 @@ class Subject:
         close(session, turn, now)
 
     def first_pack(self) -> tuple[float, float]:
-        """Milliseconds of opening the session with nothing of it at hand, and of its first pack."""
+        """CPU milliseconds to open the session without caches, and of its first pack."""
         found: list[Session] = []
         return spent_in(lambda: found.append(self.opened())), spent_in(lambda: self.pack(found[0]))
 
@@ -155,7 +154,7 @@ RANKING = "import ctxwrap.retrieval.features"
 
 
 def first_use(statement: str) -> float:
-    """Milliseconds of a statement in a process that has done nothing but import ctxwrap."""
+    """CPU milliseconds of a statement in a process that has only imported ctxwrap."""
     code = f"import ctxwrap, time; start = time.thread_time(); {statement}; print(time.thread_time() - start)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return float(done.stdout) * 1e3
@@ -163,7 +162,7 @@ def first_use(statement: str) -> float:
 
 def costs(home: Path, sizes: Sequence[int], rounds: int, *, profiled: bool) -> None:
     counting, ranking = (first_use(each) for each in (COUNTING, RANKING))
-    print(f"once in a process: {counting:.0f} ms for what counts tokens, {ranking:.0f} ms for what ranks\n")
+    print(f"once per process: {counting:.0f} ms to load the tokenizer, {ranking:.0f} ms to load the ranking\n")
     store, babble = FileStore(home), Babble()
     subjects = [Subject(store, size, babble) for size in sizes]
     goals = f"p50 up to {MOST_TIMES:g} times", f"p95 up to {MOST_P95:g} ms"
@@ -190,7 +189,7 @@ def _cost_rows(name: str, sizes: Sequence[int], spent: Sequence[Sequence[float]]
 
 
 def taken_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[list[float]]:
-    """Milliseconds of each, without the first few."""
+    """CPU milliseconds of each, alternating, without the first five rounds."""
     spent: list[list[float]] = [[] for _ in works]
     for _ in range(rounds + 5):
         for work, times in zip(works, spent, strict=True):
@@ -199,7 +198,7 @@ def taken_in_turns(works: Sequence[Callable[[], object]], rounds: int) -> list[l
 
 
 def firsts(subjects: Sequence[Subject]) -> None:
-    rows = [["CPU ms, opened anew", "messages", "session", "first pack", "index anew", "by packs", "worst of them"]]
+    rows = [["CPU ms, reopened", "messages", "session", "first pack", "index rebuilt", "by packs", "worst of them"]]
     for subject in subjects:
         opening, packing = (
             statistics.median(times) for times in zip(*(subject.first_pack() for _ in range(3)), strict=True)
@@ -230,13 +229,13 @@ def numbers(written: str) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", action="append", choices=PARTS, help="all of them, unless some are named")
-    parser.add_argument("--sizes", type=numbers, help="how many messages the sessions have")
-    parser.add_argument("--rounds", type=int, help="how many packs and turns are timed in each")
-    parser.add_argument("--turns", type=int, help="how long the chat is")
+    parser.add_argument("--part", action="append", choices=PARTS, help="a part to run; default: all")
+    parser.add_argument("--sizes", type=numbers, help="messages per session")
+    parser.add_argument("--rounds", type=int, help="number of timed packs and turns per session")
+    parser.add_argument("--turns", type=int, help="length of the chat")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--profile", action="store_true", help="show where a pack's time goes after the longest past")
-    parser.add_argument("--quick", action="store_true", help="shorter pasts, fewer rounds and chats")
+    parser.add_argument("--profile", action="store_true", help="profile packs in the longest session")
+    parser.add_argument("--quick", action="store_true", help="shorter sessions, fewer rounds and chats")
     given = parser.parse_args()
     parts, quick = given.part or PARTS, given.quick
     with tempfile.TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""Costs that take a process of their own: the start, and what a turn asks of the system."""
+"""Measurements that need a fresh process: start-up cost, and system calls per turn."""
 
 import json
 import os
@@ -74,13 +74,13 @@ print(json.dumps({**counts, **{name: after[name] - before[name] for name in afte
 WARM, MEASURED = 5, 20
 
 _WAITS = frozenset({"futex", "poll", "ppoll", "select", "pselect6", "epoll_wait", "clock_nanosleep", "sched_yield"})
-"""How often a thread waits is up to the machine's load."""
+"""Not counted: how often a thread waits depends on the machine's load."""
 _WRITES = frozenset({"write", "pwrite64", "writev", "pwritev"})
 _LINE = re.compile(r"(\d+) +(?:<\.\.\. )?(\w+)(?:\((.*)| resumed>(.*))")
 
 
 class Asked(NamedTuple):
-    """What a turn asks of the system."""
+    """System calls and bytes written per turn."""
 
     calls: float
     opens: float
@@ -89,13 +89,13 @@ class Asked(NamedTuple):
 
 
 def start_costs(url: str, home: str, kind: str, pause: float, rounds: int) -> list[list[list[float]]]:
-    """CPU seconds of `wrap()` and three calls, of the calling thread and the process, in so many fresh processes."""
+    """CPU seconds of `wrap()` and three calls, of thread and process, in `rounds` fresh processes."""
     runs = [json.loads(_python(START, url, kind, home, str(pause))) for _ in range(rounds + 1)]
-    return runs[1:]  # the first writes bytecode
+    return runs[1:]  # the first run writes bytecode
 
 
 def asked_of_system(url: str, home: str, kind: str) -> Asked:
-    """Counted by strace between two marks in one process; without strace, by Python and /proc/self/io."""
+    """Count with strace between two marks in one process; without strace, with Python and /proc/self/io."""
     code = TURNS.replace("WARM", str(WARM)).replace("MEASURED", str(MEASURED))
     trace = Path(home, f"{kind}.strace")
     store = str(Path(home, kind))
@@ -119,7 +119,7 @@ def _between_marks(lines: Iterable[str]) -> Iterator[str]:
 def _counted(lines: Iterable[str], store: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     files: dict[str, bool] = {}
-    """By thread: whether what it is writing goes to a file of the store."""
+    """By thread: whether its current write goes to a file of the store."""
     for line in lines:
         match = _LINE.match(line)
         if match is None or match[2] in _WAITS:
@@ -137,7 +137,7 @@ def _counted(lines: Iterable[str], store: str) -> Counter[str]:
 
 
 def _python(code: str, *arguments: str, before: Sequence[str] = ()) -> str:
-    """What a fresh process prints; one with bytecode, as users have it."""
+    """The output of a fresh process that uses cached bytecode."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env["PYTHONPYCACHEPREFIX"] = f"{tempfile.gettempdir()}/ctxwrap-overhead"
     command = [*before, sys.executable, "-c", code, *arguments]

@@ -1,13 +1,13 @@
-"""How much of what answers a question is in a pack of so many tokens, and what finding it costs.
+"""Recall of retrieval: how much of a question's evidence is in a pack of a given size, and what retrieval costs.
 
     python benchmarks/recall.py [--data FILE] [--budgets 500,1000,2000,4000] [--embeddings]
                                 [--no-cost] [--sizes 100,1000,10000,100000]
 
 FILE holds conversations as a list of {"sessions": [{"date_time", "turns": [{"id", "speaker", "text"}]}], "questions":
 [{"question", "evidence": [ids], "category"}]}. Recall is the mean over questions of the share of evidence turns in the
-pack; the pack is filled greedily and counted as it is rendered, in cl100k tokens. Questions without evidence are left
-out. The newest turns and plain BM25 are packed the same way in the same run, and with --embeddings also what words and
-vectors find together; that needs the extra. Times are CPU times.
+pack. The pack is filled greedily, and its rendered text is counted in cl100k tokens. Questions without evidence are
+skipped. For comparison, the newest turns and plain BM25 are packed in the same way, and with --embeddings (needs the
+extra) also the combination of words and vectors. Times are CPU times.
 """
 
 import argparse
@@ -41,7 +41,7 @@ _ID = re.compile(r"D\d+:\d+")
 
 
 def counter() -> Callable[[str], int]:
-    """Counts cl100k tokens with the file that litellm brings, so that nothing is downloaded."""
+    """A counter of cl100k tokens that uses litellm's file, so that nothing is downloaded."""
     import tiktoken
 
     found = find_spec("litellm")
@@ -105,12 +105,12 @@ class Conversation:
 
 
 def seconds(written: str) -> int:
-    """The moment of `1:56 pm on 8 May, 2023`."""
+    """Parse a time such as `1:56 pm on 8 May, 2023`."""
     return int(datetime.strptime(written, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp())
 
 
 class Plain:
-    """A ranking by something simpler."""
+    """A baseline ranking by given scores."""
 
     def __init__(self, scores: Sequence[float], index: Index) -> None:
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], -place))
@@ -178,12 +178,12 @@ def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> No
     turns = sum(len(conversation.texts) for conversation in conversations)
     adding = sum(conversation.spent for conversation in conversations) / turns
     asked = sum(len(conversation.questions) for conversation in conversations)
-    print(f"{asked} questions about {turns} turns; indexing {adding * 1e6:.0f} µs a turn")
+    print(f"{asked} questions about {turns} turns; indexing {adding * 1e6:.0f} µs per turn")
     if conversations[0].vectors:
         embedding = sum(conversation.embedding for conversation in conversations) / turns
-        print(f"vectors: {embedding * 1e6:.0f} µs a turn")
+        print(f"vectors: {embedding * 1e6:.0f} µs per turn")
     for name, times in spent.items():
-        print(f"{name}: {statistics.median(times) * 1e3:.2f} ms a query, p95 {percentile(times, 95) * 1e3:.2f} ms")
+        print(f"{name}: {statistics.median(times) * 1e3:.2f} ms per query, p95 {percentile(times, 95) * 1e3:.2f} ms")
     print(f"packing, all methods and budgets: {statistics.median(packing) * 1e3:.2f} ms\n")
 
 
@@ -200,7 +200,7 @@ def table(rows: Sequence[Sequence[str]]) -> None:
 
 
 class Babble:
-    """Messages of words as people use them: half say nothing, a few are common, most are rare and made up."""
+    """Generates messages with a natural word distribution: half stop words, few common words, many rare ones."""
 
     def __init__(self, seed: int = 1) -> None:
         self.random = random.Random(seed)
@@ -218,7 +218,7 @@ class Babble:
         return " ".join(self.stream[at : at + self.random.randint(fewest, most)])
 
     def question(self, about: str) -> str:
-        """5 to 15 words, half of them of one message."""
+        """A query of 5 to 15 words, half of them from one message."""
         size = self.random.randint(5, 15)
         return " ".join(
             [*self.random.choices(about.split(), k=size // 2), self.text(size - size // 2, size - size // 2)]
@@ -226,7 +226,7 @@ class Babble:
 
 
 def costs(sizes: Sequence[int], count: Callable[[str], int]) -> None:
-    """What adding, ranking and packing 1000 tokens take; token counts are known by then, as they are in a session."""
+    """Print the cost of adding, ranking and packing 1000 tokens; token counts are cached, as in a session."""
     rows = [
         ["messages", "add, µs", "rank, ms", "p95", "and pack", "p95", "ratio", "saved, MB", "load, ms", "first, ms"]
     ]
@@ -265,7 +265,7 @@ def costs(sizes: Sequence[int], count: Callable[[str], int]) -> None:
 
 
 def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query: str) -> tuple[float, float]:
-    """Milliseconds of CPU for ranking, and for that and packing."""
+    """CPU milliseconds of ranking, and of ranking plus packing."""
     start = time.thread_time()
     ranking = Ranking(index, query)
     ranked = time.thread_time()
@@ -274,7 +274,7 @@ def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query
 
 
 def took(work: Callable[..., object], *arguments: object) -> float:
-    """Milliseconds of CPU."""
+    """CPU milliseconds."""
     start = time.process_time()
     work(*arguments)
     return (time.process_time() - start) * 1e3
@@ -292,7 +292,7 @@ def numbers(written: str) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="conversations with questions; without it only costs are measured")
+    parser.add_argument("--data", type=Path, help="conversations with questions; without it, only costs are measured")
     parser.add_argument("--budgets", type=numbers, default=[500, 1000, 2000, 4000])
     parser.add_argument("--sizes", type=numbers, default=[100, 1_000, 10_000, 100_000])
     parser.add_argument("--embeddings", action="store_true", help="needs the extra `embeddings`")

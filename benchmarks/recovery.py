@@ -1,10 +1,10 @@
-"""How much of what models meant is read out of damaged replies, against json_repair and strict JSON, and at what cost.
+"""Recovery of snapshots from damaged replies, compared with json_repair and strict JSON, and its cost.
 
     python benchmarks/recovery.py [--corpus FILE] [--seed N] [--count N] [--fuzz] [--failures K] [--by-class]
 
-exact: the snapshot counts and equals the expected one; silent: it was passed off as sound and differs. The others get
-what they read normalised as our own readings are, and either a split at the last exact separator or, as `+split`, the
-right one. Those that are not installed are left out.
+exact: the snapshot was accepted and equals the expected one; silent: it was accepted without a warning and differs. The
+results of the other systems are normalised like ours. They get the text after the last exact separator or, as `+split`,
+the correctly split text. Systems that are not installed are skipped.
 """
 
 import argparse
@@ -30,11 +30,11 @@ from tests.protocol.corpus import Case, cases, fuzz, of_class  # noqa: E402
 
 MEGABYTE = 1_000_000
 PATIENCE = 60.0
-"""Seconds that a hostile input may take, were the cost to grow with the square; a larger one is left out."""
+"""Largest hostile inputs are skipped if quadratic growth would exceed this many seconds."""
 
 
 class Read(NamedTuple):
-    """What one system made of one reply."""
+    """The result of one system for one reply."""
 
     visible: str
     snapshot: Any
@@ -61,7 +61,7 @@ def peer(parse: Callable[[str], Any], split: Callable[[Case], tuple[str, str]]) 
     def read(case: Case) -> Read:
         visible, tail = split(case)
         try:
-            found = json.loads(json.dumps(parse(tail)))  # some have dictionaries of their own
+            found = json.loads(json.dumps(parse(tail)))  # some return their own dictionary types
         except Exception:
             return Read(visible, None, "rejected")
         try:
@@ -102,7 +102,7 @@ def systems() -> dict[str, System]:
 
 
 class Outcome(NamedTuple):
-    """One reply, what a system made of it, and how long that took in microseconds."""
+    """One reply, the result of a system, and the time in microseconds."""
 
     case: Case
     read: Read
@@ -202,7 +202,7 @@ def by_class(results: dict[str, list[Outcome]]) -> None:
 
 
 def failures(outcomes: Sequence[Outcome], count: int) -> None:
-    """The first `count` failures, the silent ones first."""
+    """Print the first `count` failures, silent ones first."""
     failed = [each for each in outcomes if not each.exact or not each.seen]
     failed.sort(key=lambda each: (not each.silent, not each.case.lossless))
     for each in failed[:count]:
@@ -215,11 +215,11 @@ def failures(outcomes: Sequence[Outcome], count: int) -> None:
 
 
 def difference(wanted: Any, found: Any, path: str = "$") -> str:
-    """Where the two differ first, and how."""
+    """The first difference between two values."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key in [*wanted, *(key for key in found if key not in wanted)]:
             if key not in wanted or key not in found:
-                return f"{path}.{key} is {'missing' if key in wanted else 'too much'}"
+                return f"{path}.{key} is {'missing' if key in wanted else 'unexpected'}"
             if wanted[key] != found[key]:
                 return difference(wanted[key], found[key], f"{path}.{key}")
     if isinstance(wanted, list) and isinstance(found, list):
@@ -236,7 +236,7 @@ def difference(wanted: Any, found: Any, path: str = "$") -> str:
 
 
 def best(work: Callable[[], object], rounds: int = 7) -> float:
-    """Seconds of the fastest of some rounds."""
+    """Seconds of the fastest round."""
     took = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -250,7 +250,7 @@ def clean_cost(seed: int) -> None:
     tails = [case.reply.removeprefix(case.visible).strip().removeprefix(SEPARATOR) for case in clean]
     size = sum(map(len, tails)) // len(tails)
     ours_took = json_took = float("inf")
-    for _ in range(10):  # in turns, so that a noisy machine is noisy for both
+    for _ in range(10):  # alternating, so that noise affects both
         ours_took = min(ours_took, best(lambda: [read_reply(case.reply, case.runtime) for case in clean], 2))
         json_took = min(json_took, best(lambda: [json.loads(tail) for tail in tails], 2))
     each = ours_took / len(clean) * 1e6
@@ -258,7 +258,7 @@ def clean_cost(seed: int) -> None:
 
 
 class Bare:
-    """A stream that shows everything as it comes."""
+    """A stream that passes everything through."""
 
     def feed(self, chunk: str) -> str:
         return chunk
@@ -297,7 +297,7 @@ HOSTILE = {
 
 
 def hostile() -> None:
-    """Seconds per megabyte of inputs made to hurt; a larger one only where the smaller one leaves hope."""
+    """Print seconds per megabyte of hostile inputs; larger ones are skipped if they would take too long."""
     rows = [["hostile input, s per MB", "0.1 MB", "1 MB", "10 MB", "streamed 0.1 MB", "1 MB", "10 MB"]]
     for name, (start, unit) in HOSTILE.items():
         whole = list(growing(start, unit, read_reply))
@@ -334,11 +334,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", help="a file of cases, one JSON object per line, instead of generated ones")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, help="how many cases; 1000, or all of the file")
-    parser.add_argument("--fuzz", action="store_true", help="one random edit each, instead of known damage")
+    parser.add_argument("--count", type=int, help="number of cases; default: 1000, or all of the file")
+    parser.add_argument("--fuzz", action="store_true", help="one random edit per case instead of known damage")
     parser.add_argument("--failures", type=int, default=0, metavar="K", help="show K failures")
     parser.add_argument("--by-class", action="store_true")
-    parser.add_argument("--no-cost", action="store_true", help="leave out clean, streamed and hostile inputs")
+    parser.add_argument("--no-cost", action="store_true", help="skip the cost of clean, streamed and hostile inputs")
     options = parser.parse_args()
     corpus = load(options)
     results = {name: run(system, corpus) for name, system in systems().items()}

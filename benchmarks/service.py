@@ -1,15 +1,14 @@
-"""What the memory service costs after many entries, and whether its search finds what answers a question.
+"""Cost of the memory service with many entries, and relevance of its search.
 
     python benchmarks/service.py [--part cost] [--part relevance] [--sizes 1000,100000]
 
-cost: milliseconds of adding an entry and of searching a memory of so many, median and 95th percentile, by the clock
-and of CPU, sizes taken in turns; and what they are against the first size. Entries are 10 to 60 made-up words with a
-summary of ten; a search has 5 to 15 words, half of them from one entry. Every search is followed by an add, so that
-each has one new entry to take in. Nobody waits for the disk.
+cost: milliseconds to add an entry and to search, median and 95th percentile, wall and CPU time, for memories of several
+sizes, alternating between them; and the ratio to the first size. Entries have 10 to 60 generated words and a summary of
+ten; a query has 5 to 15 words, half of them from one entry. Each search is followed by an add, so that the next one has
+a new entry to index. Nothing waits for the disk.
 
-relevance: sixty sentences on two topics with 36 questions. Recall is the mean share of the sentences that answer a
-question among the first five hits, MRR the mean of one by the place of the first. Plain BM25 searches the same
-sentences in the same run.
+relevance: sixty sentences on two topics with 36 questions. Recall is the mean share of answering sentences among the
+first five hits; MRR is the mean reciprocal rank of the first one. Plain BM25 is run for comparison.
 """
 
 import argparse
@@ -31,7 +30,7 @@ FIRST = 5
 
 
 class Spent:
-    """How long some work took each time, in milliseconds."""
+    """Durations of repeated work, in milliseconds."""
 
     def __init__(self) -> None:
         self.clock: list[float] = []
@@ -45,7 +44,7 @@ class Spent:
 
 
 class Subject:
-    """A memory with so many entries."""
+    """A memory of `size` entries."""
 
     def __init__(self, memories: Memories, size: int, babble: Babble) -> None:
         self.size, self._memories, self._babble = size, memories, babble
@@ -56,7 +55,7 @@ class Subject:
             text = self.add()
             if number % 100 == 0:
                 self._some.append(text)
-            if number % 500 == 499:  # so that the index is never far behind
+            if number % 500 == 499:  # keeps the index close to the log
                 self.search()
 
     def add(self) -> str:
@@ -80,7 +79,7 @@ def cost(sizes: Sequence[int]) -> None:
         for _ in range(TIMES):
             for subject in subjects:
                 subject.measure()
-    rows = [["", "entries", "clock, ms", "p95", "CPU, ms", "p95", "ratio of CPU"]]
+    rows = [["", "entries", "wall, ms", "p95", "CPU, ms", "p95", "ratio of CPU"]]
     for name in ("adding", "searching"):
         first = statistics.median(getattr(subjects[0], name).cpu)
         rows += [row(name, subject.size, getattr(subject, name), first) for subject in subjects]
@@ -97,7 +96,7 @@ def row(name: str, size: int, spent: Spent, first: float) -> list[str]:
 
 
 class BM25:
-    """As in the books: words as they are written, k1 = 1.2, b = 0.75."""
+    """Textbook BM25: unstemmed words, k1 = 1.2, b = 0.75."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._counts = [Counter(re.findall(r"\w+", text.lower())) for text in texts]

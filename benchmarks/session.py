@@ -1,10 +1,10 @@
-"""What a session's log costs: opening it and a turn in it after a long past, appends beside bare writes, processes.
+"""Cost of a session's log: opening and turns in long sessions, appends against raw writes, several processes.
 
     python benchmarks/session.py [--quick] [--home DIRECTORY]
 
-Everything is compared within one run, taken in turns. Opening and turns are CPU time, as multiples of what they cost in
-a session of 100 messages. Appends are counted per second, beside the same bytes written to an open file: of CPU time if
-nobody waits for the medium (`os`), else of wall time (`turn` and `always`, whose every such write is waited for).
+All comparisons alternate within one run. Opening and turns are in CPU time, also as multiples of a session of 100
+messages. Appends are per second, against the same bytes written to an open file: per second of CPU time for `os`, which
+does not wait for the disk, and of wall time for `turn` and `always`, which do.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def remembered(turn: int) -> Item:
 
 
 def past(turns: int) -> Iterator[tuple[list[Record], list[Record]]]:
-    """The messages and events of so many turns."""
+    """The messages and events of `turns` turns."""
     for turn in range(1, turns + 1):
         item = remembered(turn)
         change = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
@@ -74,7 +74,7 @@ def past(turns: int) -> Iterator[tuple[list[Record], list[Record]]]:
 
 
 def take_turn(session: Session, turn: str, sent: Sequence[Message], answered: Message) -> None:
-    """All that the log sees of a turn."""
+    """Do what a turn does to the log."""
     with session.locked():
         opening = session.open_turn(Request(tuple(sent)), NOW)
         asked = [as_record(message, round=number) for message, number in opening.new]
@@ -86,7 +86,7 @@ def take_turn(session: Session, turn: str, sent: Sequence[Message], answered: Me
 
 
 class Subject:
-    """A session with so many messages, and a caller of it."""
+    """A session of `messages` messages, and its caller."""
 
     def __init__(self, store: FileStore, messages: int) -> None:
         self.messages, self.turns = messages, messages // 2
@@ -109,7 +109,7 @@ class Subject:
         return session
 
     def replayed(self) -> Session:
-        """Opened without its checkpoint."""
+        """Open it without its checkpoint."""
         path = self.log.directory / ".checkpoint"
         aside = path.rename(path.with_suffix(".aside"))
         try:
@@ -118,7 +118,7 @@ class Subject:
             aside.rename(path)
 
     def turn(self, sends: int = 1) -> None:
-        """One in which the caller sends so many of its newest messages."""
+        """Run a turn in which the caller sends its newest `sends` messages."""
         self.turns += 1
         first = self.turns - sends // 2
         *sent, answered = [message for turn in range(first, self.turns + 1) for message in conversation(turn)]
@@ -126,7 +126,7 @@ class Subject:
 
 
 def medians(works: Sequence[Callable[[], Any]], rounds: int, clock: Callable[[], float]) -> list[float]:
-    """Seconds that each took, by turns."""
+    """Median seconds of each, alternating."""
     spent: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for work, times in zip(works, spent, strict=True):
@@ -152,7 +152,7 @@ def long_pasts(store: FileStore, sizes: Sequence[int], rounds: int) -> None:
 
 
 class Appends:
-    """The same bytes in the same portions, through a log and bare."""
+    """Writes the same bytes in the same portions, through a log and directly."""
 
     def __init__(self, log: FileLog, path: Path, portion: int) -> None:
         self._log, self._portion = log, portion
@@ -196,7 +196,7 @@ def work(home: str, name: int, turns: int) -> None:
 
 
 def spent_by(processes: int, home: str, turns: int) -> float:
-    """Seconds that so many processes took for their turns."""
+    """Seconds that `processes` processes took for their turns."""
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=work, args=(home, name, turns)) for name in range(processes)]
     start = time.perf_counter()
@@ -226,7 +226,7 @@ def many_processes(home: Path, turns: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sessions and fewer rounds")
-    parser.add_argument("--home", help="where to put them; another place is another medium")
+    parser.add_argument("--home", help="directory for the sessions, to choose the disk")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.home) as place:
         home = Path(place)

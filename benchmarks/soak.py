@@ -1,15 +1,15 @@
-"""What grows while a process serves chats for long: memory, descriptors, threads; at the start, the middle, the end.
+"""Growth of a long-running process: RSS, descriptors, threads and objects at the start, the middle and the end.
 
     python benchmarks/soak.py [--minutes 5] [--turns 20000] [--sessions 40] [--new 0.1] [--trace]
 
-One process makes whole calls, streams, streams that are dropped, async streams that are cancelled, and calls that fail,
-through OpenAI's and Anthropic's SDKs; the provider is another process on the loopback interface. It ends after so many
-minutes or so many turns, whichever comes first. The start is counted after a warm-up, when all code is loaded, every
-session is open and the caches are in use.
+One process makes whole calls, streams, dropped streams, cancelled async streams and failing calls through OpenAI's and
+Anthropic's SDKs; the provider is another process on the loopback interface. It ends after `--minutes` or `--turns`,
+whichever comes first. The start is measured after a warm-up, when all code is loaded, every session is open and the
+caches are in use.
 
-`--new` is the share of turns that begin a session of their own: those stay at hand until there are as many as a client
-keeps. With `--new 0` the number of sessions is fixed, and each of them is at its full size after some hundred turns.
-`--trace` has tracemalloc tell which lines hold more at the end than in the middle; that makes a run slower and larger.
+`--new` is the share of turns that begin a new session; these stay in memory up to the client's limit. With `--new 0`
+the number of sessions is fixed, and each reaches its full size after some hundred turns. `--trace` lists the lines that
+hold more memory at the end than in the middle (tracemalloc), which makes the run slower and larger.
 """
 
 import argparse
@@ -43,16 +43,16 @@ from ctxwrap.testing.scripted import finished
 EXPECTED = (
     openai.APIError,
     anthropic.APIError,
-    *(import_module(name).HTTPError for name in ("httpx", "httpx2") if find_spec(name)),  # each SDK has its own
+    *(import_module(name).HTTPError for name in ("httpx", "httpx2") if find_spec(name)),  # the SDKs use different ones
 )
 WARM_UP = 0.15
-"""The share of the run that comes before the first count."""
+"""Share of the run before the first measurement."""
 
 SHOWN = 25
 
 
 def told(chance: random.Random) -> Answer | Failure:
-    """Mostly an answer with a good snapshot; now and then everything that goes wrong with providers and models."""
+    """Mostly an answer with a good snapshot; sometimes one of the failures of providers and models."""
     text = "word " * chance.randint(1, 60)
     kinds: list[tuple[float, Callable[[], Answer | Failure]]] = [
         (0.05, lambda: Failure(500)),
@@ -81,7 +81,7 @@ def serve(pipe: Connection) -> None:
 
 
 class Count(NamedTuple):
-    """What the process holds."""
+    """Resources held by the process."""
 
     rss: int
     """In kilobytes."""
@@ -98,7 +98,7 @@ class Count(NamedTuple):
 
 
 class Traffic:
-    """Turns of all kinds, in the order that chance gives."""
+    """Turns of all kinds in random order."""
 
     def __init__(self, url: str, home: str, sessions: int, new: float) -> None:
         self._chance = random.Random(11)
@@ -117,7 +117,7 @@ class Traffic:
         return sum(self.done.values()) - self.done["failed"]
 
     def some(self) -> None:
-        """One turn in this thread, or a few at once in an event loop."""
+        """Make one turn in this thread, or a few at once in an event loop."""
         kinds = (self._whole, self._whole_anthropic, self._stream, self._drop, self._stream_anthropic)
         kind = self._chance.choices((*kinds, self._at_once), (8, 4, 4, 2, 2, 1))[0]
         try:
@@ -164,7 +164,7 @@ class Traffic:
                 pass
 
     def _drop(self, session: str) -> None:
-        """Two pieces are read, and nobody says that no more will be."""
+        """Read two pieces and drop the stream without closing it."""
         self.done["dropped"] += 1
         with ctxwrap.using(session=session):
             stream = self._openai.chat.completions.create(model="gpt-5", messages=self._said(), stream=True)
@@ -193,7 +193,7 @@ class Traffic:
 
 
 def soak(traffic: Traffic, seconds: float, turns: int, trace: bool) -> None:
-    """Make turns until the time or the turns are over, and print what is held on the way."""
+    """Make turns until the time or the number of turns is reached, and print the measurements."""
     begun = time.monotonic()
     before: tracemalloc.Snapshot | None = None
     first: Count | None = None
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--trace", action="store_true")
     options = parser.parse_args()
     if not sys.platform.startswith("linux"):
-        raise SystemExit("this reads /proc, which only Linux has")
+        raise SystemExit("this benchmark reads /proc and runs on Linux only")
     here, there = multiprocessing.get_context("spawn").Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(there,), daemon=True)
     server.start()

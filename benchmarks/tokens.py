@@ -1,15 +1,14 @@
-"""What counting tokens costs and how far the estimates are off.
+"""Speed of token counting, and error of the estimates.
 
     python benchmarks/tokens.py [--megabytes 1] [--only time|error]
 
-time: megabytes of text a second of CPU time, for the exact encodings, for an estimate through one of them and for one
-from nothing but characters, and each as a ratio to the exact one. `again` is a text that was counted before, from other
-memory. A hostile run has no space; its column is the time for eight times the length by the time for the length, 8
-being what it should be.
+time: megabytes per second of CPU time for the exact encodings, for an estimate based on one of them and for an estimate
+from characters alone, each with its ratio to the exact one. `again` counts an equal text a second time. A hostile run
+has no spaces; its last column is the time for eight times the length divided by the time for the length (8 is linear).
 
-error: estimated tokens by exact ones, for texts that the estimates were not fitted to. `weighed` is without tiktoken,
-and `bytes/4` is for comparison. For `claude` and others no exact tokenizer is here; the last table has the tokenizer
-of Claude 2 instead, which litellm ships, if the package `tokenizers` is installed.
+error: estimated tokens divided by exact ones, for texts that the estimates were not fitted to. `weighed` works without
+tiktoken; `bytes/4` is for comparison. There is no exact tokenizer for `claude` and others; the last table uses the
+tokenizer of Claude 2 that litellm ships, if the package `tokenizers` is installed.
 """
 
 import argparse
@@ -63,7 +62,7 @@ RUNS = {"a": "a", "space": " ", "line": "\n", "dash": "-", "han": "漢", "mixed"
 
 
 def text_of(size: int) -> str:
-    """So many bytes of all the texts, mixed, with no two parts the same."""
+    """`size` bytes of all texts, mixed, without repeated parts."""
     draw, parts, length = random.Random(5), list[str](), 0
     while length < size:
         parts.append(f"{draw.random()} {draw.choice(list(HELD_OUT.values()))}")
@@ -72,7 +71,7 @@ def text_of(size: int) -> str:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """The least CPU time of three runs."""
+    """The shortest CPU time of three runs."""
     times = []
     for _ in range(3):
         started = process_time()
@@ -138,14 +137,14 @@ def show_claude_2() -> None:
         return
     tokenizer = Tokenizer.from_file(str(directory / "litellm_core_utils" / "tokenizers" / "anthropic_tokenizer.json"))
     counter = counter_for("claude-2")
-    print("\n| text | estimate by Claude 2's own | with the margin |\n| --- | --- | --- |")
+    print("\n| text | estimate / Claude 2 tokenizer | with the margin |\n| --- | --- | --- |")
     for name, text in HELD_OUT.items():
         own, tokens = len(tokenizer.encode(text).ids), counter.count(text)
         print(f"| {name} | {tokens / own:.2f} | {counter.at_most(tokens) / own:.2f} |")
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description="What counting tokens costs and how far the estimates are off.")
+    options = argparse.ArgumentParser(description="Speed of token counting, and error of the estimates.")
     options.add_argument("--megabytes", type=float, default=1)
     options.add_argument("--only", choices=("time", "error"))
     given = options.parse_args()

@@ -104,4 +104,4 @@ QUESTIONS: list[tuple[str, list[str]]] = [
     ("What is broken in the toilet?", ["The toilet pump"]),
     ("What does the insurance ask for?", ["The insurance"]),
 ]
-"""Each with how the sentences begin that answer it."""
+"""Each question with the beginnings of the sentences that answer it."""

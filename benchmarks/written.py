@@ -1,4 +1,4 @@
-"""What chats leave in a store, by turn: bytes and rows, and how often the database is asked."""
+"""Bytes and rows that chats write to a store, and database round trips, per turn."""
 
 import contextlib
 import shutil
@@ -23,10 +23,10 @@ from tests.stores.postgres_server import PostgresServer
 Table = list[list[str]]
 
 FACTS = 0.2
-"""So many of the messages tell something to remember."""
+"""Share of the messages that state a fact."""
 
 TURNS_A_DAY, PEAK = 20, 5
-"""How often a user of the model speaks, and how much more than the mean the busiest hour has."""
+"""Turns per user and day, and the load of the busiest hour relative to the mean."""
 
 SIZES = """
 SELECT relname, pg_total_relation_size(relid), n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables
@@ -35,13 +35,13 @@ WHERE relname LIKE 'ctxwrap%' ORDER BY relname
 
 
 class Model:
-    """It answers in 40 to 120 words and keeps its memory as the protocol says."""
+    """A model that answers in 40 to 120 words and follows the memory protocol."""
 
     def __init__(self) -> None:
         self._attentive = Attentive(Talk(2))
         self.told = Said("")
         self.bytes = 0
-        """Of what was said by it."""
+        """Bytes of its answers."""
 
     def __call__(self, ask: Ask) -> Answer:
         answer = self._attentive(ask.body, self.told) if asks_for_trailer(ask.system) else "Well."
@@ -50,13 +50,13 @@ class Model:
 
 
 class Chats:
-    """So many chats of so many turns, each in a session of its own."""
+    """`chats` chats of `turns` turns, each in its own session."""
 
     def __init__(self, chats: int, turns: int) -> None:
         self.chats, self.turns = chats, turns
         self._model = Model()
         self.bytes = 0
-        """Of what was said by both, by turn."""
+        """Bytes of all messages, per turn."""
 
     def take(self, store: object, **how: Any) -> None:
         said = 0
@@ -67,7 +67,7 @@ class Chats:
                     self._model.told = each
                     said += len(each.text.encode())
                     ask(wrapped, each.text)
-            finish()  # as at the end of a process
+            finish()  # what happens at the end of a process
         self.bytes = (said + self._model.bytes) // (self.chats * self.turns)
 
     def by_turn(self, count: float) -> str:
@@ -91,7 +91,7 @@ def ask(client: Any, text: str) -> None:
 
 
 def trips(server: PostgresServer, turns: int) -> Table:
-    """How often the database is asked, as a line to it counts; no sign of life comes in between."""
+    """Round trips per turn, counted by a proxy; leases are not renewed meanwhile."""
     from ctxwrap.stores.postgres import PostgresStore
 
     rows = [["workers", "on_busy", "context document", "median", "mean", "most"]]
@@ -112,14 +112,14 @@ def trips(server: PostgresServer, turns: int) -> Table:
 @contextlib.contextmanager
 def counting(server: PostgresServer) -> Iterator[Proxy]:
     server.create("trips")
-    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))  # a socket's path has 107 bytes at most
+    place = Path(tempfile.mkdtemp(prefix="cwpx-", dir="/tmp"))  # a socket path is limited to 107 bytes
     with Proxy(server.sockets, place) as proxy:
         yield proxy
     shutil.rmtree(place)
 
 
 def _counted(proxy: Proxy, workers: Sequence[Any], turns: int) -> list[int]:
-    """Of turns that the workers take one after the other, without the first few."""
+    """Round trips of each turn, the workers alternating, without the first six turns."""
     counts = []
     for turn, said in enumerate(small_talk(Talk(1), turns + 6, 0)):
         before = proxy.trips
@@ -134,11 +134,11 @@ def _counted(proxy: Proxy, workers: Sequence[Any], turns: int) -> list[int]:
 def written(
     server: PostgresServer | None, chats: int, turns: int, say: Callable[[str], None]
 ) -> Iterator[tuple[str, Table]]:
-    """What a turn writes to files and to PostgreSQL, with and without evidence."""
+    """What a turn writes to files and to PostgreSQL, with `evidence` "log" and "project"."""
     both = (True, False)
     parts = []
     for evidence in both:
-        say(f"bytes: files, {'with' if evidence else 'without'} evidence, {chats * turns} calls")
+        say(f"bytes: files, evidence={'log' if evidence else 'project'}, {chats * turns} calls")
         parts.append(_in_files(Chats(chats, turns), evidence))
     heads = ["evidence", "said", "messages.jsonl", "events.jsonl", "raw", "context", "other", "all", "on disk"]
     yield f"Bytes of a turn in files, {chats} chats of {turns} turns", [heads, *parts]
@@ -147,16 +147,16 @@ def written(
     totals = [["evidence", "said", "kept, vacuumed", "grown, never vacuumed", "WAL", "transactions"]]
     found = []
     for evidence in both:
-        say(f"bytes: PostgreSQL, {'with' if evidence else 'without'} evidence, {chats * turns} calls")
+        say(f"bytes: PostgreSQL, evidence={'log' if evidence else 'project'}, {chats * turns} calls")
         rows, turn = _in_rows(server, Chats(chats, turns), evidence)
         found.append(turn)
         totals.append(
-            ["yes" if evidence else "no", *(f"{each:,.0f}" for each in turn[:-1]), f"{turn.transactions:.1f}"]
+            ["log" if evidence else "project", *(f"{each:,.0f}" for each in turn[:-1]), f"{turn.transactions:.1f}"]
         )
-        yield f"Rows and bytes of a turn in PostgreSQL, {'with' if evidence else 'without'} evidence", rows
+        yield f"Rows and bytes of a turn in PostgreSQL, evidence={'log' if evidence else 'project'}", rows
     yield f"Bytes of a turn in PostgreSQL, {chats} chats of {turns} turns", totals
     yield (
-        f"What that comes to, {TURNS_A_DAY} turns per user and day, the busiest hour {PEAK} times the mean",
+        f"One database, {TURNS_A_DAY} turns per user and day, the busiest hour {PEAK} times the mean",
         model(found[0]),
     )
 
@@ -171,7 +171,7 @@ def _in_files(chats: Chats, evidence: bool) -> list[str]:
                 on_disk += path.stat().st_blocks * 512
     parts = [sizes[name] for name in ("messages.jsonl", "events.jsonl", "raw", "context", "other")]
     row = [chats.bytes_by_turn(each) for each in (*parts, sum(parts), on_disk)]
-    return ["yes" if evidence else "no", f"{chats.bytes:,}", *row]
+    return ["log" if evidence else "project", f"{chats.bytes:,}", *row]
 
 
 def _part(path: Path) -> str:
@@ -197,7 +197,7 @@ def _in_rows(server: PostgresServer, chats: Chats, evidence: bool) -> tuple[Tabl
     url = server.create(f"written-{evidence}".lower())
     with psycopg.connect(url, autocommit=True) as connection:
         store = PostgresStore(url)
-        list(store.keys())  # which makes the tables
+        list(store.keys())  # creates the tables
         lsn, before = _position(connection)
         chats.take(store, evidence=evidence)
         store.close()
@@ -215,7 +215,7 @@ def _in_rows(server: PostgresServer, chats: Chats, evidence: bool) -> tuple[Tabl
 
 
 def _position(connection: Any) -> tuple[float, float]:
-    """How much was ever logged, and how often something was committed."""
+    """Bytes of WAL and number of commits so far."""
     logged = "pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::double precision"
     committed = "(SELECT xact_commit FROM pg_stat_database WHERE datname = current_database())"
     found: tuple[float, float] = connection.execute(f"SELECT {logged}, {committed}").fetchall()[0]
@@ -223,7 +223,7 @@ def _position(connection: Any) -> tuple[float, float]:
 
 
 def model(turn: InRows) -> Table:
-    """What users of one database come to."""
+    """Load and size of one database by number of users."""
     rows = [
         ["users", "turns a day", "turns/s, peak", "transactions/s, peak", "WAL MB/s, peak", "GB a day", "TB a year"]
     ]
@@ -238,6 +238,6 @@ def model(turn: InRows) -> Table:
 
 
 def _wait_for_counts(connection: Any) -> None:
-    """Connections tell what they did when they end."""
+    """Wait until all connections have ended, because statistics are reported then."""
     while connection.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = 'ctxwrap'").fetchall():
         time.sleep(0.05)

@@ -1,6 +1,6 @@
-"""A process dies in the middle of an answer; the next one finds what was said, closes the turn and goes on.
+"""A process is killed while an answer streams; the next process recovers the partial answer and continues the session.
 
-`python examples/crash_and_go_on.py DIRECTORY` keeps the session there: look at its files, or at it with
+`python examples/crash_and_go_on.py DIRECTORY` keeps the session in DIRECTORY. Inspect its files, or run
 `ctxwrap show chat --store DIRECTORY`.
 """
 
@@ -49,11 +49,11 @@ if __name__ == "__main__":
         child = get_context("spawn").Process(target=dies, args=(provider.openai_url, store))
         child.start()
         child.join()
-        print(f"the process that heard everything ended by {signal.Signals(-(child.exitcode or 0)).name}")
+        print(f"the streaming process was killed by {signal.Signals(-(child.exitcode or 0)).name}")
         asks(wrapped(provider.openai_url, store), "What is my name?")
 
     log = ctxwrap.open_store(store).open(SessionKey("default", "default", "chat"))
     for message in log.read("messages")[0]:
         how = f"  [{message['ctx']['reason']}]" if message["ctx"].get("reason") else ""
         print(f"{message['role']:>9}: {message['content'][:60]}{how}")
-    print(f"damaged: {len(ctxwrap.verify('chat', store=store).findings)} findings; the session is in {store}")
+    print(f"verify: {len(ctxwrap.verify('chat', store=store).findings)} findings; the session is in {store}")

@@ -1,6 +1,6 @@
-"""A chat loop before and after: only the line that makes the client changes.
+"""A chat before and after ctxwrap: only the line that creates the client changes.
 
-It runs offline against the practice provider. With a real provider, leave out the `with` block and its `base_url`.
+It runs offline against the practice provider. With a real provider, omit the `with` block and `base_url`.
 """
 
 import tempfile
@@ -12,7 +12,7 @@ from ctxwrap.testing.practice import Provider
 
 
 def chat(client: OpenAI, text: str) -> str:
-    """What a backend does for every request: it sends the newest message only."""
+    """Handle one request as a backend does: send only the newest message."""
     reply = client.chat.completions.create(model="practice", messages=[{"role": "user", "content": text}])
     return reply.choices[0].message.content or ""
 

@@ -1,4 +1,4 @@
-"""What ctxwrap knows about a call: its round and mode, what was sent, and what the model changed in memory."""
+"""Inspect a call with `turn_of`: its round and mode, what was sent, and what the model changed in memory."""
 
 import tempfile
 

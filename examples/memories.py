@@ -1,7 +1,7 @@
-"""One memory for a chat and an agent: what was said in a wrapped chat, looked through and summed up by somebody else.
+"""A chat and an agent share one memory: the agent lists, searches and annotates what was said in a wrapped chat.
 
-`python examples/memories.py` prints the summaries of what was said, the context document that grew of it, what a search
-finds, and that the chat knows what the agent wrote.
+`python examples/memories.py` prints the summaries of the messages, the context document, a search result, and that the
+next call of the chat includes what the agent wrote.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ with Provider() as provider:
         print(f"{entry.role:9} {entry.summary}")
 
     context = memories.get_context("bakery")
-    print(f"\nversion {context.version} of the context, made without a model:\n{context.content}")
+    print(f"\nversion {context.version} of the context document, written by rules:\n{context.content}")
 
     found = memories.search_memories("bakery", "When does the bakery open?")
     print(f"found: {found.entries[0].passage}")
@@ -43,4 +43,4 @@ with Provider() as provider:
     reply = client.chat.completions.create(model="practice", messages=[{"role": "user", "content": "What is my name?"}])
     turn = ctxwrap.turn_of(reply)
     assert turn is not None
-    print(f"\n{reply.choices[0].message.content} Sent along: {[item.source for item in turn.pack if item.included]}")
+    print(f"\n{reply.choices[0].message.content} Pack: {[item.source for item in turn.pack if item.included]}")

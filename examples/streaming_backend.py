@@ -1,4 +1,4 @@
-"""One wrapped client for all users: each request names its session, streams its answer, and may switch context off."""
+"""One wrapped client for all users: each request names its session, streams its answer and can turn context off."""
 
 import asyncio
 import tempfile
@@ -11,7 +11,7 @@ from ctxwrap.testing.practice import Provider
 
 
 async def answer(client: AsyncOpenAI, user: str, text: str, mode: str) -> AsyncIterator[str]:
-    """The text of an answer as it comes; the trailer never shows."""
+    """Yield the text of an answer as it arrives, without the trailer."""
     with ctxwrap.using(session=user, context_mode=mode):
         stream = await client.chat.completions.create(
             model="practice", messages=[{"role": "user", "content": text}], stream=True

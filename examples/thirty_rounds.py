@@ -1,6 +1,6 @@
-"""Thirty rounds of a chat: a fact told in the first is known in the last, a hint fades, and a plot shows both.
+"""Thirty rounds of a chat: a fact from the first round is known in the last, a hint decays, and a plot shows both.
 
-The model is shown no history here, only its memory. `python examples/thirty_rounds.py DIRECTORY` puts the plot there.
+The model gets no history, only its memory. `python examples/thirty_rounds.py DIRECTORY` writes the plot to DIRECTORY.
 """
 
 import sys
@@ -57,4 +57,4 @@ for curve in curves:
 directory.mkdir(parents=True, exist_ok=True)
 plot = directory / "thirty_rounds.svg"
 plot.write_text(plotted(curves, "Thirty rounds: a fact and a hint"), encoding="utf-8")
-print(f"\nThe plot of both: {plot}")
+print(f"\nPlot: {plot}")

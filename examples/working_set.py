@@ -1,6 +1,6 @@
-"""Files that every call gets to see: a working set of four files, a budget of 28 000 tokens, and a chat.
+"""A working set of four files with a budget of 28 000 tokens, added to a chat.
 
-`python examples/working_set.py` prints the boot header, what the model was sent of each file, and the report.
+`python examples/working_set.py` prints the boot header, how much of each file was sent, and the report.
 """
 
 import tempfile
@@ -44,11 +44,11 @@ with Provider() as provider:
     reply = client.chat.completions.create(**QUESTION)
 
 print(reply.choices[0].message.content)
-print(f"\n--- the boot header\n{view.boot_header}")
-print("--- the pack")
+print(f"\n--- boot header\n{view.boot_header}")
+print("--- pack")
 for item in view.items:
     print(f"{'sent' if item.included else 'left out':8} {item.tokens:6} {item.kind:12} {item.source:16} {item.reason}")
 turn = ctxwrap.turn_of(reply)
 assert turn is not None
-print("\n--- the report")
+print("\n--- report")
 print(yaml.safe_dump({"assembly_report": turn.report.assembly}, sort_keys=False))

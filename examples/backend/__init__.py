@@ -1,1 +1,1 @@
-"""A chatbot backend: signed-in users, answers that stream, and a memory that no worker can lose."""
+"""A chatbot backend: signed-in users, streamed answers, and sessions that survive the death of any worker."""

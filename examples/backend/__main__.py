@@ -1,4 +1,4 @@
-"""`python -m backend` serves; `python -m backend hash NAME` prints a line for the file of users."""
+"""`python -m backend` serves; `python -m backend hash NAME` prints a line for the users file."""
 
 import getpass
 import os
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> None:
 
 
 def serve() -> None:
-    if not os.environ.get(f"{PREFIX}API_KEY"):  # practice: all workers inherit this one, and it ends with them
+    if not os.environ.get(f"{PREFIX}API_KEY"):  # practice mode: one random secret, inherited by all workers
         os.environ.setdefault(f"{PREFIX}SECRET", secrets.token_hex())
     settings = from_environment()
     uvicorn.run(
@@ -34,5 +34,5 @@ def serve() -> None:
     )
 
 
-if __name__ == "__main__":  # the workers import this module, too
+if __name__ == "__main__":  # the workers import this module as well
     main(sys.argv[1:])

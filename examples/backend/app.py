@@ -1,4 +1,4 @@
-"""The HTTP side: who may ask for what, and how it is answered."""
+"""HTTP endpoints, authentication and error responses."""
 
 import re
 from base64 import b64encode
@@ -34,7 +34,7 @@ POLICY = (
 
 
 class SmallBodies:
-    """Refuses a body that is too large while it comes, whatever its headers say."""
+    """Rejects a body as soon as it exceeds the limit, whatever its headers say."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class SmallBodies:
             message = await receive()
             size += len(message.get("body", b""))
             if size > LARGEST_BODY:
-                raise HTTPException(413, "That is too long.", {"Connection": "close"})
+                raise HTTPException(413, "The request is too large.", {"Connection": "close"})
             return message
 
         await self._app(scope, counted, send)
@@ -68,10 +68,10 @@ Here = Annotated[Worker, Depends(this_worker)]
 
 
 def same_origin(request: Request, here: Here) -> None:
-    """A page of somebody else's may not act for a user: beside SameSite, which older browsers do not know."""
+    """Reject POST requests from other sites; SameSite alone does not protect older browsers."""
     origin = request.headers.get("origin")
     if request.method == "POST" and origin not in (None, here.settings.origin or str(request.base_url).rstrip("/")):
-        raise HTTPException(403, "That came from another site.")
+        raise HTTPException(403, "Cross-site request refused.")
 
 
 def signed_in(request: Request, here: Here) -> str:
@@ -85,7 +85,7 @@ User = Annotated[str, Depends(signed_in)]
 
 
 def session_of(user: str) -> str:
-    """Each user has one session. It follows from who is signed in, and from nothing that a client sends."""
+    """Each user has one session, derived from the signed-in name and never from the request."""
     return f"user-{user}"
 
 
@@ -102,7 +102,7 @@ async def invalid(request: Request, error: RequestValidationError) -> JSONRespon
 
 @app.exception_handler(ctxwrap.StoreError)
 async def store_away(request: Request, error: ctxwrap.StoreError) -> JSONResponse:
-    return JSONResponse({"detail": "What you ask for is out of reach right now."}, 503, {"Retry-After": "5"})
+    return JSONResponse({"detail": "The service is temporarily unavailable."}, 503, {"Retry-After": "5"})
 
 
 @app.get("/", response_class=HTMLResponse)
@@ -122,7 +122,7 @@ async def sign_in(given: SignIn, here: Here, response: Response) -> None:
     try:
         is_right = await here.checks.is_right(given.password, here.signing.users, given.name)
     except TooMany:
-        raise HTTPException(503, "Too many people sign in right now.", {"Retry-After": "2"}) from None
+        raise HTTPException(503, "Too many sign-in attempts. Try again in a moment.", {"Retry-After": "2"}) from None
     if not is_right:
         raise HTTPException(401, "Name or password is wrong.")
     response.set_cookie(
@@ -141,7 +141,7 @@ def sign_out(here: Here, response: Response) -> None:
 
 
 async def answering(said: Said, user: User, here: Here) -> AsyncIterator[Answer]:
-    """The answer, which is closed when the response is over: read to its end, or left by its reader."""
+    """Provide the answer and close it when the response ends, also if the client disconnects."""
     answer = Answer(here.client, here.settings.model, session_of(user), said)
     with here.under_way.one():
         try:
@@ -164,14 +164,14 @@ def history(
     limit: Annotated[int, Query(ge=1, le=50)] = 25,
     before: Annotated[str | None, Query(max_length=60)] = None,
 ) -> dict[str, Any]:
-    """A page of messages, the newest first, and what to give as `before` for the next one."""
+    """A page of messages, newest first, and the cursor to pass as `before` for the next page."""
     response.headers["Cache-Control"] = "no-store"
     try:
         found = here.memories.list_entries(session_of(user), limit, before, vault="default")
     except ctxwrap.NotFound:
         return {"user": user, "messages": [], "before": ""}
     except ctxwrap.InvalidInput:
-        raise HTTPException(422, "before: no place in your history") from None
+        raise HTTPException(422, "before: not a cursor of your history") from None
     messages = [{"role": each.role, "text": each.rawEntry, "time": each.creationTime} for each in found.entries]
     return {"user": user, "messages": messages, "before": found.next_before}
 

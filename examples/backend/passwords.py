@@ -1,4 +1,4 @@
-"""Passwords as scrypt hashes, the file of users that holds them, and how many are checked at once."""
+"""Password hashes (scrypt), the users file, and a limit on concurrent checks."""
 
 import asyncio
 import hashlib
@@ -24,20 +24,20 @@ def hashed(password: str, salt: bytes | None = None, cost: tuple[int, int, int] 
 
 
 def is_right(password: str, users: Mapping[str, str], name: str) -> bool:
-    """Whether it is the password of `name`. A name that nobody has takes as long as one that somebody has."""
+    """Check the password of `name`; an unknown name takes as long as a known one."""
     known = users.get(name, _NOBODY)
     _, n, r, p, salt, _ = known.split("$")
     return hmac.compare_digest(hashed(password, bytes.fromhex(salt), (int(n), int(r), int(p))), known)
 
 
 class TooMany(Exception):
-    """More people want to sign in than are served."""
+    """Too many sign-in attempts are waiting."""
 
 
 class Checks:
-    """Checks passwords in a few threads of its own: whoever guesses keeps only those waiting who sign in.
+    """Checks passwords in its own small thread pool, so that guessing slows down sign-in only.
 
-    A check takes a fifth of a second of a core and 16 MB. Those beyond `waiting` are refused at once.
+    A check takes a fifth of a second of a core and 16 MB. Checks beyond `waiting` are refused at once.
     """
 
     def __init__(self, at_once: int = 2, waiting: int = 16) -> None:
@@ -48,7 +48,7 @@ class Checks:
         if not self._room.acquire(blocking=False):
             raise TooMany
         check = self._threads.submit(is_right, password, users, name)
-        check.add_done_callback(lambda _: self._room.release())  # not when the client leaves: the work may go on
+        check.add_done_callback(lambda _: self._room.release())  # not on disconnect: the check keeps running
         return await asyncio.wrap_future(check)
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class Checks:
 
 
 def users_in(text: str) -> dict[str, str]:
-    """The users of a file with a line `name:hash` for each; empty lines and comments are passed over."""
+    """Parse a users file with one `name:hash` per line; empty lines and comments are skipped."""
     lines = [line.strip() for line in text.splitlines()]
     found = [(number, _LINE.fullmatch(line)) for number, line in enumerate(lines, 1) if line and line[0] != "#"]
     for number, match in found:
@@ -70,5 +70,5 @@ def users_in(text: str) -> dict[str, str]:
 
 @cache
 def demo_users() -> dict[str, str]:
-    """Ada and Bob, for trying things out; with a fixed salt, since all workers must agree on it."""
+    """The demo users ada and bob; the salt is fixed because all workers must compute the same hash."""
     return dict.fromkeys(("ada", "bob"), hashed("practice", b"the same for all"))

@@ -1,4 +1,4 @@
-"""Whether this worker should be sent requests: not while its store is away, and not while it is about to end."""
+"""Readiness of a worker: false while its store is unavailable or the worker is shutting down."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ _NOBODY = SessionKey("default", "default", "readiness")
 
 
 class Readiness:
-    """One look at the store at a time, however many ask: a store that is away keeps each waiting for long."""
+    """Runs one store check at a time, shared by all requests, because an unavailable store makes each check slow."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Readiness:
         self._is_leaving = False
 
     async def obstacle(self) -> str:
-        """Why not, or nothing."""
+        """Why the worker is not ready; empty if it is."""
         if self._is_leaving:
             return "shutting down"
         if self._looking is None or self._looking.done():
@@ -34,7 +34,7 @@ class Readiness:
         return self._looking.result() if done else "the store does not answer"
 
     def leave_slowly(self, seconds: float) -> None:
-        """Let SIGTERM be known here first, so that a balancer looks elsewhere, and so many seconds later to uvicorn."""
+        """On SIGTERM report not ready at once, for load balancers, and pass the signal to uvicorn `seconds` later."""
         if threading.current_thread() is not threading.main_thread():
             return
         loop, known = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
@@ -47,10 +47,10 @@ class Readiness:
         signal.signal(signal.SIGTERM, leave)
 
     def _look(self) -> str:
-        """Ask for a file that is not there, of a session that is not there: nothing is cheaper."""
+        """Load a missing file of a missing session: the cheapest request to the store."""
         try:
             self._store.open(_NOBODY).files.load("state")
         except (ctxwrap.StoreError, OSError) as error:
             logger.warning("not ready: %s", error)
-            return "the store is away"
+            return "the store is unavailable"
         return ""

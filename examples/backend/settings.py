@@ -1,4 +1,4 @@
-"""What the environment says, checked once; an error names the variable that is wrong."""
+"""Settings from environment variables, validated once; an error names the variable."""
 
 import os
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ PREFIX = "CHAT_"
 
 
 class Settings(BaseModel):
-    """Each field is the variable of that name in capitals, with `CHAT_` before it."""
+    """Each field is read from the variable `CHAT_` + its name in capitals."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,15 +33,15 @@ class Settings(BaseModel):
 
     @property
     def is_practice(self) -> bool:
-        """Whether the practice model answers, on this machine, and users may be made up."""
+        """Whether the local practice model is used; only then may there be demo users."""
         return not self.api_key.get_secret_value()
 
     def known_users(self) -> Mapping[str, str]:
-        """Who may sign in: names, and hashes of their passwords."""
+        """Names and password hashes of the users who may sign in."""
         if self.users is not None:
             return users_in(self.users.read_text())
         if not self.is_practice:
-            raise ValueError("a file of users is needed where the model is real: see README.md")
+            raise ValueError("a users file is required with a real model: see README.md")
         return demo_users()
 
 
@@ -49,7 +49,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     given = {name.removeprefix(PREFIX).lower(): value for name, value in environ.items() if name.startswith(PREFIX)}
     try:
         settings = Settings.model_validate(given)
-    except ValidationError as error:  # its own text shows what was given, which may be a secret
+    except ValidationError as error:  # its own message contains the given values, which may be secrets
         raise SystemExit("\n".join(f"{_variable(each['loc'])}: {each['msg']}" for each in error.errors())) from None
     try:
         settings.known_users()

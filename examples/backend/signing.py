@@ -1,4 +1,4 @@
-"""The cookie that says who is signed in: signed, for a while, and not beyond a change of password."""
+"""The signed session cookie; it expires, and becomes invalid when the password changes."""
 
 import hmac
 import time
@@ -6,7 +6,7 @@ import time
 from .settings import Settings
 
 SECONDS = 12 * 60 * 60
-"""How long one stays signed in."""
+"""Lifetime of the cookie."""
 
 
 class Signing:
@@ -17,7 +17,7 @@ class Signing:
 
     @property
     def cookie(self) -> str:
-        """Its name; with the prefix browsers take it from this host alone, and over https."""
+        """The cookie's name; browsers accept the `__Host-` prefix only from this host and over https."""
         return "__Host-chat" if self.is_https else "chat"
 
     def signed(self, name: str, until: float | None = None) -> str:
@@ -25,7 +25,7 @@ class Signing:
         return f"{name}.{expires}.{self._signature(name, expires)}"
 
     def user_in(self, token: str) -> str | None:
-        """Who is signed in by a cookie; nobody if it is forged, too old, or from before the password was changed."""
+        """The user of a cookie; None if it is forged, expired, or older than a password change."""
         name, _, rest = token.partition(".")
         expires, _, signature = rest.partition(".")
         if name not in self.users or not (expires.isascii() and expires.isdecimal() and len(expires) < 16):

@@ -1,4 +1,4 @@
-"""One answer as server-sent events: `accepted`, pieces of `text`, and `done` or `error`."""
+"""One answer as server-sent events: `accepted`, several `text`, then `done` or `error`."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ logger = logging.getLogger("backend")
 
 
 class Said(BaseModel):
-    """What a user sends."""
+    """A user's message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,7 +26,7 @@ class Said(BaseModel):
 
 
 class Answer:
-    """The answer to one message. Close it, however far it came: then the log has what was said so far."""
+    """The answer to one message. Always close it, so that the log gets what was said so far."""
 
     def __init__(self, client: AsyncOpenAI, model: str, session: str, said: Said) -> None:
         self._client, self._model, self._session, self._said = client, model, session, said
@@ -48,7 +48,7 @@ class Answer:
             await self._stream.close()
 
     async def _begun(self) -> AsyncStream[ChatCompletionChunk]:
-        """The stream of the answer: as soon as there is one, the message is in the log."""
+        """Start the stream; once it exists, the message is in the log."""
         with ctxwrap.using(session=self._session, context_mode=self._said.contextMode):
             return await self._client.chat.completions.create(
                 model=self._model, messages=[{"role": "user", "content": self._said.text}], stream=True
@@ -69,7 +69,9 @@ def _end(stream: AsyncStream[ChatCompletionChunk]) -> ServerSentEvent:
     report = _turn(stream).report
     if report.not_saved:
         logger.error("an answer was not saved: %s", report.error)
-        return event("error", code="not_saved", message="The answer could not be saved. It may be forgotten.")
+        return event(
+            "error", code="not_saved", message="The answer could not be saved and may be missing from the history."
+        )
     if report.status != "complete":
         return event("error", code="cut", message="The answer was cut off.")
     return event("done")
@@ -78,14 +80,14 @@ def _end(stream: AsyncStream[ChatCompletionChunk]) -> ServerSentEvent:
 _TOLD: tuple[tuple[type[Exception], str, str], ...] = (
     (ctxwrap.SessionBusy, "busy", "Another message of yours is being answered. Try again in a moment."),
     (ctxwrap.StoreError, "store", "Your message could not be saved. Try again in a moment."),
-    (openai.RateLimitError, "model_busy", "The model has too much to do. Try again in a moment."),
+    (openai.RateLimitError, "model_busy", "The model is overloaded. Try again in a moment."),
     (openai.APIError, "model", "The model does not answer. Try again in a moment."),
     (Exception, "internal", "Something went wrong. Try again in a moment."),
 )
 
 
 def _error(error: Exception) -> ServerSentEvent:
-    """What a user may read of it; the rest is for the log."""
+    """The message for the user; details go to the log only."""
     code, message = next((code, message) for kind, code, message in _TOLD if isinstance(error, kind))
     logger.warning("an answer failed (%s): %s", code, error, exc_info=error if code == "internal" else None)
     return event("error", code=code, message=message)

@@ -1,4 +1,4 @@
-"""What one worker has from its start to its end: the store, one client for all users, the answers under way."""
+"""The resources of one worker process: the store, one client for all users, the running answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -19,14 +19,14 @@ from .signing import Signing
 
 _THREADS = 32
 _LAST_WORDS = 20.0
-"""So many seconds answers have to be saved that uvicorn cancelled."""
+"""Seconds allowed for saving answers that uvicorn cancelled."""
 
 _MODEL_SILENT = 60.0
-"""After so many seconds without a word the model is given up; meanwhile it keeps its user from going on."""
+"""Timeout of a model request in seconds; until then the user's next message waits."""
 
 
 class UnderWay:
-    """How many answers are under way."""
+    """Counts running answers."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -61,11 +61,11 @@ class Worker:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Worker]:
-    # each write of a call blocks a thread, for long if the store is away; by default a small machine has five
+    # writes block a thread each, for long if the store is unavailable; the default is five on a small machine
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, "backend"))
     with ExitStack() as stack:
         store = ctxwrap.open_store(settings.store)
-        # before the process ends by itself it would do the same, but uvicorn ends its workers by a signal
+        # an exiting process does this itself, but uvicorn ends its workers by a signal
         stack.callback(store.close)
         worker = Worker(
             settings=settings,
@@ -100,6 +100,6 @@ def _client(settings: Settings, store: Store, stack: ExitStack) -> AsyncOpenAI:
         budget=settings.budget,
         on_busy="wait",
         busy_timeout=settings.busy_seconds,
-        # no answer to a message that is not in the log: users were told that what is accepted is remembered
+        # a message that is not in the log gets no answer: `accepted` promises that it is stored
         strict=True,
     )
