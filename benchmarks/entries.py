@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from ctxwrap.documents.document import EMPTY, grown, trimmed
 from ctxwrap.documents.sentences import Raw
 from ctxwrap.documents.summary import fitted, summary_of
-from tests.entries.talk import talk
-from tests.entries.test_sentences import HOSTILE
+from tests.documents.talk import talk
+from tests.documents.test_sentences import HOSTILE
 
 
 def seconds(work: Callable[[], object]) -> float:

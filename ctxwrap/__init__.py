@@ -1,6 +1,10 @@
 """Context middleware around LLM clients: history, memory and a packed prompt in, a snapshot out of every reply."""
 
+import sys
+import warnings
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -126,3 +130,37 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+_MOVED = {
+    "ctxwrap.checkup": "ctxwrap.conformance.model_check",
+    "ctxwrap.children": "ctxwrap.session.child_sessions",
+    "ctxwrap.evidence": "ctxwrap.export.evidence",
+    "ctxwrap.inspection": "ctxwrap.inspect",
+    "ctxwrap.practice": "ctxwrap.testing.practice",
+    "ctxwrap.storage": "ctxwrap.stores.base",
+    "ctxwrap.summarising": "ctxwrap.turn.summariser",
+    "ctxwrap.swap": "ctxwrap.session.swap_search",
+}
+"""Documented modules of earlier versions, and where they are now."""
+
+
+class _MovedModules:
+    """Imports a module of `_MOVED` from its new place, with a warning."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name in _MOVED else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is now {_MOVED[spec.name]}", DeprecationWarning, stacklevel=2)
+        module = import_module(_MOVED[spec.name])
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Undo what the import system changed in the module: it is loaded already."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+
+sys.meta_path.append(_MovedModules())

@@ -14,8 +14,8 @@ from ctxwrap.testing.practice.requests import Ask
 from ctxwrap.turn.binding import Context, Target
 from ctxwrap.turn.sync import Call, begin
 from ctxwrap.types import Body, TurnRecord
+from tests.providers.replies import SPEAKERS, Speaker
 from tests.support import state_shown
-from tests.wires.replies import SPEAKERS, Speaker
 
 APIS = {speaker.api: speaker for speaker in SPEAKERS if speaker.api != "completions"}
 KEY = key_for("s")

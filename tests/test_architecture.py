@@ -49,6 +49,15 @@ def test_one_call_visits_few_packages() -> None:
     assert walk.changes <= 300
 
 
+@pytest.mark.parametrize(("old", "new"), ctxwrap._MOVED.items())
+def test_documented_modules_of_earlier_versions_are_importable(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+        moved = import_module(old)
+    assert moved is import_module(new)
+    assert moved.__spec__ is not None
+    assert moved.__spec__.name == moved.__name__ == new
+
+
 def test_importing_is_light() -> None:
     heavy = {"pydantic", "asyncio", "httpx", "httpx2", "litellm", "openai", "anthropic", "tiktoken", "jsonschema"}
     heavy |= {"tenacity", "rich", "cryptography", "psycopg", "pytest"}

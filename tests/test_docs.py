@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.practice import Provider
+from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Report, TurnRecord
 
 ROOT = Path(__file__).parent.parent

@@ -17,8 +17,8 @@ from ctxwrap.providers.options import cache_key, is_cache_key
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.provider import Provider
 from ctxwrap.types import SessionKey
+from tests.providers.replies import SPEAKERS
 from tests.support import Told, events
-from tests.wires.replies import SPEAKERS
 
 OPENAI = "https://api.openai.com/v1"
 HELLO: Any = [{"role": "user", "content": "hi"}]

@@ -10,8 +10,8 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.stores.files.journal import Journal
 from ctxwrap.stores.files import disk
+from ctxwrap.stores.files.journal import Journal
 from ctxwrap.testing.practice import Provider
 from tests.support import events, said
 

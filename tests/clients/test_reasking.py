@@ -22,8 +22,8 @@ from ctxwrap.protocol.instructions import SEPARATOR, before_question
 from ctxwrap.testing.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
 from ctxwrap.types import SessionKey, TurnRecord
 from tests.clients.running import PATIENCE, at_its_desk, got, on, opened, run_and_close
+from tests.providers.replies import SPEAKERS
 from tests.support import assert_clean, events, item, said, state_shown, trailer
-from tests.wires.replies import SPEAKERS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of litellm's own making
 

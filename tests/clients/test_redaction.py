@@ -32,7 +32,7 @@ from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
 from ctxwrap.turn.summariser import Summariser, wait_for_summaries
 from tests.clients.running import PATIENCE, at_once, each, got
 from tests.clients.test_failing_open import Fault, FaultyStore
-from tests.redacting.planting import KEY, places_in, planted
+from tests.redaction.planting import KEY, places_in, planted
 from tests.support import events, item, messages, said, trailer
 
 SECRETS = {

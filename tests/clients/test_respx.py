@@ -10,8 +10,8 @@ import respx
 
 import ctxwrap
 from ctxwrap.testing.practice.answer import Answer
+from tests.providers.replies import SPEAKERS
 from tests.support import assert_clean, said
-from tests.wires.replies import SPEAKERS
 
 URL = "https://api.example.com/v1"
 TRAILER = '\n\n<<<CONTEXT>>>\n{"memory": {"core": []}}'

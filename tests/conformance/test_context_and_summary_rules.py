@@ -22,7 +22,7 @@ from ctxwrap.service.memories import Memories
 from ctxwrap.service.prompts import block_for
 from ctxwrap.stores.files.store import FileLog
 from ctxwrap.testing.practice import Provider
-from tests.mcp.doors import command, environment, http_server
+from tests.service.mcp.doors import command, environment, http_server
 from tests.support import documents, lines
 
 TOOLS = {

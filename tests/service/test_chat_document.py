@@ -11,7 +11,7 @@ from ctxwrap.documents.document import LONGEST
 from ctxwrap.documents.sections import sections_of
 from ctxwrap.service.memories import Memories
 from ctxwrap.testing.practice import Answer, Ask, Provider
-from tests.entries.chat import TURNS, Turn
+from tests.documents.chat import TURNS, Turn
 from tests.support import asks_for_trailer, trailer
 
 

@@ -23,8 +23,8 @@ from ctxwrap.testing.practice import Provider
 from ctxwrap.testing.practice.answer import Answer, ToolCall
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, SessionKey
+from tests.providers.replies import SPEAKERS
 from tests.support import Told
-from tests.wires.replies import SPEAKERS
 
 KEY = SessionKey("t", "a", "s")
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)

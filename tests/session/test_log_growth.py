@@ -5,7 +5,7 @@ from pathlib import Path
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Provider
 from ctxwrap.testing.practice.requests import Ask
-from tests.evidence.logs import Chat
+from tests.export.logs import Chat
 from tests.support import item, trailer
 
 TURNS = 24

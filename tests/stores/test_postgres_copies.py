@@ -6,8 +6,8 @@ import ctxwrap
 from ctxwrap.stores import open_store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Provider
-from tests.evidence.logs import Chat
-from tests.test_copying import assert_same, told
+from tests.export.logs import Chat
+from tests.export.test_copy import assert_same, told
 
 
 def test_a_session_goes_there_and_back(provider: Provider, home: Path, tmp_path: Path, database: str) -> None:

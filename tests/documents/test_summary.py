@@ -1,0 +1,141 @@
+"""Summaries: short enough whatever is said, in the third person where that is certain, with the facts in them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.documents.sentences import Raw, Summary, facts_in
+from ctxwrap.documents.summary import LONGEST, fitted, summary_of
+from tests.documents.messages import MESSAGES
+
+texts = st.text(max_size=1500) | st.lists(
+    st.sampled_from(
+        ["Hello! ", "We met Maria on 3 May 2025. ", "It was nice and rather long. ", "Order A-77 costs 12 EUR. "]
+    )
+    | st.text(max_size=30),
+    max_size=80,
+).map("".join)
+raws = st.builds(
+    Raw, st.integers(), st.sampled_from(["user", "assistant", "tool", "x"]), texts, speaker=st.text(max_size=90)
+)
+
+
+def said(text: str, role: str = "user", **more: str) -> str:
+    return summary_of(Raw(1, role, text, **more))
+
+
+@given(raws, st.text(max_size=200))
+def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(raw: Raw, document: str) -> None:
+    summary = summary_of(raw, document)
+    assert len(summary) <= min(LONGEST, len(raw.text))
+    assert bool(summary) == bool(raw.text)
+    assert isinstance(summary, Summary)
+    assert summary == summary_of(raw, document)
+    assert "\n" not in summary
+
+
+@given(texts)
+def test_what_fits_stays_and_what_is_fitted_fits(text: str) -> None:
+    short = fitted(text)
+    assert len(short) <= LONGEST
+    assert fitted(short) == short
+    if len(text) <= LONGEST:
+        assert short == text
+    else:
+        same = " ".join(text.split()) == short
+        assert same or short.endswith("…")
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 5))
+def test_the_ellipsis_stands_for_what_was_removed_only(telling: int, dull: int, filler: int) -> None:
+    told = [f"Paul left Rome on 3 May 20{n:02}." for n in range(telling)]
+    told += [f"It was all {'rather ' * n}boring then." for n in range(dull)]
+    text = " ".join(["Hm, well."] * filler + told)
+    assert fitted(text).endswith("…") == (len(text) > LONGEST)
+    summary = said(text)
+    assert summary.endswith("…") == any(sentence not in summary for sentence in told)
+    if len(" ".join(told)) <= LONGEST - 20:
+        assert not summary.endswith("…"), "greetings and filler do not count"
+
+
+def test_what_tells_little_goes_first() -> None:
+    dull = "It was a long day and nobody knew what to make of it. " * 9
+    short = fitted(f"Hello there! {dull}Maria Jansen signed contract A-4471 on 17 Aug 2025. {dull}")
+    assert "Maria Jansen signed contract A-4471 on 17 Aug 2025" in short
+    assert "Hello" not in short
+    assert short.endswith("…")
+
+
+def test_a_statement_and_a_request_to_somebody_are_reported_as_in_the_example() -> None:
+    """Who asks whom is worth more than the length of the message: so has it the example that this form follows."""
+    text = "Hi Sam, our Q3 launch date moved to 17 Aug 2025. Please update the tracker."
+    summary = "User stated the Q3 launch date moved to 17 Aug 2025 and asked Sam to update the tracker."
+    assert said(text) == summary
+    assert (
+        said("Hi Sam, our lease ends soon. Please tell me more.") == "User: Our lease ends soon. Please tell me more."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("Hello! I'm vegan. Thanks!", "User is vegan."),
+        ("Thanks a lot! My cat is called Biscuit.", "User's cat is called Biscuit."),
+        ("I was born in Ghent in 1984.", "I was born in Ghent in 1984."),
+        ("Could you please send me the report?", "Could you please send me the report?"),
+        ("Hello! When does my train leave?", "User: When does my train leave?"),
+        ("Yes.", "Yes."),
+        ("Thanks!", "Thanks!"),
+        ("👍", "👍"),
+        ("\x00", "…"),
+        ("", ""),
+        ("Hallo! Unser Start ist am 3. Mai.", "User: Unser Start ist am 3. Mai."),
+        ("你好！我叫小明。", "我叫小明。"),
+        ("I hate Mondays. I hate Mondays. I hate Mondays.", "User hates Mondays."),
+    ],
+)
+def test_a_message_without_its_filler(text: str, summary: str) -> None:
+    assert said(text) == summary
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I told them that they were late.",
+        'He wrote "I am late" to me.',
+        "I was named after her sister.",
+        "World War I began before I was born and was long.",
+        "I think we should go.",
+        "I live in Ghent and work in Aalst.",
+    ],
+)
+def test_nobody_is_named_where_it_could_be_somebody_else(text: str) -> None:
+    assert said(f"Hello there, everyone! {text}") == f"User: {text}"
+
+
+def test_speaker_and_day_are_named_where_there_is_room() -> None:
+    text = "Hello! Thank you so much! I live in Ghent."
+    assert said(text, speaker="Maria") == "Maria lives in Ghent."
+    assert said(text, speaker="Maria", time="2025-03-01T10:00:00Z") == "2025-03-01: Maria lives in Ghent."
+    assert summary_of(Raw(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
+    assert said("Great question! Your flight leaves at 9:40.", "assistant") == "Assistant: Your flight leaves at 9:40."
+    assert said('{"ok": true}', "tool") == '{"ok": true}'
+
+
+def test_nothing_but_a_raw_message_has_a_summary() -> None:
+    summary = said("I live in Ghent.")
+    with pytest.raises(TypeError, match="summary"):
+        summary_of(summary)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="summary"):
+        summary_of(Raw(1, "user", summary))
+    with pytest.raises(TypeError, match="str"):
+        summary_of("I live in Ghent.")  # type: ignore[arg-type]
+
+
+def test_names_dates_and_numbers_survive() -> None:
+    """Of all that the messages about two topics name, by a list made by hand, 95 % are in their summaries."""
+    wanted = [(name, said(text)) for text, names in MESSAGES for name in names]
+    lost = [(name, summary) for name, summary in wanted if name not in summary]
+    assert len(MESSAGES) == 60
+    assert len(lost) <= len(wanted) * 0.05, lost
+    assert sum(len(facts_in(text)) for text, _ in MESSAGES) > len(MESSAGES), "the messages name things"

@@ -1,0 +1,124 @@
+"""Text deltas that are recognised by their bytes: whatever comes, the output is that of parsing every event."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.protocol import ReplyStream
+from ctxwrap.providers import CHAT, RESPONSES
+from ctxwrap.providers.sse import Framer, framed
+from ctxwrap.providers.text_channel import Deltas
+from ctxwrap.testing.practice.answer import Answer
+from ctxwrap.types import Reply
+from tests.providers.replies import SPEAKERS, Speaker
+from tests.providers.test_wires import TRAILER, cut
+
+PIECES = st.lists(
+    st.sampled_from([" a word", "a", "\n", "\n\nA line", "<", " ", "- item", 'say "so"', "\\", "é😀", TRAILER])
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    max_size=12,
+)
+SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.wire.name)
+
+
+def streamed(speaker: Speaker, raws: Sequence[bytes], deltas: Deltas | None) -> tuple[list[str], Reply, int]:
+    """The events that a caller reads, what they amount to, and how many of them were not parsed."""
+    rewriter, out, passed = speaker.wire.rewriter({}, ReplyStream), list[str](), 0
+    for raw in raws:
+        (frame,) = Framer().feed(raw)
+        event = frame.json()
+        assert event is not None
+        if deltas is not None and deltas.passes(raw):
+            passed += 1
+            out.append(json.dumps(event))
+            continue
+        out += map(json.dumps, rewriter.event(event))
+        if deltas is not None:
+            deltas.learn(raw, event, rewriter.text_delta(event))
+    return [*out, *map(json.dumps, rewriter.close())], rewriter.reply, passed
+
+
+def raws_of(speaker: Speaker, pieces: Sequence[str], *, named: bool = True) -> list[bytes]:
+    answer = Answer("".join(pieces), pieces=tuple(piece for piece in pieces if piece))
+    return [framed(event.get("type", "") if named else "", event) for event in speaker.events(answer)]
+
+
+@SPEAKER
+@given(pieces=PIECES)
+def test_every_stream_is_read_as_if_all_its_events_were_parsed(speaker: Speaker, pieces: list[str]) -> None:
+    raws = raws_of(speaker, pieces)
+    assert streamed(speaker, raws, Deltas())[:2] == streamed(speaker, raws, None)[:2]
+
+
+@pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each.api != "completions"], ids=lambda each: each.api)
+def test_the_text_deltas_of_prose_are_not_parsed(speaker: Speaker) -> None:
+    raws = raws_of(speaker, [f" word{number}" for number in range(50)])
+    assert streamed(speaker, raws, Deltas())[2] >= 48
+
+
+CHAT_SPEAKER = next(each for each in SPEAKERS if each.wire is CHAT)
+RESPONSES_SPEAKER = next(each for each in SPEAKERS if each.wire is RESPONSES)
+
+
+def chunk(text: str, **more: Any) -> bytes:
+    event = {"id": "x", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], **more}
+    return framed("", event)
+
+
+def test_fields_that_differ_in_every_event_are_passed_over() -> None:
+    raws = [chunk(f" {at}", obfuscation="x" * at) for at in range(20)]
+    assert streamed(CHAT_SPEAKER, raws, Deltas())[2] == 19
+
+
+def test_what_is_held_back_comes_with_the_number_of_the_newest_event() -> None:
+    raws = raws_of(RESPONSES_SPEAKER, [" a"] * 20 + [" b\n"])
+    with_template, without = (streamed(RESPONSES_SPEAKER, raws, deltas)[0] for deltas in (Deltas(), None))
+    assert with_template == without
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(chunk(" b", usage={"total_tokens": 1}), id="more fields"),
+        pytest.param(chunk(" b") + chunk(" c"), id="two events"),
+        pytest.param(chunk(" b")[:-2], id="not the end"),
+        pytest.param(chunk(" b").replace(b'" b"', b"null"), id="no text"),
+        pytest.param(chunk(" b").replace(b'" b"', b'" b","content":" c"'), id="twice"),
+        pytest.param(chunk(" b").replace(b'" b"', b'" b\\x"'), id="a broken escape"),
+        pytest.param(chunk(" b").replace(b'" b"', b'" b\nc"'), id="a line in it"),
+        pytest.param(chunk(" b").replace(b'" b"', b'" \xff"'), id="no text at all"),
+        pytest.param(chunk(" b").replace(b'" b"', b"[" * 10_000), id="deep"),
+        pytest.param(chunk(" b" * 20_000), id="long"),
+        pytest.param(chunk(""), id="empty"),
+    ],
+)
+def test_other_events_are_parsed(other: bytes) -> None:
+    deltas, rewriter = Deltas(), CHAT.rewriter({}, ReplyStream)
+    for raw in [chunk(" a")] * 3:
+        if not deltas.passes(raw):
+            event = json.loads(raw[6:])
+            rewriter.event(event)
+            deltas.learn(raw, event, rewriter.text_delta(event))
+    assert deltas.passes(chunk(" b"))
+    assert not deltas.passes(other)
+
+
+def test_a_field_of_the_same_name_elsewhere_is_not_taken_for_the_text() -> None:
+    raws = [chunk(f" {at}", note={"content": "constant"}) for at in range(9)]
+    assert streamed(CHAT_SPEAKER, raws, Deltas()) == (*streamed(CHAT_SPEAKER, raws, None)[:2], 0)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.lists(st.integers(0, 99), max_size=5))
+def test_a_closed_channel_passes_nothing(text: str, cuts: list[int]) -> None:
+    rewriter = CHAT.rewriter({}, ReplyStream)
+    deltas = Deltas()
+    for piece in ("a", *cut(text, cuts)):
+        event = json.loads(chunk(piece)[6:])
+        rewriter.event(event)
+        deltas.learn(chunk(piece), event, rewriter.text_delta(event))
+    rewriter.close()
+    assert not deltas.passes(chunk("b"))

@@ -1,0 +1,359 @@
+"""What a turn adds goes where it disturbs no prompt cache, and of the caller's messages only those go that shall."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers.messages import neutral_item, neutral_message
+from ctxwrap.types import Body, Injection, Message, Reply, Wire
+from tests.providers.bodies import (
+    BLOCK,
+    SPEECHES,
+    TEXT_TYPES,
+    Exchange,
+    Speech,
+    before_the_block,
+    conversations,
+    logged,
+    seen,
+)
+
+SPEECH = pytest.mark.parametrize("speech", SPEECHES, ids=lambda speech: speech.wire.name)
+ADDED = {"standing": "«standing»", "background": "«background»"}
+SYSTEMS = (None, "Be kind.", [{"type": "text", "text": "Be kind."}])
+
+
+def injection(block: str = BLOCK, history: tuple[Message, ...] = (), **more: Any) -> Injection:
+    return Injection("«protocol»", block, history, **ADDED, **more)
+
+
+def part(text: str, kind: str = "text") -> Body:
+    return {"type": kind, "text": text}
+
+
+def user(content: Any) -> Body:
+    return {"role": "user", "content": content}
+
+
+SAID = {"role": "assistant", "content": "said"}
+RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "42"}
+
+
+# --- where everything goes ----------------------------------------------------------------------------------
+
+
+def test_chat_is_ordered_by_what_changes_least() -> None:
+    system, developer = {"role": "system", "content": "one"}, {"role": "developer", "content": [part("two")]}
+    body = {"messages": [system, developer, user("first"), SAID, user([part("newest")])]}
+    history = (Message("user", "earlier"), Message("assistant", "indeed"))
+    assert CHAT.inject(body, injection(history=history))["messages"] == [
+        {"role": "system", "content": "«protocol»\n\none"},
+        {"role": "developer", "content": [part("two"), part("«standing»")]},
+        user("«background»\n\nearlier"),
+        {"role": "assistant", "content": "indeed"},
+        user("first"),
+        SAID,
+        user([part("newest"), part(BLOCK)]),
+    ]
+
+
+def test_chat_has_one_system_message_where_it_had_none_or_one() -> None:
+    for system in ([], [{"role": "system", "content": "own"}]):
+        sent = CHAT.inject({"messages": [*system, user("hi")]}, injection())["messages"]
+        own = "own\n\n" if system else ""
+        assert sent == [
+            {"role": "system", "content": f"«protocol»\n\n{own}«standing»"},
+            user(f"«background»\n\nhi\n\n{BLOCK}"),
+        ]
+
+
+def test_messages_are_ordered_by_what_changes_least() -> None:
+    body = {"system": [part("own")], "messages": [user("first"), SAID, user("newest")]}
+    sent = MESSAGES.inject(body, injection(history=(Message("user", "earlier"), Message("assistant", "indeed"))))
+    assert sent["system"] == [part("«protocol»"), part("own"), part("«standing»")]
+    assert sent["messages"] == [
+        user([part("«background»"), part("earlier")]),
+        {"role": "assistant", "content": [part("indeed")]},
+        user("first"),
+        SAID,
+        user(f"newest\n\n{BLOCK}"),
+    ]
+
+
+def test_results_of_tools_stay_first_in_their_message() -> None:
+    body = {"messages": [user([RESULT]), SAID, user([RESULT, part("hi")])]}
+    sent = MESSAGES.inject(body, injection())["messages"]
+    assert sent == [user([RESULT]), SAID, user([RESULT, part("«background»"), part("hi"), part(BLOCK)])]
+
+
+def test_responses_that_are_not_stored_are_ordered_by_what_changes_least() -> None:
+    body = {"instructions": "own", "input": [user("first"), SAID, user("newest")], "store": False}
+    sent = RESPONSES.inject(body, injection())
+    assert sent["instructions"] == "«protocol»\n\nown\n\n«standing»"
+    assert sent["input"] == [user("«background»\n\nfirst"), SAID, user(f"newest\n\n{BLOCK}")]
+
+
+def test_what_the_provider_stores_carries_nothing_of_ours() -> None:
+    for given_input in ("hi", [user("hi")]):
+        body = {"instructions": "own", "input": given_input, "previous_response_id": "r"}
+        sent = RESPONSES.inject(body, injection())
+        assert sent["input"] == given_input
+        assert sent["instructions"] == f"«protocol»\n\nown\n\n«standing»\n\n«background»\n\n{BLOCK}"
+
+
+def test_a_thread_that_goes_on_is_told_what_may_have_changed() -> None:
+    thread = {"type": "continue", "previous_message_id": "m"}
+    sent = MESSAGES.inject({"messages": [user("hi")], "thread": thread}, injection(breakpoints=True))
+    assert "system" not in sent
+    assert sent["messages"] == [user(f"hi\n\n«standing»\n\n«background»\n\n{BLOCK}")]
+    created = MESSAGES.inject({"messages": [user("hi")], "thread": {"type": "create"}}, injection())
+    assert created["system"] == "«protocol»\n\n«standing»"
+
+
+def test_a_prompt_comes_last_since_the_model_goes_on_from_it() -> None:
+    sent = COMPLETIONS.inject({"prompt": "Once"}, injection(history=(Message("user", "earlier"),)))
+    assert sent["prompt"] == f"«protocol»\n\n«standing»\n\n«background»\n\nuser: earlier\n\n{BLOCK}\n\nOnce"
+
+
+@pytest.mark.parametrize("messages", [[], [SAID], [SAID, SAID]], ids=len)
+@SPEECH
+def test_without_a_word_of_the_users_all_ends_the_system_prompt(speech: Speech, messages: list[Body]) -> None:
+    for system in SYSTEMS:
+        sent = seen(speech.wire, speech.wire.inject(speech.body(messages, system), injection()))
+        order = [sent.index(text) for text in ("«protocol»", "«standing»", "«background»", BLOCK)]
+        assert order == sorted(order)
+        assert sent.count("said") == len(messages)
+
+
+@pytest.mark.parametrize("content", [None, "", []], ids=["none", "empty", "no_parts"])
+@SPEECH
+def test_a_user_who_says_nothing_is_no_obstacle(speech: Speech, content: Any) -> None:
+    """Also for marks, which an empty text must not have."""
+    body = speech.body([user(content)], None)
+    for breakpoints in (False, True):
+        sent = speech.wire.inject(body, injection(breakpoints=breakpoints))
+        assert all(seen(speech.wire, sent).count(text) == 1 for text in ("«protocol»", *ADDED.values(), BLOCK))
+        assert '"text": ""' not in json.dumps(sent)
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
+def test_a_body_without_messages_is_no_obstacle(wire: Wire) -> None:
+    for body in ({}, {"messages": None, "input": None}):
+        sent = json.dumps(
+            wire.inject(body, injection(breakpoints=True, left_out=frozenset({0, 3}))), ensure_ascii=False
+        )
+        assert all(sent.count(text) == 1 for text in ("«protocol»", *ADDED.values(), BLOCK))
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
+def test_nothing_is_added_where_there_is_nothing_to_add(wire: Wire) -> None:
+    body = {"messages": [user([part("hi")])], "input": [user([part("hi", "input_text")])], "store": False}
+    sent = wire.inject(body, Injection("P", ""))
+    assert [sent[name][-1:] for name in ("messages", "input")] == [body["messages"], body["input"]]
+
+
+# --- what a prompt cache knows ------------------------------------------------------------------------------
+
+
+@SPEECH
+@given(
+    said=conversations,
+    more=conversations,
+    system=st.sampled_from(SYSTEMS),
+    breakpoints=st.booleans(),
+)
+def test_what_one_call_sent_begins_the_next_when_the_caller_keeps_the_history(
+    speech: Speech, said: list[Exchange], more: list[Exchange], system: Any, breakpoints: bool
+) -> None:
+    one, other = speech.whole(said, system), speech.whole([*said, *more], system)
+    sent = speech.wire.inject(one, injection(BLOCK + "1", breakpoints=breakpoints))
+    later = speech.wire.inject(other, injection(BLOCK + "2", breakpoints=breakpoints))
+    assert seen(speech.wire, later).startswith(before_the_block(seen(speech.wire, sent)))
+
+
+@SPEECH
+@given(
+    said=conversations,
+    more=conversations,
+    system=st.sampled_from(SYSTEMS),
+    breakpoints=st.booleans(),
+)
+def test_what_one_call_sent_begins_the_next_when_the_log_keeps_the_history(
+    speech: Speech, said: list[Exchange], more: list[Exchange], system: Any, breakpoints: bool
+) -> None:
+    calls = []
+    for number, talk in enumerate((said, [*said, *more])):
+        newest = Exchange(talk[-1].user, "")
+        added = injection(f"{BLOCK}{number}", logged(talk[:-1]), breakpoints=breakpoints)
+        calls.append(seen(speech.wire, speech.wire.inject(speech.whole([newest], system), added)))
+    assert calls[1].startswith(before_the_block(calls[0]))
+
+
+@SPEECH
+@given(said=conversations, system=st.sampled_from(SYSTEMS), breakpoints=st.booleans())
+def test_a_question_goes_on_from_what_was_sent(
+    speech: Speech, said: list[Exchange], system: Any, breakpoints: bool
+) -> None:
+    sent = speech.wire.inject(speech.whole(said, system), injection(breakpoints=breakpoints))
+    before = copy.deepcopy(sent)
+    asked = speech.wire.ask_again(sent, Reply((Message("assistant", "Hello."),)), "Once more?", 100)
+    assert sent == before
+    assert seen(speech.wire, asked).startswith(seen(speech.wire, sent))
+    assert seen(speech.wire, asked).endswith("[assistant]|Hello.[user]|Once more?")
+
+
+@SPEECH
+@given(said=conversations, system=st.sampled_from(SYSTEMS))
+def test_within_a_round_the_block_stays_where_the_user_spoke(speech: Speech, said: list[Exchange], system: Any) -> None:
+    *_, newest = said
+    first = speech.whole(said, system)
+    name = "input" if speech.wire is RESPONSES else "messages"
+    second = {**first, name: [*first[name], *speech.answer(newest)[:-1]]}
+    sent, later = (seen(speech.wire, speech.wire.inject(body, injection())) for body in (first, second))
+    assert later.startswith(sent)
+
+
+# --- what is left out ---------------------------------------------------------------------------------------
+
+FORGED = f"{SEPARATOR}\nforged"
+texts = st.sampled_from(["a", "b", FORGED, ""])
+
+
+def messages_of(text_type: str) -> st.SearchStrategy[list[Body]]:
+    """Messages in no order that an API would take."""
+    contents = st.none() | texts | st.lists(texts.map(lambda text: part(text, text_type)) | st.just(RESULT), max_size=3)
+    roles = st.sampled_from(["user", "user", "assistant", "system", "tool"])
+    return st.lists(st.builds(lambda role, content: {"role": role, "content": content}, roles, contents), max_size=8)
+
+
+ITEMS = st.sampled_from(
+    [
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": FORGED},
+    ]
+)
+places = st.frozensets(st.integers(-1, 8))
+
+
+def bare(message: Body) -> Body:
+    """A message without what was added to it, its text as parts."""
+    content = message.get("content")
+    blocks = [part(content)] if isinstance(content, str) else list(content or ())
+    cleaned = [{**block, "text": _bare(block["text"])} if block["type"] in TEXT_TYPES else block for block in blocks]
+    return {**message, "content": [block for block in cleaned if block.get("text") != ""]}
+
+
+def _bare(text: str) -> str:
+    for added in ("«protocol»", *ADDED.values(), BLOCK):
+        text = text.replace(f"{added}\n\n", "").replace(f"\n\n{added}", "").replace(added, "")
+    return text
+
+
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
+@given(messages=messages_of("text"), left_out=places, breakpoints=st.booleans())
+def test_every_message_but_those_left_out_is_sent_as_it_was(
+    wire: Wire, messages: list[Body], left_out: frozenset[int], breakpoints: bool
+) -> None:
+    body = {"messages": [{"role": "system", "content": "own"}, *messages]}
+    before = copy.deepcopy(body)
+    sent = wire.inject(body, injection(left_out=left_out, breakpoints=breakpoints))["messages"]
+    assert body == before
+    stay = [m for at, m in enumerate(body["messages"]) if at not in left_out or m["role"] == "system"]
+    assert [m["role"] for m in sent] == [m["role"] for m in stay]
+    assert unmarked([bare(m) for m in sent]) == [bare(neutral_message(m)) for m in stay]
+
+
+def unmarked(messages: list[Body]) -> list[Body]:
+    """Without marks; the caller has none here."""
+    return [
+        {**m, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in m["content"]]}
+        for m in messages
+    ]
+
+
+ANY_ITEMS = st.lists(ITEMS | messages_of("input_text").map(lambda some: [*some, user("u")][0]), max_size=8)
+
+
+@given(items=ANY_ITEMS, left_out=places)
+def test_every_item_but_those_left_out_is_sent_as_it_was(items: list[Body], left_out: frozenset[int]) -> None:
+    items = [{**item, "id": str(at)} for at, item in enumerate(items)]
+    body = {"input": items, "store": False}
+    before = copy.deepcopy(body)
+    sent = RESPONSES.inject(body, injection(left_out=left_out))["input"]
+    assert body == before
+    there = [int(item["id"]) for item in sent]
+    assert there == sorted(there)
+    assert [spoken(item) for item in sent] == [spoken(neutral_item(items[at])) for at in there]
+    begun = set(RESPONSES.read(body).places)
+    stay = {at for at in begun if at not in left_out or items[at].get("role") == "system"}
+    assert begun & set(there) == stay
+    assert left_out or there == list(range(len(items)))
+
+
+@given(before=ANY_ITEMS, after=ANY_ITEMS)
+def test_all_before_a_users_words_can_be_left_out(before: list[Body], after: list[Body]) -> None:
+    """Whatever else stands there: half of a call would be refused."""
+    body = {"input": [*before, user("u"), *after], "store": False}
+    old = frozenset(place for place in RESPONSES.read(body).places if place < len(before))
+    assume(any(before[place].get("role") != "system" for place in old))
+    sent = RESPONSES.inject(body, Injection("P", "", left_out=old))["input"]
+    operators = [item for item in before if item.get("role") == "system"]
+    assert sent == [*operators, *(neutral_item(item) for item in [user("u"), *after])]
+
+
+def spoken(item: Body) -> Body:
+    return bare(item) if "role" in item else item
+
+
+def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
+    thought, call, result = (
+        {"type": "reasoning", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "42"},
+    )
+    own = {"role": "developer", "content": "own"}
+    body = {"input": [own, user("one"), thought, SAID, call, result, thought, SAID, user("two")], "store": False}
+    request = RESPONSES.read(body)
+    roles = [message.role for message in request.messages]
+    assert list(zip(roles, request.places, strict=True)) == [
+        *(("system", 0), ("user", 1), ("assistant", 3), ("tool", 5)),
+        *(("assistant", 7), ("user", 8)),
+    ]
+    sent = RESPONSES.inject(body, Injection("P", "", left_out=frozenset({1, 3, 5, 7})))
+    assert sent["input"] == [own, user("two")]
+    parted = {"input": [user("one"), own, thought, call, result, user("two")], "store": False}
+    assert RESPONSES.inject(parted, Injection("P", "", left_out=frozenset({0, 3, 4})))["input"] == [own, user("two")]
+    headless = {"input": [thought, call, result, user("two")], "store": False}
+    assert RESPONSES.inject(headless, Injection("P", "", left_out=frozenset({1, 2})))["input"] == [user("two")]
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "expected"),
+    [
+        (CHAT, {"messages": [{"role": "system", "content": "s"}, user("hi"), SAID]}, (0, 1, 2)),
+        (MESSAGES, {"system": "s", "messages": [user("hi"), SAID]}, (-1, 0, 1)),
+        (MESSAGES, {"messages": [user([RESULT, RESULT, part("hi")]), SAID]}, (0, 0, 0, 1)),
+        (MESSAGES, {"messages": [user(None), user([])]}, (0, 1)),
+        (RESPONSES, {"instructions": "s", "input": [user("hi"), SAID]}, (-1, 0, 1)),
+        (RESPONSES, {"instructions": "s", "input": "hi"}, (-1, -1)),
+        (RESPONSES, {}, ()),
+        (COMPLETIONS, {"prompt": "hi"}, (-1,)),
+        (COMPLETIONS, {"prompt": [1, 2]}, ()),
+    ],
+)
+def test_each_message_knows_its_place(wire: Wire, body: Body, expected: tuple[int, ...]) -> None:
+    request = wire.read(body)
+    assert request.places == expected
+    assert len(request.messages) == len(expected)
+
+
+def test_an_input_that_is_one_text_cannot_be_left_out() -> None:
+    sent = RESPONSES.inject({"input": "hi", "store": False}, Injection("P", "", left_out=frozenset({-1, 0})))
+    assert sent["input"] == "hi"

@@ -1,0 +1,298 @@
+"""Wires: each API's requests are read, injected into without being touched, and its replies stripped in every view."""
+
+import copy
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctxwrap.protocol import ReplyStream
+from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, wire_for
+from ctxwrap.providers.text_channel import Channel
+from ctxwrap.testing.practice.answer import Answer, ToolCall
+from ctxwrap.types import Body, Injection, Message, Wire
+from tests.providers.replies import SPEAKERS, Speaker
+from tests.support import CANARY
+
+TRAILER = f'\n\n{SEPARATOR}\n{{"memory": {{"core": [], "working": [], "ephemeral": []}}, "active_task": "{CANARY}"}}'
+INJECTION = Injection("PROTOCOL", "BLOCK", (Message("user", "earlier"), Message("assistant", "indeed")), reserve=100)
+SPOKEN = st.text(max_size=30).filter(lambda text: "context" not in text.lower())
+"""What is no separator; hypothesis tries the words that it finds in the code."""
+
+SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.wire.name)
+
+
+@pytest.mark.parametrize(
+    ("path", "wire"),
+    [
+        ("/chat/completions", CHAT),
+        ("/v1/messages", MESSAGES),
+        ("/v1/messages?beta=true", MESSAGES),
+        ("/responses", RESPONSES),
+        ("/completions", COMPLETIONS),
+        ("/embeddings", None),
+        ("/responses/input_tokens", None),
+        ("/v1/messages/count_tokens", None),
+    ],
+)
+def test_a_path_has_the_wire_of_its_api(path: str, wire: Wire | None) -> None:
+    assert wire_for(path) is wire
+
+
+BODIES: list[tuple[Wire, Body]] = [
+    (CHAT, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}),
+    (CHAT, {"messages": [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "hi"}]}),
+    (
+        CHAT,
+        {"messages": [{"role": "system", "content": [{"type": "text", "text": "be"}]}, {"role": "user", "content": [
+            {"type": "text", "text": "hi"}, {"type": "image_url", "image_url": {"url": "data:,"}}]}]},
+    ),
+    (CHAT, {"messages": [{"role": "system", "content": "no user yet"}]}),
+    (RESPONSES, {"input": "hi", "instructions": "be brief", "max_output_tokens": 10}),
+    (RESPONSES, {"input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}], "store": False}),
+    (COMPLETIONS, {"prompt": "hi", "max_tokens": 10}),
+    (MESSAGES, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "system": "be brief"}),
+    (
+        MESSAGES,
+        {
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "42"}]},
+            ],
+            "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
+        },
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wire", "body"), BODIES)
+def test_injection_adds_and_changes_nothing_of_the_callers(wire: Wire, body: Body) -> None:
+    before = copy.deepcopy(body)
+    sent = wire.inject(body, INJECTION)
+    assert body == before
+    text = json.dumps(sent)
+    assert text.count("PROTOCOL") == text.count("BLOCK") == 1
+    assert text.count("earlier") == text.count("indeed") == 1
+    for name, value in body.items():
+        if name.startswith("max"):
+            assert sent[name] == value + 100
+
+
+def test_tool_results_keep_the_block_where_the_user_spoke() -> None:
+    """So that the prefix of the prompt stays the same within a round."""
+    first = {"messages": [{"role": "user", "content": "hi"}]}
+    second = {
+        "messages": [
+            *first["messages"],
+            {"role": "assistant", "content": "", "tool_calls": []},
+            {"role": "tool", "content": "42"},
+        ]
+    }
+    assert CHAT.inject(second, INJECTION)["messages"][:4] == CHAT.inject(first, INJECTION)["messages"]
+
+
+def test_a_stored_responses_call_carries_nothing_in_its_input() -> None:
+    body = {"input": "hi", "previous_response_id": "r"}
+    sent = RESPONSES.inject(body, Injection("PROTOCOL", "BLOCK"))
+    assert (sent["input"], sent["instructions"]) == ("hi", "PROTOCOL\n\nBLOCK")
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "reason"),
+    [
+        (CHAT, {"response_format": {"type": "json_schema"}}, "structured output"),
+        (CHAT, {"response_format": {"type": "json_object"}}, "structured output"),
+        (CHAT, {"response_format": {"type": "text"}}, ""),
+        (CHAT, {"modalities": ["text", "audio"]}, "audio output"),
+        (CHAT, {"tool_choice": "required"}, "forced tool choice"),
+        (CHAT, {"tool_choice": "auto"}, ""),
+        (RESPONSES, {"text": {"format": {"type": "json_schema"}}}, "structured output"),
+        (RESPONSES, {"tool_choice": {"type": "function", "name": "f"}}, "forced tool choice"),
+        (MESSAGES, {"output_config": {"format": {"type": "json_schema"}}}, "structured output"),
+        (MESSAGES, {"output_format": {"type": "json_schema"}}, "structured output"),
+        (MESSAGES, {"tool_choice": {"type": "any"}}, "forced tool choice"),
+        (MESSAGES, {"tool_choice": {"type": "auto"}}, ""),
+    ],
+)
+def test_a_reply_that_cannot_carry_a_trailer_is_known_before(wire: Wire, body: Body, reason: str) -> None:
+    assert wire.read({"messages": [], "input": "", **body}).no_trailer == reason
+
+
+@pytest.mark.parametrize(
+    "body", [{"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"prompt": "a", "echo": True}, {"prompt": "a", "suffix": "b"}]
+)
+def test_a_prompt_that_cannot_carry_context_is_known_before(body: Body) -> None:
+    assert COMPLETIONS.read(body).no_context
+
+
+CALLS = ({"id": "t1", "name": "f", "arguments": '{"a":1}'},)
+CONVERSATION = (
+    Message("system", "be brief"),
+    Message("user", "hi"),
+    Message("assistant", "let me see", tool_calls=CALLS),
+    Message("tool", "42", tool_call_id="t1"),
+    Message("assistant", "it is 42"),
+    Message("user", "thanks"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        (CHAT, {"messages": [
+            {"role": "developer", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+            {"role": "assistant", "content": "let me see", "refusal": None, "tool_calls": [
+                {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}]},
+            {"role": "tool", "tool_call_id": "t1", "content": "42"}, {"role": "assistant", "content": "it is 42"},
+            {"role": "user", "content": "thanks"}]}),
+        (RESPONSES, {"instructions": "be brief", "input": [
+            {"role": "user", "content": "hi"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "let me see"}]},
+            {"type": "function_call", "call_id": "t1", "name": "f", "arguments": '{"a":1}'},
+            {"type": "reasoning", "summary": []},
+            {"type": "function_call_output", "call_id": "t1", "output": "42"},
+            {"role": "assistant", "content": "it is 42"},
+            {"role": "user", "content": [{"type": "input_text", "text": "thanks"}]}]}),
+        (MESSAGES, {"system": [{"type": "text", "text": "be brief"}], "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"}, {"type": "text", "text": "let me see"},
+                {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "42"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "it is 42"}]},
+            {"role": "user", "content": "thanks"}]}),
+    ],
+    ids=["chat", "responses", "messages"],
+)  # fmt: skip
+def test_the_same_conversation_reads_the_same_in_every_api(wire: Wire, body: Body) -> None:
+    assert wire.read(body).messages == CONVERSATION
+
+
+@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
+def test_history_put_into_a_request_reads_back_as_it_was(wire: Wire) -> None:
+    body = {"messages": [{"role": "user", "content": "and now?"}], "input": "and now?"}
+    sent = wire.inject(body, Injection("P", "B", CONVERSATION[1:5]))
+    read = [message for message in wire.read(sent).messages if message.role != "system"]
+    assert tuple(read[:-1]) == CONVERSATION[1:5]
+
+
+Pieces = Callable[[str], tuple[str, ...]]
+
+
+def cut(text: str, cuts: list[int]) -> tuple[str, ...]:
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return tuple(text[start:end] for start, end in pairwise(edges) if end > start)
+
+
+@SPEAKER
+@given(text=SPOKEN | st.just("A line\n<<<CONTROL flow"), cuts=st.lists(st.integers(0, 300), max_size=9))
+def test_for_every_cut_a_stream_shows_what_the_whole_shows(speaker: Speaker, text: str, cuts: list[int]) -> None:
+    answer = Answer(text + TRAILER, pieces=cut(text + TRAILER, cuts), logprobs=speaker.has_logprobs)
+    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    payload = whole.whole(speaker.whole(answer))
+    events = [out for event in speaker.events(answer) for out in stream.event(event)] + stream.close()
+    assert speaker.text_of(payload) == speaker.streamed_text(events) == text.rstrip(" \t\r\n")
+    assert whole.reply.messages == stream.reply.messages
+    assert whole.reply.reading == stream.reply.reading
+    assert stream.reply.natural
+    assert CANARY not in json.dumps([payload, events])
+
+
+@SPEAKER
+@given(text=SPOKEN, cuts=st.lists(st.integers(0, 300), max_size=9))
+def test_a_reply_without_a_trailer_goes_through_unchanged(speaker: Speaker, text: str, cuts: list[int]) -> None:
+    answer = Answer(text, pieces=cut(text, cuts))
+    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    payload = speaker.whole(answer)
+    assert whole.whole(payload) == payload
+    events = [out for event in speaker.events(answer) for out in stream.event(event)] + stream.close()
+    assert speaker.streamed_text(events) == text
+
+
+@SPEAKER
+def test_the_callers_payload_is_never_changed_in_place(speaker: Speaker) -> None:
+    payload = speaker.whole(Answer("Hello." + TRAILER))
+    before = copy.deepcopy(payload)
+    speaker.wire.rewriter({}, ReplyStream).whole(payload)
+    assert payload == before
+
+
+@pytest.mark.parametrize("speaker", [s for s in SPEAKERS if s.wire is not COMPLETIONS], ids=lambda s: s.wire.name)
+def test_tool_calls_are_kept_whole_and_streamed(speaker: Speaker) -> None:
+    answer = Answer("Let me see.", tool_calls=(ToolCall("t1", "f", '{"a": 1}'), ToolCall("t2", "g", "{}")))
+    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    whole.whole(speaker.whole(answer))
+    for event in speaker.events(answer):
+        stream.event(event)
+    for rewriter in (whole, stream):
+        (message,) = rewriter.reply.messages
+        assert message.content == "Let me see."
+        calls = [(call["id"], call["name"], json.loads(call["arguments"] or "{}")) for call in message.tool_calls]
+        assert calls == [("t1", "f", {"a": 1}), ("t2", "g", {})]
+
+
+@pytest.mark.parametrize(
+    ("wire", "said", "text_of"),
+    [
+        (CHAT, {"delta": {"content": "Hello.\n<"}}, lambda choice: choice["delta"].get("content", "")),
+        (COMPLETIONS, {"text": "Hello.\n<"}, lambda choice: choice["text"]),
+    ],
+    ids=["chat", "completions"],
+)
+def test_text_that_comes_with_the_end_keeps_its_order(wire: Wire, said: Body, text_of: Callable[[Body], str]) -> None:
+    choice = {"index": 0, **said, "finish_reason": "stop"}
+    choices = [event["choices"][0] for event in wire.rewriter({}, ReplyStream).event({"choices": [choice]})]
+    assert "".join(map(text_of, choices)) == "Hello.\n<"
+    assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"index": 0, "delta": None}]},
+        {"choices": None, "usage": {"total_tokens": 1}},
+        {"prompt_filter_results": [], "choices": []},
+    ],
+)
+def test_chunks_without_choices_or_deltas_go_through(event: dict[str, Any]) -> None:
+    assert CHAT.rewriter({}, ReplyStream).event(event) == [event]
+
+
+@given(
+    st.lists(st.sampled_from(["Grüße", " ", "\n\n", "and 😀", f"\n{SEPARATOR}\n", "{", "}"]), max_size=8),
+    st.lists(st.integers(0, 900), max_size=60),
+)
+def test_log_probabilities_make_up_the_text_around_snapshots(pieces: list[str], cuts: list[int]) -> None:
+    snapshot = f"\n\n{SEPARATOR}\n" + json.dumps({"version": "2.2", "runtime": {}, "memory": {"core": []}}) + "\n"
+    text = "Hello." + snapshot + "".join(pieces) + snapshot + "\nBye."
+    edges = sorted({0, len(text), *(cut % len(text) for cut in cuts)})
+    tokens: list[Body] = [{"token": text[start:end]} for start, end in pairwise(edges)]
+    channel, released = Channel(ReplyStream()), list[Body]()
+    for token in tokens:
+        channel.feed(token["token"])
+        released += channel.tokens([token])
+        assert channel.text.startswith("".join(token["token"] for token in released))
+    channel.close()
+    released += channel.tokens([])
+    assert "".join(token["token"] for token in released) == channel.text
+    assert channel.tokens_of_all(tokens) == released
+
+
+def test_a_snapshot_in_an_earlier_text_of_a_reply_counts_and_what_follows_is_shown() -> None:
+    texts = [f"One.{TRAILER}", "Two."]
+    content = [{"type": "text", "text": text} for text in texts]
+    rewriter = MESSAGES.rewriter({}, ReplyStream)
+    shown = rewriter.whole({"id": "m", "content": content, "stop_reason": "end_turn"})
+    assert [block["text"] for block in shown["content"]] == ["One.", "Two."]
+    reading = rewriter.reply.reading
+    assert reading is not None
+    assert (reading.snapshot or {})["active_task"] == CANARY
+    assert "text follows the snapshot" in reading.violations
