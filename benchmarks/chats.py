@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import from_brief
-from ctxwrap.pack.builder import Sources
+from ctxwrap.pack.builder import PackSources
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes, unframe
 from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.session.clock import new_turn_id
@@ -341,7 +341,7 @@ def opened(session: Session, key: SessionKey, body: Body, now: datetime, setting
     read = WIRE.read(body)
     with session.locked():
         opening = session.open_turn(read, now)
-        sources = Sources(None, session.retrieve)
+        sources = PackSources(None, session.retrieve)
         return Turn(new_turn_id(), key, WIRE, body, read, "enabled", opening, settings or Settings(), sources)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from ctxwrap.documents.document import EMPTY, grown, trimmed
-from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.sentences import RawMessage
 from ctxwrap.documents.summary import fitted, summary_of
 from tests.documents.talk import talk
 from tests.documents.test_sentences import HOSTILE
@@ -28,7 +28,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def grow(entries: list[Raw]) -> str:
+def grow(entries: list[RawMessage]) -> str:
     document = EMPTY
     for at in range(0, len(entries), 6):
         document = grown(document, entries[at : at + 6])
@@ -46,10 +46,10 @@ def growing(messages: int) -> None:
 
 def hostile() -> None:
     steps: dict[str, Callable[[str], object]] = {
-        "summary_of": lambda text: summary_of(Raw(1, "user", text)),
+        "summary_of": lambda text: summary_of(RawMessage(1, "user", text)),
         "fitted": fitted,
         "trimmed": trimmed,
-        "grown": lambda text: grown(EMPTY, [Raw(1, "user", text)]),
+        "grown": lambda text: grown(EMPTY, [RawMessage(1, "user", text)]),
     }
     for name, step in steps.items():
         slowest = max((seconds(partial(step, text)), kind) for kind, text in HOSTILE.items())

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from session import NOW, conversation
 
-from ctxwrap.session.queue import Place, this_caller
+from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
@@ -169,7 +169,7 @@ class Client:
 
 
 def take_turn(session: Session, turn: str, asked: Message, answered: Message) -> None:
-    place = Place(session.line, this_caller())
+    place = TurnTicket(session.line, this_caller())
 
     def opened() -> int:
         assert place.take(), "no other turn has the session"

@@ -26,7 +26,7 @@ import openai
 
 import ctxwrap
 from ctxwrap.memory.decay import advanced, due
-from ctxwrap.memory.items import TIERS, Item
+from ctxwrap.memory.items import TIERS, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.protocol.instructions import SEPARATOR
@@ -56,11 +56,11 @@ def content(draw: random.Random) -> str:
     return f"The user's {' '.join(draw.choices(WORDS, k=draw.randint(3, 9)))} is {draw.choice(WORDS)}."
 
 
-def some_item(number: int, draw: random.Random) -> Item:
+def some_item(number: int, draw: random.Random) -> MemoryItem:
     """An item that is in memory in round START, of any tier, age and number of touches."""
     while True:
         last = draw.randint(0, START)
-        item = Item(
+        item = MemoryItem(
             id=f"fact-{number}",
             type="fact",
             content=content(draw),
@@ -295,7 +295,7 @@ def difference(one: Memory, other: Memory) -> str:
     return "".join(lines) or f"the same {len(sides[0])} items"
 
 
-def _told(item: Item | None) -> str:
+def _told(item: MemoryItem | None) -> str:
     return f"{item.tier} {item.decay:.3f} from {item.anchor:g}, {item.content!r}" if item else "nothing"
 
 

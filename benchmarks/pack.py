@@ -31,7 +31,7 @@ from chats import MODEL, close, completion, opened, request
 from long_chats import chats, facts_found
 from recall import ROOT, Babble, percentile, table
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session.search import _AT_ONCE
 from ctxwrap.session.session import Session
 from ctxwrap.stores.files.store import FileStore
@@ -130,7 +130,7 @@ class Subject:
 
 def _events(turn: int, at: str) -> list[Record]:
     content = f"The user said something about matter {turn % REMEMBERED} in round {turn}."
-    item = Item(
+    item = MemoryItem(
         id=f"core-{turn % REMEMBERED}",
         type="fact",
         content=content,

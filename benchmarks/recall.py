@@ -32,8 +32,8 @@ sys.path.insert(0, str(ROOT))
 from ctxwrap.language.vocabulary import STOP, TOPICS  # noqa: E402
 from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
-from ctxwrap.retrieval.ranking import Hit, Ranking  # noqa: E402
-from ctxwrap.retrieval.selection import pack  # noqa: E402
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking  # noqa: E402
+from ctxwrap.retrieval.selection import select_passages  # noqa: E402
 from ctxwrap.retrieval.vectors import Embedder, Vectors  # noqa: E402
 
 CATEGORIES = {4: "single-hop", 1: "multi-hop", 2: "temporal", 3: "open", 5: "adversarial"}
@@ -114,9 +114,9 @@ class Plain:
 
     def __init__(self, scores: Sequence[float], index: Index) -> None:
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], -place))
-        self.hits = [Hit(place, index.numbers[place], index.parts[place], scores[place]) for place in order]
+        self.hits = [RankedPassage(place, index.numbers[place], index.parts[place], scores[place]) for place in order]
 
-    def reasons(self, hit: Hit) -> tuple[str, ...]:
+    def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         return ()
 
 
@@ -165,7 +165,9 @@ def recalls(conversations: Sequence[Conversation], budgets: Sequence[int]) -> No
                 spent[name].append(time.process_time() - start)
                 for budget in budgets:
                     start = time.process_time()
-                    made = pack(conversation.index, ranking, lambda n, _, c=conversation: c.texts[n], budget, count)
+                    made = select_passages(
+                        conversation.index, ranking, lambda n, _, c=conversation: c.texts[n], budget, count
+                    )
                     packing.append(time.process_time() - start)
                     assert count(made.text) <= budget
                     got = {each.number for each in made.chosen} & question.evidence
@@ -269,7 +271,7 @@ def asked(index: Index, texts: Sequence[str], count: Callable[[str], int], query
     start = time.thread_time()
     ranking = Ranking(index, query)
     ranked = time.thread_time()
-    pack(index, ranking, lambda number, _: texts[number], 1000, count)
+    select_passages(index, ranking, lambda number, _: texts[number], 1000, count)
     return (ranked - start) * 1e3, (time.thread_time() - start) * 1e3
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session.session import Session
 from ctxwrap.stores.files.store import FileLog, FileStore
 from ctxwrap.stores.log_format import as_record
@@ -37,8 +37,8 @@ def conversation(turn: int) -> tuple[Message, Message]:
     return Message("user", f"question {turn}: " + "some words " * 20), Message("assistant", f"{TEXT}{turn}")
 
 
-def remembered(turn: int) -> Item:
-    return Item(
+def remembered(turn: int) -> MemoryItem:
+    return MemoryItem(
         id=f"core-{turn % 40}",
         type="fact",
         content=f"The user said something in round {turn}.",

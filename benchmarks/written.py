@@ -16,7 +16,7 @@ from chats import Attentive, Said, Talk, small_talk
 import ctxwrap
 from ctxwrap.protocol.instructions import asks_for_trailer
 from ctxwrap.testing.practice import Answer, Ask, Provider
-from ctxwrap.turn.document_updates import finish
+from ctxwrap.turn.document_updates import finish_documents
 from tests.stores.postgres_proxy import Proxy
 from tests.stores.postgres_server import PostgresServer
 
@@ -67,7 +67,7 @@ class Chats:
                     self._model.told = each
                     said += len(each.text.encode())
                     ask(wrapped, each.text)
-            finish()  # what happens at the end of a process
+            finish_documents()  # what happens at the end of a process
         self.bytes = (said + self._model.bytes) // (self.chats * self.turns)
 
     def by_turn(self, count: float) -> str:
@@ -101,7 +101,7 @@ def trips(server: PostgresServer, turns: int) -> Table:
             how = {"session": f"trips-{at}", "on_busy": on_busy, "context_document": document}
             stores = [PostgresStore(proxy.url("trips"), lifetime=3600) for _ in range(workers)]
             counts = _counted(proxy, [ctxwrap.wrap(client, store=store, **how) for store in stores], turns)
-            finish()
+            finish_documents()
             for store in stores:
                 store.close()
             found = statistics.median(counts), statistics.mean(counts), max(counts)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkab
 
 from ctxwrap.errors import QuotaExceeded, SettingsError, unknown_name
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.visibility import Rules, check_rules
+from ctxwrap.redaction.visibility import VisibilityRules, check_rules
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -339,7 +339,7 @@ class Settings:
     prompts_dir: str | None = None
     """A directory of prompts for agents that come before the package's own; None is what CTXWRAP_PROMPTS says."""
 
-    visibility: Rules = field(default_factory=dict)
+    visibility: VisibilityRules = field(default_factory=dict)
     """Who beside the model, or instead of it, may see what: targets, by the kind of an item or by its source."""
 
     evidence: Literal["project", "log"] | bool = "project"

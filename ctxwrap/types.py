@@ -108,7 +108,7 @@ class Injection:
     """Whether places are marked up to which the provider may cache, where its API has marks."""
 
 
-class Kept(NamedTuple):
+class LoggedMessage(NamedTuple):
     """A message of the log, as far as it is known without reading it."""
 
     number: int
@@ -117,7 +117,7 @@ class Kept(NamedTuple):
     """How many it has, by the name of what counted them."""
 
 
-class Older(NamedTuple):
+class HistoryMessage(NamedTuple):
     """A message before the newest turn."""
 
     number: int
@@ -141,7 +141,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class TurnInputs:
     """What a turn starts from, fixed under the session's lock."""
 
     runtime: Runtime
@@ -149,7 +149,7 @@ class Opening:
     """The memory the model is shown."""
     new: tuple[tuple[Message, int], ...]
     """The caller's messages that the log does not have yet, each with its round."""
-    history: tuple[Kept, ...]
+    history: tuple[LoggedMessage, ...]
     """The messages of the log that are older than the caller's first one."""
     parent: str
     """The message this turn continues, if that is not the newest one."""
@@ -175,17 +175,17 @@ class Opening:
     """How the last request of the session began."""
     limit: int | None = None
     """What `context/budget` says: a number of tokens, 0 for no limit."""
-    pinned: tuple["Text", ...] = ()
+    pinned: tuple["SourcedText", ...] = ()
     """What lies in `context/pinned/`."""
-    summary: "Text | None" = None
+    summary: "SourcedText | None" = None
     """The newest summary that a model wrote."""
-    document: "Text | None" = None
+    document: "SourcedText | None" = None
     """The context document, if somebody wrote it."""
-    children: tuple["Text", ...] = ()
+    children: tuple["SourcedText", ...] = ()
     """What child contexts gave back, the newest first."""
     outputs: tuple[str, ...] = ()
     """The tool outputs that were files of the working set in the last request."""
-    missing: tuple["Missing", ...] = ()
+    missing: tuple["MissingContext", ...] = ()
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
@@ -200,7 +200,7 @@ class Opening:
     """The same of the rest of `state`; empty if it is not foreign."""
 
 
-class Text(NamedTuple):
+class SourcedText(NamedTuple):
     """A text of the session's, and where it lies."""
 
     source: str
@@ -236,7 +236,7 @@ Severity = Literal["info", "low", "medium", "high", "blocking"]
 MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 
 
-class Missing(NamedTuple):
+class MissingContext(NamedTuple):
     """Something that the model should know, or be shown, and is not."""
 
     id: str
@@ -268,7 +268,7 @@ USABLE = ("clean", "repaired", "partial")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedReply:
     """What one reply's text turned out to be."""
 
     visible: str
@@ -292,7 +292,7 @@ class Reply:
 
     messages: tuple[Message, ...] = ()
     """One per choice; the first is the one that counts."""
-    reading: Reading | None = None
+    reading: ParsedReply | None = None
     """The reading of the first choice's last text."""
     finish: str = ""
     """The provider's own word for why it stopped."""
@@ -408,7 +408,7 @@ class Report:
     """The share of the request, by tokens, that begins like the last one of the session: what caches save."""
     repacked: bool = False
     """Whether the provider called the request too long, and a smaller one was sent in its place."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingContext, ...] = ()
     """What is missing at the end of the turn, or as far as it has come."""
     misses: int = 0
     """How many replies in a row had no snapshot, this one included; 0 once one could be used."""
@@ -447,7 +447,7 @@ class TextStream(Protocol):
         ...
 
     @property
-    def reading(self) -> Reading: ...
+    def reading(self) -> ParsedReply: ...
 
 
 class TextDelta(NamedTuple):
@@ -479,7 +479,7 @@ class Rewriter(Protocol):
     def reply(self) -> Reply: ...
 
 
-class Wire(Protocol):
+class ProviderAdapter(Protocol):
     """How one provider API spells messages, injection, replies and stream events."""
 
     name: str

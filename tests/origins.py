@@ -6,12 +6,12 @@ from typing import Any
 from zlib import crc32
 
 from ctxwrap.session.child_sessions import attach_result, start_child
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.requests import Ask
-from ctxwrap.turn.binding import Context, Target
+from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.sync import Call, begin
 from ctxwrap.types import Body, TurnRecord
 from tests.providers.replies import SPEAKERS, Speaker
@@ -120,7 +120,7 @@ class Chat:
     def __init__(self, speaker: Speaker, *, streamed: bool = False, **settings: Any) -> None:
         self.speaker, self.api, self.streamed = speaker, speaker.api, streamed
         self.store = MemoryStore()
-        self._context = Context(store=self.store, settings=Settings(**settings))
+        self._context = ClientBinding(store=self.store, settings=Settings(**settings))
         self.list: Said = []
         self.seen = ""
         """All that the newest request showed."""
@@ -134,7 +134,7 @@ class Chat:
         if self.api == "responses":
             body["max_output_tokens"] = body.pop("max_tokens")
         body = json.loads(json.dumps({**body, "stream": True} if self.streamed else body))
-        call = begin(self._context, self.speaker.wire, lambda: body, Target(KEY, mode), _nobody)
+        call = begin(self._context, self.speaker.wire, lambda: body, CallScope(KEY, mode), _nobody)
         assert isinstance(call, Call), call.record.report.error
         asked = Ask(self.api, call.body, "/", {})
         self.seen = "\n".join(asked.prompt)
@@ -171,7 +171,7 @@ class Chat:
     @property
     def items(self) -> list[tuple[str, str, str, str]]:
         """What is remembered: tier, origin, content, and all that an item says."""
-        memory = existing(KEY, self.store).past.memory
+        memory = open_existing(KEY, self.store).past.memory
         return [(each.tier, each.origin, each.content, json.dumps(each.shown(0.0))) for each in memory.items.values()]
 
     @property

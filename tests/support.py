@@ -10,7 +10,7 @@ from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.pack.receipt import STAGES
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.session.blobs import put_back
+from ctxwrap.session.blobs import inline
 from ctxwrap.settings import MemoryRules
 from ctxwrap.stores.base import Log
 from ctxwrap.stores.files.store import FileStore
@@ -76,7 +76,7 @@ def assert_clean(*views: Any) -> None:
 def messages(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:
     """A session's messages as they stand on disk, with the contents that are kept apart."""
     files = FileStore(home).open(SessionKey(tenant, "default", session)).files
-    return [put_back(line, files) for line in lines(home, session, "messages", tenant=tenant)]
+    return [inline(line, files) for line in lines(home, session, "messages", tenant=tenant)]
 
 
 def events(home: Path, session: str, *, tenant: str = "default") -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 
 from ctxwrap.documents.document import grown
 from ctxwrap.documents.sections import node_counts, sections_of
-from ctxwrap.documents.sentences import Raw, sentences_in
+from ctxwrap.documents.sentences import RawMessage, sentences_in
 from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.documents.trimming import removed, trimmed
 from ctxwrap.errors import InvalidManifest
@@ -19,14 +19,14 @@ from ctxwrap.language.words import terms_of
 from ctxwrap.memory.similarity import Facts, same_fact, subjects
 from ctxwrap.protocol.instructions import SEPARATOR, neutral, unframe, without_injected
 from ctxwrap.protocol.lookalikes import poses
-from ctxwrap.protocol.recovery import climb
+from ctxwrap.protocol.recovery import recover
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.sse import MAX_FRAME, Framer
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.retrieval.passages import passages, signs_of
 from ctxwrap.tokens.truncation import STRATEGIES, truncated
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.workingset.requests import requests_in
 from ctxwrap.workingset.safe_yaml import pairs_of
 from tests.growth import grows_too_fast, hostile, is_too_dear
@@ -70,7 +70,7 @@ def streamed(text: str, chunk: int = 7) -> None:
 
 def screened(text: str) -> None:
     """An answer in flight, as far as it came each time."""
-    screen = Screen(Redaction())
+    screen = TurnRedactor(Redaction())
     for at in range(0, len(text) + 1, len(text) // 16):
         screen.lines(text[:at])
 
@@ -102,7 +102,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "read_reply of a trailer": lambda text: read_reply(BEFORE + text, RUNTIME, None, (text,)),
     "ReplyStream": streamed,
     "ReplyStream of a trailer": lambda text: streamed(BEFORE + text),
-    "climb": lambda text: climb(text, RUNTIME, None),
+    "climb": lambda text: recover(text, RUNTIME, None),
     "Framer in small chunks": framed,
     "Framer in one chunk": lambda text: Framer().feed(text.encode("utf-8", "surrogatepass")),
     "without_injected": without_injected,
@@ -117,11 +117,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "dates_in": dates_in,
     "subjects": subjects,
     "Facts": compared,
-    "summary_of": lambda text: summary_of(Raw(1, "user", text)),
+    "summary_of": lambda text: summary_of(RawMessage(1, "user", text)),
     "fitted": fitted,
     "sentences_in": sentences_in,
     "sections_of": sections_of,
-    "grown": lambda text: grown("", [Raw(1, "user", text)]),
+    "grown": lambda text: grown("", [RawMessage(1, "user", text)]),
     "trimmed": trimmed,
     "removed": lambda text: removed(text, ""),
     "node_counts": lambda text: node_counts(f"```mermaid\ngraph TD\n{text}") + node_counts(text),

@@ -5,7 +5,7 @@ from typing import IO, Any
 import click
 
 from ctxwrap import __version__
-from ctxwrap.cli.output import AGENT, AS_JSON, STORE, TENANT, in_one_sentence, of_a_session
+from ctxwrap.cli.output import AGENT, AS_JSON, STORE, TENANT, friendly_errors, of_a_session
 from ctxwrap.cli.workingset import workingset
 
 
@@ -32,7 +32,7 @@ def chat(session: str, model: str | None, store: str | None, mode: str) -> None:
     """
     from ctxwrap.cli.chat import run_chat
 
-    with in_one_sentence():
+    with friendly_errors():
         run_chat(session=session, model=model, store=store, mode=mode)
 
 
@@ -64,7 +64,7 @@ def memory(as_json: bool, **what: Any) -> None:
     """Show what SESSION remembers, by tier."""
     from ctxwrap.cli.memory import show_memory
 
-    with in_one_sentence():
+    with friendly_errors():
         show_memory(as_json=as_json, **what)
 
 
@@ -79,7 +79,7 @@ def sessions(as_json: bool, **which: Any) -> None:
     """List the sessions there are, the newest first."""
     from ctxwrap.cli.sessions import list_sessions
 
-    with in_one_sentence():
+    with friendly_errors():
         list_sessions(as_data=as_json, **which)
 
 
@@ -91,7 +91,7 @@ def show(as_json: bool, **which: Any) -> None:
     """Show SESSION at a glance: what it is, what it holds, and its turns."""
     from ctxwrap.cli.sessions import show_session
 
-    with in_one_sentence():
+    with friendly_errors():
         show_session(as_data=as_json, **which)
 
 
@@ -102,7 +102,7 @@ def cost(as_json: bool, **which: Any) -> None:
     """Show what SESSION cost in tokens, beside what other ways to send the same conversation would have taken."""
     from ctxwrap.cli.pack import show_cost
 
-    with in_one_sentence():
+    with friendly_errors():
         show_cost(as_data=as_json, **which)
 
 
@@ -117,7 +117,7 @@ def tail(as_json: bool, **which: Any) -> None:
     """Print the newest messages of SESSION."""
     from ctxwrap.cli.turns import show_tail
 
-    with in_one_sentence():
+    with friendly_errors():
         show_tail(as_data=as_json, **which)
 
 
@@ -139,7 +139,7 @@ def forget(session: str, item: str | None, query: str | None, yes: bool, **place
 
     if (item is None) == (query is None):
         raise click.UsageError("name either --item or --query")
-    with in_one_sentence():
+    with friendly_errors():
         run_forget(session, item, query, place, sure=yes)  # type: ignore[arg-type]  # the options above
 
 
@@ -157,7 +157,7 @@ def purge(session: str, message: str | None, child: str | None, yes: bool, **pla
 
     if (message is None) == (child is None):
         raise click.UsageError("name either --message or --child")
-    with in_one_sentence():
+    with friendly_errors():
         run_purge(session, message, child, place, sure=yes)  # type: ignore[arg-type]  # the options above
 
 
@@ -173,7 +173,7 @@ def gc(session: str, yes: bool, as_json: bool, **place: Any) -> None:
     """
     from ctxwrap.cli.cleanup import run_gc
 
-    with in_one_sentence():
+    with friendly_errors():
         run_gc(session, place, sure=yes, as_json=as_json)  # type: ignore[arg-type]  # the options above
 
 
@@ -188,7 +188,7 @@ def swap(session: str, query: str | None, id: str | None, as_json: bool, **place
 
     if query is not None and id is not None:
         raise click.UsageError("name either --query or --id")
-    with in_one_sentence():
+    with friendly_errors():
         run_swap(session, place, query=query, id=id, as_json=as_json)  # type: ignore[arg-type]  # the options above
 
 
@@ -203,7 +203,7 @@ def verify(session: str, as_json: bool, **place: Any) -> None:
     """
     from ctxwrap.cli.maintenance import run_verify
 
-    with in_one_sentence():
+    with friendly_errors():
         run_verify(session, place, as_json=as_json)
 
 
@@ -217,7 +217,7 @@ def rebuild(session: str, as_json: bool, **place: Any) -> None:
     """
     from ctxwrap.cli.maintenance import run_rebuild
 
-    with in_one_sentence():
+    with friendly_errors():
         run_rebuild(session, place, as_json=as_json)
 
 
@@ -241,7 +241,7 @@ def export(session: str, file: str | None, envelope: bool, turn: str | None, tar
         raise click.UsageError("name the archive to write with -o FILE")
     from ctxwrap.cli.maintenance import tell_if_encrypted
 
-    with in_one_sentence():
+    with friendly_errors():
         if envelope:
             from ctxwrap.cli.transfer import run_export_envelope
 
@@ -272,7 +272,7 @@ def import_(file: str, session: str | None, **how: Any) -> None:
     """
     from ctxwrap.cli.transfer import is_envelope, run_import, run_import_envelope
 
-    with in_one_sentence():
+    with friendly_errors():
         run = run_import_envelope if is_envelope(file) else run_import
         options = {name: how.pop(name) for name in ("max_bytes", "trust", "as_json")}
         run(file, session, how, **options)
@@ -293,7 +293,7 @@ def copy(as_json: bool, **which: Any) -> None:
     """
     from ctxwrap.cli.transfer import run_copy
 
-    with in_one_sentence():
+    with friendly_errors():
         run_copy(as_json=as_json, **which)
 
 
@@ -320,7 +320,7 @@ def rekey(session: str | None, everybody: bool, **place: Any) -> None:
 
     if (session is None) != everybody:
         raise click.UsageError("name either a session or --all")
-    with in_one_sentence():
+    with friendly_errors():
         run_rekey(session, **place)
 
 
@@ -336,7 +336,7 @@ def upgrade(session: str | None, everybody: bool, **place: Any) -> None:
 
     if (session is None) != everybody:
         raise click.UsageError("name either a session or --all")
-    with in_one_sentence():
+    with friendly_errors():
         run_upgrade(session, **place)
 
 
@@ -352,7 +352,7 @@ def put(session: str, name: str, file: IO[bytes], removes: bool, **place: Any) -
     """
     from ctxwrap.cli.maintenance import run_put
 
-    with in_one_sentence():
+    with friendly_errors():
         run_put(session, name, None if removes else file, **place)
 
 
@@ -366,7 +366,7 @@ def pack(form: str | None, **which: Any) -> None:
     """Show what a call of SESSION sent to the model, what was left out, and why."""
     from ctxwrap.cli.pack import show_pack
 
-    with in_one_sentence():
+    with friendly_errors():
         show_pack(form=form or "", **which)
 
 
@@ -383,7 +383,7 @@ def missing(session: str, resolve: str | None, decline: str | None, **how: Any) 
 
     if resolve is not None and decline is not None:
         raise click.UsageError("name either --resolve or --decline")
-    with in_one_sentence():
+    with friendly_errors():
         run_missing(session, resolve=resolve, decline=decline, **how)
 
 
@@ -396,7 +396,7 @@ def diff(as_json: bool, **which: Any) -> None:
     """Show how what turn M of SESSION sent differs from what turn N sent, and what became of memory between them."""
     from ctxwrap.cli.transfer import show_diff
 
-    with in_one_sentence():
+    with friendly_errors():
         show_diff(as_data=as_json, **which)
 
 
@@ -406,7 +406,7 @@ def schema(name: str | None) -> None:
     """Print the JSON Schema of a record of Agent Context by its NAME, such as context_item; or all of them."""
     from ctxwrap.cli.transfer import show_schema
 
-    with in_one_sentence():
+    with friendly_errors():
         show_schema(name)
 
 
@@ -462,7 +462,7 @@ def mcp(**how: Any) -> None:
     """
     from ctxwrap.cli.mcp import run_mcp
 
-    with in_one_sentence():
+    with friendly_errors():
         run_mcp(**how)
 
 

@@ -17,7 +17,7 @@ from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey, TurnRecord
 
-Ask = Callable[[str, str], Any]
+AskModel = Callable[[str, str], Any]
 """What was typed and the mode in; a stream of chunks out."""
 
 _HELP = """\
@@ -39,7 +39,7 @@ def run_chat(*, session: str, model: str | None, store: str | None, mode: str) -
 
 
 class Chat:
-    def __init__(self, ask: Ask, store: Store, key: SessionKey, mode: str) -> None:
+    def __init__(self, ask: AskModel, store: Store, key: SessionKey, mode: str) -> None:
         self._ask = ask
         self._store = store
         self._key = key
@@ -141,7 +141,7 @@ def _streamed(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _practice(store: Store, session: str) -> Iterator[Ask]:
+def _practice(store: Store, session: str) -> Iterator[AskModel]:
     from openai import OpenAI
 
     from ctxwrap.testing.practice import Provider
@@ -156,7 +156,7 @@ def _practice(store: Store, session: str) -> Iterator[Ask]:
 
 
 @contextmanager
-def _litellm(model: str, store: Store, session: str) -> Iterator[Ask]:
+def _litellm(model: str, store: Store, session: str) -> Iterator[AskModel]:
     from ctxwrap.clients.litellm import load_litellm
 
     litellm = wrap(load_litellm(), store=store, session=session)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.output import Column, facts, in_one_sentence, json_text, one_line, progress_bar, show, table
-from ctxwrap.conformance import CHECKS, Broken, Conformance, Kind, conform
-from ctxwrap.conformance.model_check import Checkup, Estimate, Snapshot, check_model, estimate
+from ctxwrap.cli.output import Column, facts, friendly_errors, json_text, one_line, progress_bar, show, table
+from ctxwrap.conformance import CHECKS, Broken, Conformance, InputKind, conform
+from ctxwrap.conformance.model_check import Checkup, Estimate, SnapshotForm, check_model, estimate
 from ctxwrap.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class NotTried(click.ClickException):
 
 
 def run_check(
-    *, model: str, base_url: str | None, api_key_env: str | None, snapshot: Snapshot, yes: bool, as_json: bool
+    *, model: str, base_url: str | None, api_key_env: str | None, snapshot: SnapshotForm, yes: bool, as_json: bool
 ) -> None:
     key = _key(api_key_env)
     if not as_json:
@@ -29,7 +29,7 @@ def run_check(
         if not yes and sys.stdin.isatty() and not click.confirm("Go on?"):
             raise NotTried("nothing was asked")
     try:
-        with in_one_sentence(), progress_bar(f"talking with {one_line(model)}") as progress:
+        with friendly_errors(), progress_bar(f"talking with {one_line(model)}") as progress:
             found = check_model(model, base_url=base_url, api_key=key, snapshot=snapshot, progress=progress)
     except Exception as error:  # whatever keeps it from being tried is what is to be told
         raise NotTried(f"{one_line(model)} could not be tried: {one_line(str(error))}") from error
@@ -110,7 +110,7 @@ class Unusable(click.ClickException):
     exit_code = 2
 
 
-def run_conform(path: str, *, kind: Kind | None, strict: bool, as_json: bool) -> None:
+def run_conform(path: str, *, kind: InputKind | None, strict: bool, as_json: bool) -> None:
     stdin = sys.stdin.buffer if path == "-" else None
     try:
         found = conform(path, kind, stdin=stdin)

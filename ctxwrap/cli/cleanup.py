@@ -11,7 +11,7 @@ from ctxwrap.session.gc import Collectable, GarbageReport, collect_garbage
 from ctxwrap.session.purge import CHILD, forget, matching, purge
 
 
-class Place(TypedDict):
+class SessionOptions(TypedDict):
     """Whose session, and where it is kept."""
 
     store: str | None
@@ -19,7 +19,7 @@ class Place(TypedDict):
     agent: str
 
 
-def run_forget(session: str, item: str | None, query: str | None, place: Place, *, sure: bool) -> None:
+def run_forget(session: str, item: str | None, query: str | None, place: SessionOptions, *, sure: bool) -> None:
     names = matching(session, item=item, query=query, **place)
     if not names:
         click.echo("nothing in memory or of a child matches; nothing was forgotten")
@@ -29,7 +29,7 @@ def run_forget(session: str, item: str | None, query: str | None, place: Place, 
     _tell(forget(session, item=item, query=query, **place))
 
 
-def run_purge(session: str, message: str | None, child: str | None, place: Place, *, sure: bool) -> None:
+def run_purge(session: str, message: str | None, child: str | None, place: SessionOptions, *, sure: bool) -> None:
     if message is None:
         _run_purge_child(session, child or "", place, sure=sure)
         return
@@ -41,7 +41,7 @@ def run_purge(session: str, message: str | None, child: str | None, place: Place
     _tell(names)
 
 
-def _run_purge_child(session: str, child: str, place: Place, *, sure: bool) -> None:
+def _run_purge_child(session: str, child: str, place: SessionOptions, *, sure: bool) -> None:
     if not sure:
         click.confirm(f"Purge all that the child {printable(child)} was handed and gave back, for good?", abort=True)
     done = purge(session, child=child, **place)
@@ -61,7 +61,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", and ".join([*([items] if ids else []), *([told] if children else [])])
 
 
-def run_gc(session: str, place: Place, *, sure: bool, as_json: bool) -> None:
+def run_gc(session: str, place: SessionOptions, *, sure: bool, as_json: bool) -> None:
     report = collect_garbage(session, dry_run=not sure, **place)
     if as_json:
         click.echo(json.dumps(_as_json(report), indent=2).replace("\x7f", "\\u007f"))

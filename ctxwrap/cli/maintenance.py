@@ -15,9 +15,9 @@ from ctxwrap.cli.output import one_line, progress_bar, quietly
 from ctxwrap.errors import KeyMismatch, SettingsError, StoreError
 from ctxwrap.export.archive.format import is_input
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.lookup import existing, key_for
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.session.verify import SEVERITIES, Finding, Rebuilding, Verification, rebuild, verify
+from ctxwrap.session.lookup import key_for, open_existing
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.session.verify import SEVERITIES, Rebuilding, Verification, VerifyFinding, rebuild, verify
 from ctxwrap.stores import encrypts, open_store
 from ctxwrap.stores.base import Store
 from ctxwrap.types import SessionKey
@@ -63,7 +63,7 @@ def _told(verification: Verification) -> Iterator[str]:
 _WORDS = {"unchecked": "lines without a checksum", "torn": "torn ends set aside"}
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: VerifyFinding) -> str:
     return f"{finding.severity}: {finding.where}: {finding.what}{f' [{finding.remedy}]' if finding.remedy else ''}"
 
 
@@ -140,9 +140,9 @@ def run_put(session: str, name: str, file: IO[bytes] | None, *, store: str | Non
     place = f"context/{name}"
     if not is_input(place) or not is_legal_name(name.removeprefix("pinned/")):
         raise SettingsError(f"{name!r} is nothing that a session is given: name pinned/NAME, budget or gc.policy")
-    known = existing(key_for(session, tenant, agent), store)
+    known = open_existing(key_for(session, tenant, agent), store)
     data = None if file is None else file.read()
-    with undisturbed(), known.locked():
+    with defer_finalizers(), known.locked():
         if data is None:
             known.log.files.remove(place)
         else:

@@ -122,7 +122,16 @@ def _serve_http(
     allow_hosts: tuple[str, ...],
 ) -> None:
     from ctxwrap.service.mcp.auth import Tokens
-    from ctxwrap.service.mcp.http import PATH, Address, Gate, address_of, bound, hosts_of, is_loopback, serve
+    from ctxwrap.service.mcp.http import (
+        PATH,
+        Address,
+        AuthenticatedApp,
+        address_of,
+        bound,
+        hosts_of,
+        is_loopback,
+        serve,
+    )
 
     address = address_of(text)
     loopback = is_loopback(address.host)
@@ -135,7 +144,7 @@ def _serve_http(
         address = Address(address.host, listening.getsockname()[1])
         hosts = hosts_of(address, allow_hosts, loopback=loopback)
         click.echo(f"listening on http://{address}{PATH}", err=True)
-        serve(Gate(serving, Tokens(tokens or _made_up(tenant)), hosts), listening)
+        serve(AuthenticatedApp(serving, Tokens(tokens or _made_up(tenant)), hosts), listening)
 
 
 def _made_up(tenant: str) -> dict[str, str]:

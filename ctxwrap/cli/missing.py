@@ -4,11 +4,11 @@ import json
 
 import click
 
-from ctxwrap.cli.cleanup import Place
+from ctxwrap.cli.cleanup import SessionOptions
 from ctxwrap.cli.output import Column, json_text, one_line, printable, show, table
 from ctxwrap.session.operator import missing_in, resolve_missing
-from ctxwrap.session.swap_search import Hit, Returned, bring_back, search_swap
-from ctxwrap.types import Missing
+from ctxwrap.session.swap_search import ReturnedContent, SwapHit, bring_back, search_swap
+from ctxwrap.types import MissingContext
 
 _COLUMNS = (
     Column("id"),
@@ -32,7 +32,7 @@ def run_missing(
     tenant: str,
     agent: str,
 ) -> None:
-    place = Place(store=store, tenant=tenant, agent=agent)
+    place = SessionOptions(store=store, tenant=tenant, agent=agent)
     for id, status in ((resolve, "resolved"), (decline, "declined")):
         if id is not None:
             resolve_missing(session, id, status=status, note=note, **place)  # type: ignore[arg-type]  # the words above
@@ -47,7 +47,7 @@ def run_missing(
         click.echo("nothing is missing")
 
 
-def _row(each: Missing) -> tuple[object, ...]:
+def _row(each: MissingContext) -> tuple[object, ...]:
     told = f"{each.question} ({each.reason})" if each.reason else each.question
     return each.id, each.severity, each.status, f"round {each.round}", each.requested_from, told
 
@@ -55,7 +55,7 @@ def _row(each: Missing) -> tuple[object, ...]:
 _LISTED = 50
 
 
-def run_swap(session: str, place: Place, *, query: str | None, id: str | None, as_json: bool) -> None:
+def run_swap(session: str, place: SessionOptions, *, query: str | None, id: str | None, as_json: bool) -> None:
     if id is not None:
         returned = bring_back(session, id, **place)
         lines = [_json([_returned_json(each) for each in returned])] if as_json else list(map(_told, returned))
@@ -71,7 +71,7 @@ def run_swap(session: str, place: Place, *, query: str | None, id: str | None, a
         click.echo("nothing in swap" if query is None else "nothing in swap holds any of these words")
 
 
-def _print_table(hits: tuple[Hit, ...]) -> None:
+def _print_table(hits: tuple[SwapHit, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -87,7 +87,7 @@ def _print_table(hits: tuple[Hit, ...]) -> None:
     Console(highlight=False).print(table)
 
 
-def _told(returned: Returned) -> str:
+def _told(returned: ReturnedContent) -> str:
     if returned.item is not None:
         item = returned.item
         return f"{item.id} ({returned.origin}, {returned.source}) is in {item.tier} memory: {one_line(item.content)}"
@@ -95,7 +95,7 @@ def _told(returned: Returned) -> str:
     return f"{returned.source} {returned.message.role} ({returned.origin}): {returned.message.text}"
 
 
-def _returned_json(returned: Returned) -> dict[str, object]:
+def _returned_json(returned: ReturnedContent) -> dict[str, object]:
     said = returned.message and {**returned.message._asdict(), "extra": dict(returned.message.extra)}
     remembered = returned.item and returned.item.as_json()
     return {"source": returned.source, "origin": returned.origin, "message": said, "item": remembered}

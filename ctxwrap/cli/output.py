@@ -123,7 +123,7 @@ class _Remarks(logging.Handler):
 
 
 @contextmanager
-def in_one_sentence() -> Iterator[None]:
+def friendly_errors() -> Iterator[None]:
     """ctxwrap's own errors as messages, and its warnings as lines of text."""
     logger, remarks = logging.getLogger("ctxwrap"), _Remarks(logging.WARNING)
     logger.addHandler(remarks)

@@ -10,11 +10,11 @@ import click
 
 from ctxwrap.cli.output import Column, heading, json_text, one_line, progress_bar, quietly, show, table
 from ctxwrap.errors import SettingsError
-from ctxwrap.export.archive import Limits, export_session, import_session
+from ctxwrap.export.archive import ArchiveLimits, export_session, import_session
 from ctxwrap.export.archive.writer import explained, put_in_place
 from ctxwrap.export.copy import copy_sessions
 from ctxwrap.export.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
-from ctxwrap.export.evidence.diff import Shown
+from ctxwrap.export.evidence.diff import ItemOutcome
 from ctxwrap.export.evidence.document import NAMED
 from ctxwrap.export.evidence.imports import LARGEST, is_envelope, note_export
 from ctxwrap.export.evidence.vocabulary import EXPORT
@@ -40,7 +40,7 @@ def run_export(session: str, file: str, place: dict[str, Any], *, force: bool, a
 def run_import(
     file: str, session: str | None, place: dict[str, Any], *, max_bytes: int | None, trust: bool, as_json: bool
 ) -> None:
-    limits = Limits() if max_bytes is None else Limits(bytes=max_bytes)
+    limits = ArchiveLimits() if max_bytes is None else ArchiveLimits(bytes=max_bytes)
     with quietly(), progress_bar("reading the archive") as progress:
         imported = import_session(file, session=session, trusted=trust, limits=limits, progress=progress, **place)
     if as_json:
@@ -146,9 +146,9 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object
         yield table(columns, rows)
 
 
-def _stood(shown: Shown) -> str:
+def _stood(shown: ItemOutcome) -> str:
     return f"{shown.kind} in {' '.join(shown.blocks)}"
 
 
-def _place(shown: Shown) -> str:
+def _place(shown: ItemOutcome) -> str:
     return f"{shown.uri} {shown.part}".strip()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxwrap.cli.output import Column, as_name, as_time, facts, heading, indented, json_text, show, table
-from ctxwrap.inspect import Following, Numbered, TurnDetails
+from ctxwrap.inspect import Numbered, StreamFollower, TurnDetails
 from ctxwrap.inspect.streams import calls_in, check_known, control_in, said_in, text_in
 from ctxwrap.inspect.turns import Stages
 from ctxwrap.pack.receipt import EVENT_CLASSES, STAGES, items_in
@@ -295,7 +295,7 @@ def show_tail(
     place, key = open_store(store), key_for(session, tenant, agent)
     events = events or stages
     stream = "events" if events else "messages"
-    following = Following(place.open(key), stream)
+    following = StreamFollower(place.open(key), stream)
     newest = following.new()
     if not newest:
         check_known(place, key)
@@ -305,14 +305,14 @@ def show_tail(
     newest = list(told(newest) if events else newest)
     printed(newest[max(0, len(newest) - count) :])
     if follows:
-        follow(following, lambda new: printed(told(new) if events else new), lambda: time.sleep(_PAUSE))
+        follow_stream(following, lambda new: printed(told(new) if events else new), lambda: time.sleep(_PAUSE))
 
 
 def _without_stages(records: Iterable[Numbered]) -> Iterator[Numbered]:
     return (each for each in records if each.record.get("type") not in STAGES)
 
 
-def follow(following: Following, printing: Printing, pause: Callable[[], None]) -> None:
+def follow_stream(following: StreamFollower, printing: Printing, pause: Callable[[], None]) -> None:
     """Print what is new, pause, and so on until somebody interrupts it."""
     try:
         while True:

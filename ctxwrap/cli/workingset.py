@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.output import AS_JSON, in_one_sentence, one_line, printable
+from ctxwrap.cli.output import AS_JSON, friendly_errors, one_line, printable
 from ctxwrap.tokens.truncation import STRATEGIES
 from ctxwrap.workingset.manifest import NAME, ROLES, Manifest, WorkingFile
 from ctxwrap.workingset.safe_yaml import path_fault
 
 if TYPE_CHECKING:  # they need a POSIX system, the other commands do not
-    from ctxwrap.workingset.assembly import Assembly
-    from ctxwrap.workingset.manifest_file import Kept
+    from ctxwrap.workingset.assembly import FileAssembly
+    from ctxwrap.workingset.manifest_file import LoadedManifest
 
 _FILE = click.option("--file", default=NAME, show_default=True, help="The manifest; its paths are relative to it.")
 _USUAL_PRIORITY = 0.5
@@ -132,7 +132,7 @@ def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
 
     kept = _usable(file)
     manifest = _dated(change(kept.manifest))
-    with in_one_sentence():
+    with friendly_errors():
         save(file, manifest, kept)
     return manifest
 
@@ -145,13 +145,13 @@ def _dated(manifest: Manifest) -> Manifest:
     return replace(manifest, metadata=replace(manifest.metadata, last_updated=now, assembled_by="user"))
 
 
-def _looked(file: str) -> "Kept":
+def _looked(file: str) -> "LoadedManifest":
     from ctxwrap.workingset.manifest_file import look
 
     return look(file)
 
 
-def _usable(file: str) -> "Kept":
+def _usable(file: str) -> "LoadedManifest":
     kept = _looked(file)
     if kept.problem:
         raise click.ClickException(f"{printable(kept.problem)}; mend it or move it away, nothing was changed")
@@ -172,7 +172,7 @@ def _inside(file: str, path: str) -> str:
     return path
 
 
-def _assembly(file: str, manifest: Manifest) -> "Assembly":
+def _assembly(file: str, manifest: Manifest) -> "FileAssembly":
     from ctxwrap.workingset.assembly import assembled
     from ctxwrap.workingset.reader import Reader
     from ctxwrap.workingset.working_set import contents_of
@@ -180,7 +180,7 @@ def _assembly(file: str, manifest: Manifest) -> "Assembly":
     return assembled(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
 
 
-def _states(assembly: "Assembly") -> dict[str, dict[str, Any]]:
+def _states(assembly: "FileAssembly") -> dict[str, dict[str, Any]]:
     """By path: what is included of it, or why it is not."""
     report = assembly.report
     included = {each.path: {"included": True, **each.as_json()} for each in report.included}

@@ -19,7 +19,7 @@ APART: Any = object()
 
 
 @contextmanager
-def flying(call: Any) -> Iterator[None]:
+def call_in_flight(call: Any) -> Iterator[None]:
     """While the SDK is at work for `call`."""
     token = in_flight.set(call)
     try:

@@ -14,17 +14,17 @@ from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
-from ctxwrap.clients.http import APART, flying, in_flight
+from ctxwrap.clients.http import APART, call_in_flight, in_flight
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.sdk import names_in, taken
-from ctxwrap.clients.sdk_call import plain_json, with_cache_key, with_other_key
+from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key, with_other_key
 from ctxwrap.providers import CHAT, COMPLETIONS, RESPONSES
 from ctxwrap.turn import async_, sync
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.lifecycle import BareCall, why_stopped
-from ctxwrap.types import Body, Send, SendAsync, Wire
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
+from ctxwrap.types import Body, ProviderAdapter, Send, SendAsync
 
-_FUNCTIONS: dict[str, Wire] = {
+_FUNCTIONS: dict[str, ProviderAdapter] = {
     "completion": CHAT,
     "acompletion": CHAT,
     "text_completion": COMPLETIONS,
@@ -55,7 +55,7 @@ def is_litellm(target: Any) -> bool:
     return known or _function_name(target) in _FUNCTIONS
 
 
-def wrap_litellm(target: Any, context: Context) -> Any:
+def wrap_litellm(target: Any, context: ClientBinding) -> Any:
     if isinstance(target, ModuleType):
         return LitellmModule(vars(target).get("_module", target), context)
     if _function_name(target) in _FUNCTIONS:
@@ -75,7 +75,7 @@ def _function_name(target: Any) -> str:
 class LitellmModule(ModuleType):
     """The module as it is, but for the functions that talk to a model."""
 
-    def __init__(self, module: Any, context: Context) -> None:
+    def __init__(self, module: Any, context: ClientBinding) -> None:
         super().__init__(module.__name__, module.__doc__)
         vars(self).update(_module=module, _ctxwrap=context)
 
@@ -107,14 +107,14 @@ def _router_class(cls: type) -> type:
     return type(cls.__name__, (cls,), members)
 
 
-def _wrapped_function(function: Callable[..., Any], name: str, context: Context) -> Callable[..., Any]:
+def _wrapped_function(function: Callable[..., Any], name: str, context: ClientBinding) -> Callable[..., Any]:
     calling = _async_call if name.startswith("a") else _call
     wrapped = calling(function, name, _FUNCTIONS[name], context)
     wrapped._ctxwrap = context  # type: ignore[attr-defined]
     return wrapped
 
 
-def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context) -> Callable[..., Any]:
+def _call(function: Callable[..., Any], name: str, wire: ProviderAdapter, context: ClientBinding) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         target = _target(context, kwargs)
@@ -122,7 +122,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
         turn = sync.begin(context, with_cache_key(wire, function, context, target), body, target, _sender(function))
-        if isinstance(turn, BareCall):
+        if isinstance(turn, PassthroughCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
             return remember(function(*args, **kwargs), turn)
@@ -130,7 +130,7 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
             args, kwargs = (), turn.body
         while True:
             try:
-                with flying(turn):
+                with call_in_flight(turn):
                     result = function(*args, **kwargs)
                 if _is_stream(result):
                     return _flowing(result, turn)
@@ -146,7 +146,9 @@ def _call(function: Callable[..., Any], name: str, wire: Wire, context: Context)
     return call
 
 
-def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Context) -> Callable[..., Any]:
+def _async_call(
+    function: Callable[..., Any], name: str, wire: ProviderAdapter, context: ClientBinding
+) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
         target = _target(context, kwargs)
@@ -156,7 +158,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
         turn = await async_.begin(
             context, with_cache_key(wire, function, context, target), body, target, _async_sender(function)
         )
-        if isinstance(turn, BareCall):
+        if isinstance(turn, PassthroughCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
             return remember(await function(*args, **kwargs), turn)
@@ -164,7 +166,7 @@ def _async_call(function: Callable[..., Any], name: str, wire: Wire, context: Co
             args, kwargs = (), turn.body
         while True:
             try:
-                with flying(turn):
+                with call_in_flight(turn):
                     result = await function(*args, **kwargs)
                 if _is_stream(result):
                     return _flowing(result, turn)
@@ -184,7 +186,7 @@ def _sender(function: Callable[..., Any]) -> Send:
     """Sends bodies of our own through the function that the caller called."""
 
     def send(body: Body) -> Body:
-        with flying(APART):
+        with call_in_flight(APART):
             return _dump(function(**body))
 
     return send
@@ -192,13 +194,13 @@ def _sender(function: Callable[..., Any]) -> Send:
 
 def _async_sender(function: Callable[..., Any]) -> SendAsync:
     async def send(body: Body) -> Body:
-        with flying(APART):
+        with call_in_flight(APART):
             return _dump(await function(**body))
 
     return send
 
 
-def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
+def _target(context: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
     """Whose call this is; None for a call that litellm makes inside one of ours."""
     headers = taken(kwargs)
     if in_flight.get() is not None:
@@ -209,7 +211,7 @@ def _target(context: Context, kwargs: dict[str, Any]) -> Target | None:
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
     """The call's arguments by name."""
     body = {**dict(zip(_parameters(function, name) if args else (), args, strict=False)), **kwargs}
-    return body | {name: plain_json(body[name]) for name in ("messages", "input") if name in body}
+    return body | {name: to_jsonable(body[name]) for name in ("messages", "input") if name in body}
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from typing import Any
 from ctxwrap.clients.rewritten_body import is_stream, payload_in
 from ctxwrap.providers.sse import Framer
 from ctxwrap.session.threads import in_thread
-from ctxwrap.turn.lifecycle import OpenCall, why_stopped
+from ctxwrap.turn.lifecycle import ManagedCall, why_stopped
 
 
 class Observation:
     """The bytes of a reply that nobody changes, read when they are over."""
 
-    def __init__(self, response: Any, opened: OpenCall, replay: Callable[[list[bytes]], Any]) -> None:
+    def __init__(self, response: Any, opened: ManagedCall, replay: Callable[[list[bytes]], Any]) -> None:
         self._response_type, self._headers = type(response), response.headers
         self._streams = is_stream(response)
         self._opened = opened

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.clients.sdk_call import plain_json, with_cache_key
+from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.session.clock import utc_now
@@ -14,10 +14,10 @@ from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.scope import offers_for
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import message_in, timestamp
-from ctxwrap.turn.binding import Context, Names
+from ctxwrap.turn.binding import ClientBinding, SessionNames
 from ctxwrap.turn.lifecycle import sources
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Kept, Wire
+from ctxwrap.types import LoggedMessage, ProviderAdapter
 
 
 def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
@@ -25,14 +25,14 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
 
     `request` is what the client's own method takes: `model`, `messages` or `input`, `tools` and so on.
     """
-    context: Context | None = getattr(client, "_ctxwrap", None)
+    context: ClientBinding | None = getattr(client, "_ctxwrap", None)
     if context is None:
         raise UnsupportedClient("preview needs a client that was wrapped: preview(ctxwrap.wrap(client), ...)")
-    target = context.target(Names(session, context_mode))
+    target = context.target(SessionNames(session, context_mode))
     if target.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
     wire = with_cache_key(_wire(client, request), client, context, target)
-    body = {name: plain_json(value) for name, value in request.items()}
+    body = {name: to_jsonable(value) for name, value in request.items()}
     there = Session(target.key, context.store.open(target.key), context.settings)
     there.refresh()
     asked = wire.read(body)
@@ -48,13 +48,15 @@ def _view(turn: Turn, there: Session) -> PackView:
     messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
     start = {**events[0], "ctx": {**events[0]["ctx"], "time": timestamp(utc_now())}}
     known = there.shelf.lookups(there.past)
-    new = {number: Kept(number, message_in(record)) for number, record in enumerate(messages, there.next_message)}
+    new = {
+        number: LoggedMessage(number, message_in(record)) for number, record in enumerate(messages, there.next_message)
+    }
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
     view = recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups)
     return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 
-def _wire(client: Any, request: Mapping[str, Any]) -> Wire:
+def _wire(client: Any, request: Mapping[str, Any]) -> ProviderAdapter:
     """The API that takes such a request."""
     if any(cls.__module__.partition(".")[0] == "anthropic" for cls in type(client).__mro__):
         return MESSAGES

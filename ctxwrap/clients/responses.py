@@ -13,7 +13,7 @@ from ctxwrap.clients.rewritten_body import (
     pass_on_elapsed,
     payload_in,
 )
-from ctxwrap.turn.lifecycle import BareCall
+from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body
 
 _NO_REPLY = "the reply is no JSON object"
@@ -21,7 +21,7 @@ _NO_REPLY = "the reply is no JSON object"
 
 def rewritten(response: Any, call: Any) -> Any:
     """What the SDK reads instead of `response`."""
-    if isinstance(call, BareCall):
+    if isinstance(call, PassthroughCall):
         return response
     if not response.is_closed or is_stream(response):
         return _opened(response, call, RewrittenBody, ObservedBody, "SyncByteStream")
@@ -34,7 +34,7 @@ def rewritten(response: Any, call: Any) -> Any:
 
 async def rewritten_async(response: Any, call: Any) -> Any:
     """The same over async I/O."""
-    if isinstance(call, BareCall):
+    if isinstance(call, PassthroughCall):
         return response
     if not response.is_closed or is_stream(response):
         return _opened(response, call, AsyncRewrittenBody, AsyncObservedBody, "AsyncByteStream")

@@ -13,7 +13,7 @@ from ctxwrap.errors import SettingsError
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload
-from ctxwrap.turn.binding import Context, Names
+from ctxwrap.turn.binding import ClientBinding, SessionNames
 
 SESSION_HEADER = "x-ctxwrap-session"
 MODE_HEADER = "x-ctxwrap-mode"
@@ -59,7 +59,7 @@ def taken(keywords: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], Names]:
+def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], SessionNames]:
     """Headers without ours, and what ours named."""
     rest: dict[str, Any] = {}
     ours: dict[str, Any] = {}
@@ -68,8 +68,8 @@ def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], Na
     return rest, names_in({name.lower(): value for name, value in ours.items()})
 
 
-def names_in(headers: Mapping[str, Any]) -> Names:
-    return Names(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
+def names_in(headers: Mapping[str, Any]) -> SessionNames:
+    return SessionNames(headers.get(SESSION_HEADER), headers.get(MODE_HEADER))
 
 
 @cache
@@ -146,7 +146,7 @@ def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def wrap_client(client: Any, context: Context) -> Any:
+def wrap_client(client: Any, context: ClientBinding) -> Any:
     """A copy of the client, of a subclass of its own type, that shares its connections."""
     wrapped = client.copy(http_client=facade(client._client))
     if not hasattr(client, "_ctxwrap"):
@@ -233,9 +233,9 @@ def _prepare() -> None:
     _posting().read_sample()
 
 
-def _finish(context: Context) -> None:
+def _finish(context: ClientBinding) -> None:
     """Do what is left to do for the sessions of a client; one that never called has none."""
     if context.sessions:
-        from ctxwrap.turn.document_updates import finish
+        from ctxwrap.turn.document_updates import finish_documents
 
-        finish(context.sessions)
+        finish_documents(context.sessions)

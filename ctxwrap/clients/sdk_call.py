@@ -5,25 +5,25 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
-from ctxwrap.clients.http import APART, flying
+from ctxwrap.clients.http import APART, call_in_flight
 from ctxwrap.clients.opaque import revealed
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.sdk import split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import CHAT, RESPONSES, wire_for
+from ctxwrap.providers import CHAT, RESPONSES, provider_for
 from ctxwrap.providers.options import CacheKeyed
 from ctxwrap.turn import async_, sync
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.lifecycle import BareCall, why_stopped
-from ctxwrap.types import Body, Send, SendAsync, Wire
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
+from ctxwrap.types import Body, ProviderAdapter, Send, SendAsync
 
 _OPENAI = "api.openai.com"
 """There is one for each region as well, such as eu.api.openai.com."""
 
 
-def with_cache_key(wire: Wire, client: Any, context: Context, target: Target) -> Wire:
+def with_cache_key(wire: ProviderAdapter, client: Any, context: ClientBinding, target: CallScope) -> ProviderAdapter:
     """`wire`, with a key for the provider's cache where the client's provider takes one."""
     wanted = context.settings.cache_key
     if target.key is None or wire not in (CHAT, RESPONSES) or wanted is False:
@@ -62,16 +62,16 @@ def _other(key: str) -> str:
     return f"{key}-smaller"
 
 
-def plain_json(value: Any) -> Any:
+def to_jsonable(value: Any) -> Any:
     """`value` as the JSON that an SDK would make of it."""
     if isinstance(value, dict):
-        return value if _is_simple(value) else {name: plain_json(item) for name, item in value.items()}
+        return value if _is_simple(value) else {name: to_jsonable(item) for name, item in value.items()}
     if isinstance(value, (str, int, float, type(None))):
         return value
     if hasattr(value, "model_dump") and not isinstance(value, type):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, type)):
-        return [plain_json(item) for item in value]
+        return [to_jsonable(item) for item in value]
     return value
 
 
@@ -107,16 +107,16 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
         return send(path, body=body, options=options, **rest)
     own = _sender(send, path, asked.own_options)
     call = sync.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
-    if isinstance(call, BareCall):
+    if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, asked.options_of_plain_body
-        with flying(call):
+        with call_in_flight(call):
             return remember(send(path, body=body, options=options, **rest), call)
     if call.rewrites:
         body, options = call.body, asked.options_of_plain_body
     while True:
         try:
-            with flying(call):
+            with call_in_flight(call):
                 result = send(path, body=body, options=options, **rest)
         except BaseException as error:
             if not call.smaller(error):
@@ -137,16 +137,16 @@ async def post_async(
         return await send(path, body=body, options=options, **rest)
     own = _async_sender(send, path, asked.own_options)
     call = await async_.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
-    if isinstance(call, BareCall):
+    if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, asked.options_of_plain_body
-        with flying(call):
+        with call_in_flight(call):
             return remember(await send(path, body=body, options=options, **rest), call)
     if call.rewrites:
         body, options = call.body, asked.options_of_plain_body
     while True:
         try:
-            with flying(call):
+            with call_in_flight(call):
                 result = await send(path, body=body, options=options, **rest)
         except BaseException as error:
             if not await call.smaller(error):
@@ -161,7 +161,7 @@ def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str,
     """Sends bodies of our own as `post` sends the caller's, and gives the JSON that comes back."""
 
     def send(body: Body) -> Body:
-        with flying(APART):
+        with call_in_flight(APART):
             reply: Body = post(path, body=body, options=options(), cast_to=object)
             return reply
 
@@ -170,7 +170,7 @@ def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str,
 
 def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> SendAsync:
     async def send(body: Body) -> Body:
-        with flying(APART):
+        with call_in_flight(APART):
             reply: Body = await post(path, body=body, options=options(), cast_to=object)
             return reply
 
@@ -186,7 +186,7 @@ class _Asked:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.wire = wire_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        self.wire = provider_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
         if self.wire is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
@@ -196,7 +196,7 @@ class _Asked:
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""
         given = {**self.body, **(self.options.get("extra_json") or {})}
-        return {name: plain_json(value) for name, value in given.items() if not _is_left_out(value)}
+        return {name: to_jsonable(value) for name, value in given.items() if not _is_left_out(value)}
 
     @property
     def options_of_plain_body(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from ctxwrap.errors import UnsupportedClient
 from ctxwrap.settings import Settings, settings_from
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Store
-from ctxwrap.turn.binding import Context
+from ctxwrap.turn.binding import ClientBinding
 
 if TYPE_CHECKING:
     from litellm import CustomStreamWrapper, ModelResponse
@@ -33,12 +33,12 @@ def wrap(
     A session named here is the default of every call; `using(session=...)` and `session=` of a call come first.
     Wrapping a wrapped client changes only what is named.
     """
-    known: Context | None = getattr(client, "_ctxwrap", None)
+    known: ClientBinding | None = getattr(client, "_ctxwrap", None)
     given = {"session": (session, None), "tenant": (tenant, "default"), "agent": (agent, "default")}
     changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
     if known is None:
         chosen = settings_from(settings, **setting_overrides)
-        return _wrapped(client, Context(store=given_store(store), settings=chosen, **changes))
+        return _wrapped(client, ClientBinding(store=given_store(store), settings=chosen, **changes))
     if store is not None:
         changes["store"] = given_store(store)
     if settings is not None or setting_overrides:
@@ -46,7 +46,7 @@ def wrap(
     return _wrapped(client, known.changed(**changes)) if changes else client
 
 
-def _wrapped(client: T, context: Context) -> T:
+def _wrapped(client: T, context: ClientBinding) -> T:
     from ctxwrap.clients import sdk
 
     if sdk.is_sdk_client(client):

@@ -4,6 +4,6 @@ Each check is a row of a table: an id, the document's sentence, its level and th
 """
 
 from ctxwrap.conformance.checks import DOCUMENTS, Check, Finding
-from ctxwrap.conformance.runner import CHECKS, KINDS, Broken, Conformance, Kind, conform
+from ctxwrap.conformance.runner import CHECKS, KINDS, Broken, Conformance, InputKind, conform
 
-__all__ = ["CHECKS", "DOCUMENTS", "KINDS", "Broken", "Check", "Conformance", "Finding", "Kind", "conform"]
+__all__ = ["CHECKS", "DOCUMENTS", "KINDS", "Broken", "Check", "Conformance", "Finding", "InputKind", "conform"]

@@ -19,7 +19,7 @@ _REPORTED = ("max", "used", "remaining")
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestInput:
     value: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
@@ -34,15 +34,15 @@ class Manifest:
                 yield f"files[{number}]", entry
 
 
-def read_manifest(text: str) -> Manifest:
+def read_manifest(text: str) -> ManifestInput:
     try:
-        return Manifest(mapping_in(text))
+        return ManifestInput(mapping_in(text))
     except InvalidManifest as error:
-        return Manifest(error=str(error))
+        return ManifestInput(error=str(error))
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportInput:
     value: Any = None
     error: str = ""
 
@@ -58,29 +58,29 @@ class Report:
                 yield f"assembly_report.{name}[{number}]", entry
 
 
-def read_report(text: str) -> Report:
+def read_report(text: str) -> ReportInput:
     try:
         value = parsed(text)
     except ValueError:
         try:
             value = mapping_in(text)
         except InvalidManifest as error:
-            return Report(error=str(error))
-    return Report(value.get("assembly_report") if isinstance(value, dict) else None)
+            return ReportInput(error=str(error))
+    return ReportInput(value.get("assembly_report") if isinstance(value, dict) else None)
 
 
-def _no_yaml(subject: Manifest | Report) -> Iterator[Finding]:
+def _no_yaml(subject: ManifestInput | ReportInput) -> Iterator[Finding]:
     if subject.error:
         line = _LINE.search(subject.error)
         yield Finding(_LINE.sub("", subject.error), line=int(line[1]) if line else None)
 
 
-def _wrong_protocol(manifest: Manifest) -> Iterator[Finding]:
+def _wrong_protocol(manifest: ManifestInput) -> Iterator[Finding]:
     if (protocol := manifest.value.get("protocol", PROTOCOL)) != PROTOCOL:
         yield Finding(shown(protocol), path="protocol")
 
 
-def _bad_budget(manifest: Manifest) -> Iterator[Finding]:
+def _bad_budget(manifest: ManifestInput) -> Iterator[Finding]:
     budget = manifest.value.get("budget", {})
     if not isinstance(budget, dict):
         yield Finding(shown(budget), path="budget")
@@ -90,13 +90,13 @@ def _bad_budget(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(shown(budget[name]), path=at("budget", name))
 
 
-def _wrong_effective(manifest: Manifest) -> Iterator[Finding]:
+def _wrong_effective(manifest: ManifestInput) -> Iterator[Finding]:
     most, reserved, effective = (manifest.part("budget").get(name) for name in _BUDGET)
     if is_count(most) and is_count(reserved) and is_count(effective) and most - reserved != effective:
         yield Finding(f"{effective}, but {most} - {reserved} is {most - reserved}", path="budget.effective")
 
 
-def _no_files(manifest: Manifest) -> Iterator[Finding]:
+def _no_files(manifest: ManifestInput) -> Iterator[Finding]:
     if manifest.error:
         return
     files = manifest.value.get("files")
@@ -108,40 +108,40 @@ def _no_files(manifest: Manifest) -> Iterator[Finding]:
             yield Finding(f"no file, but {shown(entry)}", path=f"files[{number}]")
 
 
-def _bad_paths(manifest: Manifest) -> Iterator[Finding]:
+def _bad_paths(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if fault := path_fault(entry.get("path")):
             yield Finding(f"{shown(entry.get('path'))}: {fault}", path=at(path, "path"))
 
 
-def _bad_priorities(manifest: Manifest) -> Iterator[Finding]:
+def _bad_priorities(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if not is_share(entry.get("priority")):
             yield Finding(shown(entry.get("priority")), path=at(path, "priority"))
 
 
-def _bad_roles(manifest: Manifest) -> Iterator[Finding]:
+def _bad_roles(manifest: ManifestInput) -> Iterator[Finding]:
     yield from _not_among(manifest, "role", ROLES)
 
 
-def _bad_strategies(manifest: Manifest) -> Iterator[Finding]:
+def _bad_strategies(manifest: ManifestInput) -> Iterator[Finding]:
     yield from _not_among(manifest, "truncate_strategy", STRATEGIES)
 
 
-def _not_among(manifest: Manifest, name: str, words: tuple[str, ...]) -> Iterator[Finding]:
+def _not_among(manifest: ManifestInput, name: str, words: tuple[str, ...]) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if name in entry and entry[name] not in words:
             yield Finding(shown(entry[name]), path=at(path, name))
 
 
-def _bad_max_lines(manifest: Manifest) -> Iterator[Finding]:
+def _bad_max_lines(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         lines = entry.get("max_lines")
         if lines is not None and not is_count(lines):
             yield Finding(shown(lines), path=at(path, "max_lines"))
 
 
-def _bad_metadata(manifest: Manifest) -> Iterator[Finding]:
+def _bad_metadata(manifest: ManifestInput) -> Iterator[Finding]:
     metadata = manifest.part("metadata")
     if "last_updated" in metadata and not is_moment(metadata["last_updated"]):
         yield Finding(shown(metadata["last_updated"]), path="metadata.last_updated")
@@ -149,7 +149,7 @@ def _bad_metadata(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(shown(metadata["assembled_by"]), path="metadata.assembled_by")
 
 
-def _bad_report(report: Report) -> Iterator[Finding]:
+def _bad_report(report: ReportInput) -> Iterator[Finding]:
     if report.error:
         return
     if not isinstance(report.value, dict):
@@ -161,7 +161,7 @@ def _bad_report(report: Report) -> Iterator[Finding]:
             yield Finding(shown(entries), path=f"assembly_report.{name}")
 
 
-def _bad_report_budget(report: Report) -> Iterator[Finding]:
+def _bad_report_budget(report: ReportInput) -> Iterator[Finding]:
     if isinstance(report.value, dict):
         for name in _REPORTED:
             value = report.budget.get(name)
@@ -169,19 +169,19 @@ def _bad_report_budget(report: Report) -> Iterator[Finding]:
                 yield Finding(shown(value), path=f"assembly_report.budget.{name}")
 
 
-def _wrong_remaining(report: Report) -> Iterator[Finding]:
+def _wrong_remaining(report: ReportInput) -> Iterator[Finding]:
     most, used, remaining = (report.budget.get(name) for name in _REPORTED)
     if is_count(most) and is_count(used) and isinstance(remaining, int) and most - used != remaining:
         yield Finding(f"{remaining}, but {most} - {used} is {most - used}", path="assembly_report.budget.remaining")
 
 
-def _over_budget(report: Report) -> Iterator[Finding]:
+def _over_budget(report: ReportInput) -> Iterator[Finding]:
     most, used, _ = (report.budget.get(name) for name in _REPORTED)
     if is_count(most) and is_count(used) and used > most:
         yield Finding(f"{used} of {most} tokens", path="assembly_report.budget.used")
 
 
-def _bad_included(report: Report) -> Iterator[Finding]:
+def _bad_included(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("included"):
         if not _is_text(entry.get("path")):
             yield Finding(shown(entry.get("path")), path=at(path, "path"))
@@ -191,20 +191,20 @@ def _bad_included(report: Report) -> Iterator[Finding]:
             yield Finding(shown(entry.get("truncated")), path=at(path, "truncated"))
 
 
-def _truncated_without_original(report: Report) -> Iterator[Finding]:
+def _truncated_without_original(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("included"):
         if entry.get("truncated") is True and not is_count(entry.get("original_tokens")):
             yield Finding(shown(entry.get("original_tokens")), path=at(path, "original_tokens"))
 
 
-def _excluded_without_reason(report: Report) -> Iterator[Finding]:
+def _excluded_without_reason(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("excluded"):
         for name in ("path", "reason"):
             if not _is_text(entry.get(name)):
                 yield Finding(shown(entry.get(name)), path=at(path, name))
 
 
-def _in_and_out(report: Report) -> Iterator[Finding]:
+def _in_and_out(report: ReportInput) -> Iterator[Finding]:
     included = {entry["path"] for _, entry in report.listed("included") if _is_text(entry.get("path"))}
     for path, entry in report.listed("excluded"):
         if _is_text(entry.get("path")) and entry["path"] in included:
@@ -215,7 +215,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-MANIFEST_CHECKS: tuple[Check[Manifest], ...] = (
+MANIFEST_CHECKS: tuple[Check[ManifestInput], ...] = (
     Check("CA-yaml", "MUST", "Schema ```yaml # working-set.yml", _no_yaml),
     Check("CA-protocol", "MUST", "protocol: CONTEXT-ASSEMBLY/0.1", _wrong_protocol),
     Check(
@@ -239,7 +239,7 @@ MANIFEST_CHECKS: tuple[Check[Manifest], ...] = (
     ),
 )
 
-REPORT_CHECKS: tuple[Check[Report], ...] = (
+REPORT_CHECKS: tuple[Check[ReportInput], ...] = (
     Check("CA-report-yaml", "MUST", "After assembly, the orchestrator reports: ```yaml assembly_report:", _no_yaml),
     Check(
         "CA-report",

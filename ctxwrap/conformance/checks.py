@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 Subject = TypeVar("Subject")
-Find = Callable[[Subject], Iterator[Finding]]
+RunCheck = Callable[[Subject], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Check(Generic[Subject]):
     id: str
     level: Level
     sentence: str
-    find: Find[Subject]
+    find: RunCheck[Subject]
 
     @property
     def document(self) -> str:
@@ -100,16 +100,16 @@ MOST_BYTES = 256 << 20
 EntryKind = Literal["file", "directory", "outside", "other"]
 
 
-class Line(NamedTuple):
+class FolderLine(NamedTuple):
     number: int
     value: dict[str, Any]
 
 
 @dataclass(slots=True)
-class Lines:
+class FolderLines:
     """The objects of a file of JSON lines, and the lines that are none."""
 
-    objects: list[Line] = field(default_factory=list)
+    objects: list[FolderLine] = field(default_factory=list)
     faults: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -168,13 +168,13 @@ class Folder:
     def text(self, name: str) -> str:
         return self.read(name).decode("utf-8", "replace")
 
-    def lines(self, name: str) -> Lines:
-        found = Lines()
+    def lines(self, name: str) -> FolderLines:
+        found = FolderLines()
         for number, value in self.values(name):
             if isinstance(value, str):
                 found.faults.append((number, value))
             else:
-                found.objects.append(Line(number, value))
+                found.objects.append(FolderLine(number, value))
         return found
 
     def values(self, name: str) -> Iterator[tuple[int, dict[str, Any] | str]]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ctxwrap.conformance.checks import Check, Finding, at, is_count, shown
-from ctxwrap.conformance.session import DERIVED, EVENTS, HISTORY_CHECKS, MESSAGES, Session, range_in
+from ctxwrap.conformance.session import DERIVED, EVENTS, HISTORY_CHECKS, MESSAGES, SessionFolder, range_in
 from ctxwrap.session.abi import RECORDS, RecordKind
 from ctxwrap.session.abi.names import parsed
 
@@ -31,7 +31,7 @@ _MOST_WINDOWS = 16
 _REFERENCE = ("source", "start_event", "end_event", "hash")
 
 
-def _bad_pack(session: Session) -> Iterator[Finding]:
+def _bad_pack(session: SessionFolder) -> Iterator[Finding]:
     pack = session.pack
     if isinstance(pack, ValueError):
         yield Finding(str(pack), file=_PACK)
@@ -43,7 +43,7 @@ def _bad_pack(session: Session) -> Iterator[Finding]:
             yield Finding(f"no list of objects, but {shown(items)}", file=_PACK, path="items")
 
 
-def _lacking_pack(session: Session) -> Iterator[Finding]:
+def _lacking_pack(session: SessionFolder) -> Iterator[Finding]:
     if not isinstance(session.pack, dict):
         return
     for name in ("session", "agent"):
@@ -58,13 +58,13 @@ def _lacking_pack(session: Session) -> Iterator[Finding]:
             yield Finding(shown(item.get("tokens")), file=_PACK, path=at(path, "tokens"))
 
 
-def _no_source(session: Session) -> Iterator[Finding]:
+def _no_source(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
         if not isinstance(item.get("source"), str) or not item["source"]:
             yield Finding(shown(item.get("source")), file=_PACK, path=at(path, "source"))
 
 
-def _wrong_kinds(session: Session) -> Iterator[Finding]:
+def _wrong_kinds(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
         kind, usual = item.get("kind"), _usual_kind(item.get("source"))
         if usual and isinstance(kind, str) and kind != usual:
@@ -79,20 +79,20 @@ def _usual_kind(source: Any) -> str | None:
     return next((kind for start, kind in _KINDS if source.startswith(start)), None)
 
 
-def _no_range(session: Session) -> Iterator[Finding]:
+def _no_range(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
         if item.get("kind") == "recent_messages" and _window(item.get("range"), session) is None:
             yield Finding(shown(item.get("range")), file=_PACK, path=at(path, "range"))
 
 
-def _window(text: Any, session: Session) -> tuple[int, int] | None:
+def _window(text: Any, session: SessionFolder) -> tuple[int, int] | None:
     """The messages that a pack's range names."""
     tail = _TAIL.fullmatch(text) if isinstance(text, str) else None
     count = session.messages.lines
     return (count - int(tail[1]) + 1, count) if tail else range_in(text)
 
 
-def _over_budget(session: Session) -> Iterator[Finding]:
+def _over_budget(session: SessionFolder) -> Iterator[Finding]:
     text = session.folder.text(_BUDGET).strip()
     if text and not re.fullmatch(r"[0-9]{1,18}", text):
         yield Finding(f"no number of tokens, but {shown(text)}", file=_BUDGET)
@@ -102,17 +102,17 @@ def _over_budget(session: Session) -> Iterator[Finding]:
             yield Finding(f"{sum(tokens)} tokens of {text}", file=_PACK, path="items")
 
 
-def _unreadable_pack(session: Session) -> Iterator[Finding]:
+def _unreadable_pack(session: SessionFolder) -> Iterator[Finding]:
     if any(session.pack_items()) and not session.folder.text("context/pack.md").strip():
         yield Finding("no text of what was sent", file="context/pack.md")
 
 
-def _bad_lines(session: Session) -> Iterator[Finding]:
+def _bad_lines(session: SessionFolder) -> Iterator[Finding]:
     for kind, lines in session.derived.items():
         yield from (Finding(why, file=DERIVED[kind], line=number) for number, why in lines.faults)
 
 
-def _lacking_fields(kind: RecordKind, session: Session) -> Iterator[Finding]:
+def _lacking_fields(kind: RecordKind, session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived[kind].objects:
         for name in RECORDS[kind]:
             if not _is_as_in_example(name, record.get(name)):
@@ -127,7 +127,7 @@ def _is_as_in_example(name: str, value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _repeated_ids(session: Session) -> Iterator[Finding]:
+def _repeated_ids(session: SessionFolder) -> Iterator[Finding]:
     for kind in ("facts", "decisions", "refs", "swap_index"):
         seen = dict[str, int]()
         for number, record in session.derived[kind].objects:
@@ -136,13 +136,13 @@ def _repeated_ids(session: Session) -> Iterator[Finding]:
                 yield Finding(f"{shown(id)} is the id of line {first}", file=DERIVED[kind], line=number)
 
 
-def _unknown_ref_kinds(session: Session) -> Iterator[Finding]:
+def _unknown_ref_kinds(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["refs"].objects:
         if isinstance(kind := record.get("kind"), str) and kind not in _REF_KINDS:
             yield Finding(shown(kind), file=DERIVED["refs"], line=number, path="kind")
 
 
-def _no_place(session: Session) -> Iterator[Finding]:
+def _no_place(session: SessionFolder) -> Iterator[Finding]:
     """Swapped content of which nobody can tell which part of its source it is."""
     for number, record in session.derived["swap_index"].objects:
         needed = "range" if record.get("source") == MESSAGES else "event" if record.get("source") == EVENTS else ""
@@ -150,7 +150,7 @@ def _no_place(session: Session) -> Iterator[Finding]:
             yield Finding(shown(record.get(needed)), file=DERIVED["swap_index"], line=number, path=needed)
 
 
-def _deleted(session: Session) -> Iterator[Finding]:
+def _deleted(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["swap_index"].objects:
         if fault := _missing(record, session):
             yield Finding(fault, file=DERIVED["swap_index"], line=number)
@@ -161,7 +161,7 @@ def _deleted(session: Session) -> Iterator[Finding]:
                 yield Finding(f"{shown(id)} is not there", file=name, path=end)
 
 
-def _missing(record: dict[str, Any], session: Session) -> str:
+def _missing(record: dict[str, Any], session: SessionFolder) -> str:
     source, messages = record.get("source"), range_in(record.get("range"))
     if source == MESSAGES:
         is_lost = messages is not None and messages[1] > session.messages.lines
@@ -172,7 +172,7 @@ def _missing(record: dict[str, Any], session: Session) -> str:
     return "" if session.folder.has(chunk) or session.folder.has(source) else f"{shown(source)} is not there"
 
 
-def _in_window(session: Session) -> Iterator[Finding]:
+def _in_window(session: SessionFolder) -> Iterator[Finding]:
     recent = (item.get("range") for _, item in session.pack_items() if item.get("kind") == "recent_messages")
     windows = [_window(range, session) for range in islice(recent, _MOST_WINDOWS)]
     for number, record in session.derived["swap_index"].objects:
@@ -188,7 +188,7 @@ def _is_of_messages(record: dict[str, Any]) -> bool:
     return record.get("source") == MESSAGES and record.get("kind", "message_range") == "message_range"
 
 
-def _copied_chunks(session: Session) -> Iterator[Finding]:
+def _copied_chunks(session: SessionFolder) -> Iterator[Finding]:
     """Chunks of messages that are no reference to them."""
     known = dict(_references(session))
     for _, record in session.derived["swap_index"].objects:
@@ -200,7 +200,7 @@ def _copied_chunks(session: Session) -> Iterator[Finding]:
             yield Finding(f"no reference: without {', '.join(missing)}", file=name)
 
 
-def _references(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
+def _references(session: SessionFolder) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in session.folder.names(_CHUNKS):
         try:
             value = parsed(session.folder.text(name))
@@ -210,7 +210,7 @@ def _references(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, value
 
 
-def _wrong_addresses(session: Session) -> Iterator[Finding]:
+def _wrong_addresses(session: SessionFolder) -> Iterator[Finding]:
     for name in session.folder.names(_BLOBS):
         address = _ADDRESS.fullmatch(name.removeprefix(_BLOBS))
         if address is None:
@@ -221,11 +221,11 @@ def _wrong_addresses(session: Session) -> Iterator[Finding]:
                 yield Finding(f"its content is {address[1]}-{digest[: len(address[2])]}", file=name)
 
 
-def _fields(id: str, kind: RecordKind, example: str) -> Check[Session]:
+def _fields(id: str, kind: RecordKind, example: str) -> Check[SessionFolder]:
     return Check(id, "SHOULD", f"Example {DERIVED[kind].rpartition('/')[2]}: {example}", partial(_lacking_fields, kind))
 
 
-SESSION_CHECKS: tuple[Check[Session], ...] = (
+SESSION_CHECKS: tuple[Check[SessionFolder], ...] = (
     *HISTORY_CHECKS,
     Check("RA-pack", "MUST", "Before a model call, an agent builds a context pack.", _bad_pack),
     Check(

@@ -155,7 +155,7 @@ _LARGEST_DEPTH = 4
 """Of lists and objects around records."""
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     path: str
     type: str
     value: dict[str, Any]
@@ -170,9 +170,9 @@ _ID_OF = {type: name for name, type in _BY_ID.items()}
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    all: tuple[Found, ...]
+    all: tuple[FoundRecord, ...]
 
-    def of(self, type: str) -> Iterator[Found]:
+    def of(self, type: str) -> Iterator[FoundRecord]:
         return (each for each in self.all if each.type == type)
 
 
@@ -181,11 +181,11 @@ def records_in(value: Any) -> Records:
     return Records(tuple(_records(value, "", _LARGEST_DEPTH)))
 
 
-def _records(value: Any, path: str, depth: int) -> Iterator[Found]:
+def _records(value: Any, path: str, depth: int) -> Iterator[FoundRecord]:
     if isinstance(value, dict):
         type = next((_BY_ID[name] for name in _BY_ID if isinstance(value.get(name), str)), None)
         if type is not None:
-            yield Found(path, type, value)
+            yield FoundRecord(path, type, value)
             return
     if depth == 0 or not isinstance(value, (dict, list)):
         return
@@ -227,7 +227,7 @@ def _unknown_targets(records: Records) -> Iterator[Finding]:
                 yield Finding(shown(target), path=path)
 
 
-def _targets(record: Found) -> Iterator[tuple[str, Any]]:
+def _targets(record: FoundRecord) -> Iterator[tuple[str, Any]]:
     if record.type in ("context_budget", "context_assembly", "context_injection", "context_window"):
         yield at(record.path, "target"), record.value.get("target")
     visibility = record.value.get("visibility")

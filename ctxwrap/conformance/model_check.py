@@ -47,26 +47,26 @@ _TOLD = {"the name": "ada", "the allergy": "peanut", "the colour": "green", "the
 _NEW_HOME, _OLD_HOME, _PASSING = "trondheim", "bergen", "train"
 
 
-class Finding(NamedTuple):
+class ModelFinding(NamedTuple):
     """Something that has to be so at the end, and whether it is."""
 
     what: str
     holds: bool
 
 
-def findings(memory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Finding]:
+def findings(memory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[ModelFinding]:
     """What has become of what was told, in a memory by tiers."""
     contents = [str(item["content"]).casefold() for items in memory.values() for item in items]
     for name, word in _TOLD.items():
-        yield Finding(f"{name} is remembered", any(word in content for content in contents))
-    yield Finding("the new home is remembered", any(_NEW_HOME in content for content in contents))
+        yield ModelFinding(f"{name} is remembered", any(word in content for content in contents))
+    yield ModelFinding("the new home is remembered", any(_NEW_HOME in content for content in contents))
     stale = [content for content in contents if _OLD_HOME in content and _NEW_HOME not in content]
-    yield Finding("the old home is not", not stale)
+    yield ModelFinding("the old home is not", not stale)
     core = [str(item["content"]).casefold() for item in memory.get("core", ())]
-    yield Finding("what was so for the moment is not core", not any(_PASSING in content for content in core))
+    yield ModelFinding("what was so for the moment is not core", not any(_PASSING in content for content in core))
 
 
-Snapshot = Literal["delta", "full"]
+SnapshotForm = Literal["delta", "full"]
 
 ENOUGH, HARDLY = 0.8, 0.2
 """The shares of replies with a state that can be used: from the first on memory works, below the second it does not."""
@@ -96,7 +96,7 @@ class Advice(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkup:
     model: str
-    snapshot: Snapshot
+    snapshot: SnapshotForm
     """What the model was asked for."""
     turns: int
     clean: int
@@ -117,7 +117,7 @@ class Checkup:
     """Answers in which the user could see a separator,"""
     blank: int
     """and answers that were empty."""
-    findings: tuple[Finding, ...]
+    findings: tuple[ModelFinding, ...]
     tokens_in: int
     cached: int | None
     """Of these, what the provider says its cache gave; None if it tells no usage."""
@@ -144,7 +144,7 @@ class Checkup:
 
     @property
     def advice(self) -> Advice:
-        other: Snapshot = "full" if self.snapshot == "delta" else "delta"
+        other: SnapshotForm = "full" if self.snapshot == "delta" else "delta"
         kept = {"snapshot": self.snapshot, "on_missing": "rules"}
         if self.usable < HARDLY:
             return Advice({"context_mode": "readonly"}, "it hardly writes a state that can be used")
@@ -161,7 +161,9 @@ class Checkup:
         return told | {"usable": self.usable, "works": self.works, "advice": self.advice._asdict()}
 
 
-def summed_up(model: str, snapshot: Snapshot, heard: list[Heard], found: Iterable[Finding], cost: Cost) -> Checkup:
+def summed_up(
+    model: str, snapshot: SnapshotForm, heard: list[Heard], found: Iterable[ModelFinding], cost: Cost
+) -> Checkup:
     turns = [each.turn for each in heard]
     at_once = Counter(turn.report.reading for turn in turns if not turn.report.reasks)
     again = [turn for turn in turns if turn.report.reasks]
@@ -232,7 +234,7 @@ def check_model(
     *,
     base_url: str | None = None,
     api_key: str | None = None,
-    snapshot: Snapshot = "delta",
+    snapshot: SnapshotForm = "delta",
     progress: Progress = lambda done, total: None,
     clock: Callable[[], float] = monotonic,
 ) -> Checkup:

@@ -21,7 +21,7 @@ _TIERS = ("core", "working", "ephemeral")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ReplyInput:
     text: str
     separators: tuple[int, ...] = ()
     """Where they begin; the last one counts."""
@@ -59,22 +59,22 @@ class Reply:
                     yield f"memory.{tier}[{number}]", item
 
 
-def read_reply(text: str) -> Reply:
+def read_reply(text: str) -> ReplyInput:
     separators = tuple(match.end() - len(SEPARATOR) for match in _AT_LINE_START.finditer(text))
     if not separators and (last := text.rfind(SEPARATOR)) >= 0:
         separators = (last,)
     if not separators:
-        return Reply(text)
+        return ReplyInput(text)
     start = separators[-1] + len(SEPARATOR)
     json_at = _json_start(text, start)
     if json_at < 0:
-        return Reply(text, separators, json_at=start, error="no JSON follows the separator")
+        return ReplyInput(text, separators, json_at=start, error="no JSON follows the separator")
     try:
         value, end = _DECODER.raw_decode(text, json_at)
     except (ValueError, RecursionError) as error:
-        return Reply(text, separators, before=text[start:json_at].strip(), json_at=json_at, error=_told(error))
+        return ReplyInput(text, separators, before=text[start:json_at].strip(), json_at=json_at, error=_told(error))
     before, after = text[start:json_at].strip(), text[end:].strip()
-    return Reply(text, separators, value, before, after, json_at, end)
+    return ReplyInput(text, separators, value, before, after, json_at, end)
 
 
 def _json_start(text: str, start: int) -> int:
@@ -97,36 +97,36 @@ def _told(error: Exception) -> str:
     return "nested too deeply to be read" if isinstance(error, RecursionError) else str(error)
 
 
-def _no_section(reply: Reply) -> Iterator[Finding]:
+def _no_section(reply: ReplyInput) -> Iterator[Finding]:
     if not reply.separators:
         yield Finding(f"no {SEPARATOR} in {len(reply.text)} characters")
 
 
-def _text_below(reply: Reply) -> Iterator[Finding]:
+def _text_below(reply: ReplyInput) -> Iterator[Finding]:
     if re.search(r"\w", _MARKUP.sub("", reply.after)):
         yield Finding(f"text behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
 
 
-def _several_separators(reply: Reply) -> Iterator[Finding]:
+def _several_separators(reply: ReplyInput) -> Iterator[Finding]:
     *others, _ = reply.separator_lines() if reply.separators else (0,)
     yield from (Finding("another separator before the last one", line=line) for line in others)
 
 
-def _no_json(reply: Reply) -> Iterator[Finding]:
+def _no_json(reply: ReplyInput) -> Iterator[Finding]:
     if reply.error and not _can_be_mended(reply):
         yield Finding(reply.error, line=reply.line(reply.json_at))
 
 
-def _needs_preprocessing(reply: Reply) -> Iterator[Finding]:
+def _needs_preprocessing(reply: ReplyInput) -> Iterator[Finding]:
     if reply.error and _can_be_mended(reply):
         yield Finding(reply.error, line=reply.line(reply.json_at))
 
 
-def _can_be_mended(reply: Reply) -> bool:
+def _can_be_mended(reply: ReplyInput) -> bool:
     return read_by_ctxwrap(reply.text).status == "repaired"
 
 
-def _extra_characters(reply: Reply) -> Iterator[Finding]:
+def _extra_characters(reply: ReplyInput) -> Iterator[Finding]:
     if reply.before:
         yield Finding(f"before the JSON: {shown(reply.before)}", line=reply.line(reply.separators[-1]))
     if marks := "".join(_MARKUP.findall(reply.after)) if reply.after else "":
@@ -135,7 +135,7 @@ def _extra_characters(reply: Reply) -> Iterator[Finding]:
         yield Finding(f"behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
 
 
-def _runtime_lost(reply: Reply) -> Iterator[Finding]:
+def _runtime_lost(reply: ReplyInput) -> Iterator[Finding]:
     if not reply.snapshot:
         return
     runtime = reply.snapshot.get("runtime")
@@ -145,37 +145,37 @@ def _runtime_lost(reply: Reply) -> Iterator[Finding]:
     yield from (Finding("missing", path=at("runtime", name)) for name in _RUNTIME if runtime.get(name) is None)
 
 
-def _bad_round(reply: Reply) -> Iterator[Finding]:
+def _bad_round(reply: ReplyInput) -> Iterator[Finding]:
     value = _runtime(reply).get("round")
     if value is not None and not is_count(value):
         yield Finding(shown(value), path="runtime.round")
 
 
-def _bad_times(reply: Reply) -> Iterator[Finding]:
+def _bad_times(reply: ReplyInput) -> Iterator[Finding]:
     for name in _RUNTIME[1:]:
         value = _runtime(reply).get(name)
         if value is not None and not is_moment(value):
             yield Finding(shown(value), path=at("runtime", name))
 
 
-def _runtime(reply: Reply) -> dict[str, Any]:
+def _runtime(reply: ReplyInput) -> dict[str, Any]:
     runtime = reply.snapshot.get("runtime")
     return runtime if isinstance(runtime, dict) else {}
 
 
-def _lacking_items(reply: Reply) -> Iterator[Finding]:
+def _lacking_items(reply: ReplyInput) -> Iterator[Finding]:
     for path, item in reply.items():
         if missing := [name for name in _ITEM if item.get(name) is None]:
             yield Finding(f"without {', '.join(missing)}", path=path)
 
 
-def _bad_decays(reply: Reply) -> Iterator[Finding]:
+def _bad_decays(reply: ReplyInput) -> Iterator[Finding]:
     for path, item in reply.items():
         if item.get("decay") is not None and not is_share(item["decay"]):
             yield Finding(shown(item["decay"]), path=at(path, "decay"))
 
 
-def _narrative(reply: Reply) -> Iterator[Finding]:
+def _narrative(reply: ReplyInput) -> Iterator[Finding]:
     if reply.error or not reply.separators:
         return
     if not isinstance(reply.value, dict):
@@ -191,11 +191,11 @@ def _narrative(reply: Reply) -> Iterator[Finding]:
                 yield Finding(f"no item, but {shown(item)}", path=f"memory.{tier}[{number}]")
 
 
-def _unknown_tiers(reply: Reply) -> Iterator[Finding]:
+def _unknown_tiers(reply: ReplyInput) -> Iterator[Finding]:
     yield from (Finding("no tier of the protocol", path=at("memory", tier)) for tier in reply.memory.keys() - {*_TIERS})
 
 
-def _off_template(reply: Reply) -> Iterator[Finding]:
+def _off_template(reply: ReplyInput) -> Iterator[Finding]:
     value = reply.snapshot
     if not value:
         return
@@ -224,11 +224,11 @@ def _is_as_in_template(name: str, value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _section_in_disabled(reply: Reply) -> Iterator[Finding]:
+def _section_in_disabled(reply: ReplyInput) -> Iterator[Finding]:
     yield from (Finding("a separator", line=line) for line in reply.separator_lines())
 
 
-REPLY_CHECKS: tuple[Check[Reply], ...] = (
+REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
     Check("CP-1", "MUST", "Every response MUST include a `<<<CONTEXT>>>` section.", _no_section),
     Check("CP-2", "MUST", "`<<<CONTEXT>>>` MUST appear at the very bottom of the response.", _text_below),
     Check(
@@ -276,7 +276,7 @@ REPLY_CHECKS: tuple[Check[Reply], ...] = (
     Check("CP-template", "SHOULD", "Context JSON Template", _off_template),
 )
 
-DISABLED_REPLY_CHECKS: tuple[Check[Reply], ...] = (
+DISABLED_REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
     Check(
         "CP-disabled",
         "MUST",

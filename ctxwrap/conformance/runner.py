@@ -14,14 +14,14 @@ from ctxwrap.conformance.derived import SESSION_CHECKS
 from ctxwrap.conformance.documents import CONTEXT_CHECKS, SUMMARY_CHECKS
 from ctxwrap.conformance.envelope import ENVELOPE_CHECKS, Records, records_in
 from ctxwrap.conformance.reply import DISABLED_REPLY_CHECKS, REPLY_CHECKS, read_reply
-from ctxwrap.conformance.session import Session
+from ctxwrap.conformance.session import SessionFolder
 from ctxwrap.errors import InvalidInput
 from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.session.abi.names import parsed
 from ctxwrap.stores.base import KEY_FILE
 
-Kind = Literal["session", "envelope", "manifest", "report", "reply", "disabled-reply", "context", "summary"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+InputKind = Literal["session", "envelope", "manifest", "report", "reply", "disabled-reply", "context", "summary"]
+KINDS: tuple[InputKind, ...] = get_args(InputKind)
 
 MOST_BYTES = 64 << 20
 """Of one file that is no session."""
@@ -46,8 +46,8 @@ class _Form(NamedTuple):
     checks: tuple[Check[Any], ...]
 
 
-_FORMS: Mapping[Kind, _Form] = {
-    "session": _Form(lambda path: Session(_session_folder(path)), SESSION_CHECKS),
+_FORMS: Mapping[InputKind, _Form] = {
+    "session": _Form(lambda path: SessionFolder(_session_folder(path)), SESSION_CHECKS),
     "envelope": _Form(_records, ENVELOPE_CHECKS),
     "manifest": _Form(read_manifest, MANIFEST_CHECKS),
     "report": _Form(read_report, REPORT_CHECKS),
@@ -79,7 +79,7 @@ class Broken:
 @dataclass(frozen=True, slots=True)
 class Conformance:
     name: str
-    kind: Kind
+    kind: InputKind
     broken: tuple[Broken, ...]
 
     def holds(self, *, strict: bool = False) -> bool:
@@ -107,7 +107,7 @@ class Conformance:
         return {"name": self.name, "kind": self.kind, "documents": self.counts(), "broken": broken}
 
 
-def conform(path: str, kind: Kind | None = None, *, stdin: BinaryIO | None = None) -> Conformance:
+def conform(path: str, kind: InputKind | None = None, *, stdin: BinaryIO | None = None) -> Conformance:
     """What at `path` breaks the documents; an InvalidInput if it cannot be checked at all.
 
     With `stdin`, the path is only a name.
@@ -125,7 +125,7 @@ def conform(path: str, kind: Kind | None = None, *, stdin: BinaryIO | None = Non
         raise InvalidInput(f"it cannot be read: {error.strerror}") from None
 
 
-def _checked(name: str, kind: Kind, given: str) -> Conformance:
+def _checked(name: str, kind: InputKind, given: str) -> Conformance:
     form = _FORMS[kind]
     subject = form.read(given)
     broken = []
@@ -137,7 +137,7 @@ def _checked(name: str, kind: Kind, given: str) -> Conformance:
     return Conformance(name, kind, tuple(broken))
 
 
-def kind_of(text: str, name: str = "") -> Kind:
+def kind_of(text: str, name: str = "") -> InputKind:
     """What a text is, by what stands in it and what its file is called."""
     if SEPARATOR in text:
         return "reply"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ctxwrap.conformance.checks import Check, Finding, Folder, Lines, shown
+from ctxwrap.conformance.checks import Check, Finding, Folder, FolderLines, shown
 from ctxwrap.session.abi import SESSION_FILES
 from ctxwrap.session.abi.names import parsed
 
@@ -73,7 +73,7 @@ def _ids(record: dict[str, Any]) -> set[str]:
     return {id for id in ids if isinstance(id, str)}
 
 
-class Session:
+class SessionFolder:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
 
@@ -86,7 +86,7 @@ class Session:
         return read_history(self.folder, EVENTS)
 
     @cached_property
-    def derived(self) -> dict[str, Lines]:
+    def derived(self) -> dict[str, FolderLines]:
         return {kind: self.folder.lines(name) for kind, name in DERIVED.items()}
 
     @cached_property
@@ -132,35 +132,35 @@ def range_in(text: object) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or found[1])) if found else None
 
 
-def _wrong_places(session: Session) -> Iterator[Finding]:
+def _wrong_places(session: SessionFolder) -> Iterator[Finding]:
     for names, kind in ((_FILES, "file"), (_DIRECTORIES, "directory")):
         for name in names:
             if session.folder.entries.get(name, kind) not in (kind, "outside"):
                 yield Finding(f"no {kind}", file=name)
 
 
-def _outside(session: Session) -> Iterator[Finding]:
+def _outside(session: SessionFolder) -> Iterator[Finding]:
     for name, kind in session.folder.entries.items():
         if kind == "outside":
             yield Finding("a link that leads out of the session", file=name)
 
 
-def _bad_messages(session: Session) -> Iterator[Finding]:
+def _bad_messages(session: SessionFolder) -> Iterator[Finding]:
     yield from (Finding(why, file=MESSAGES, line=number) for number, why in session.messages.faults)
 
 
-def _bad_events(session: Session) -> Iterator[Finding]:
+def _bad_events(session: SessionFolder) -> Iterator[Finding]:
     yield from (Finding(why, file=EVENTS, line=number) for number, why in session.events.faults)
 
 
-def _lost_messages(session: Session) -> Iterator[Finding]:
+def _lost_messages(session: SessionFolder) -> Iterator[Finding]:
     """Sources of derived records that name messages which are not there."""
     for file, number, text in _sources(session):
         if text.startswith("messages") and (found := range_in(text)) and found[1] > session.messages.lines:
             yield Finding(f"{shown(text)}, but there are {session.messages.lines} messages", file=file, line=number)
 
 
-def _sources(session: Session) -> Iterator[tuple[str, int | None, str]]:
+def _sources(session: SessionFolder) -> Iterator[tuple[str, int | None, str]]:
     for kind in ("facts", "decisions"):
         for number, record in session.derived[kind].objects:
             if isinstance(record.get("source"), str):
@@ -168,14 +168,14 @@ def _sources(session: Session) -> Iterator[tuple[str, int | None, str]]:
     yield from (each for each in session.references() if each[0] == DERIVED["dedup_index"])
 
 
-def _lost_events(session: Session) -> Iterator[Finding]:
+def _lost_events(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["swap_index"].objects:
         event = record.get("event")
         if isinstance(event, str) and session.events.ids and event not in session.events.ids:
             yield Finding(f"event {shown(event)}, which is not there", file=DERIVED["swap_index"], line=number)
 
 
-def _unrecorded_events(session: Session) -> Iterator[Finding]:
+def _unrecorded_events(session: SessionFolder) -> Iterator[Finding]:
     if not session.events.lines:
         return
     line, types = session.messages.tool_line, session.events.types
@@ -185,18 +185,18 @@ def _unrecorded_events(session: Session) -> Iterator[Finding]:
         yield from (Finding("a child, and no event is of one", file=name) for name in session.folder.names(CHILDREN))
 
 
-def _only_a_summary(session: Session) -> Iterator[Finding]:
+def _only_a_summary(session: SessionFolder) -> Iterator[Finding]:
     is_empty = session.folder.has(MESSAGES) and not session.messages.lines
     if is_empty and session.folder.text("context/summary.md").strip():
         yield Finding("a summary of messages that are not there", file="context/summary.md")
 
 
-def _removed_messages(session: Session) -> Iterator[Finding]:
+def _removed_messages(session: SessionFolder) -> Iterator[Finding]:
     if not session.folder.has(MESSAGES) and session.policy.get("keep_messages") != "0":
         yield Finding("it is not there", file=MESSAGES)
 
 
-def _removed_events(session: Session) -> Iterator[Finding]:
+def _removed_events(session: SessionFolder) -> Iterator[Finding]:
     if session.folder.has(EVENTS) or session.policy.get("keep_events") == "0":
         return
     for number, record in session.derived["swap_index"].objects:
@@ -204,14 +204,14 @@ def _removed_events(session: Session) -> Iterator[Finding]:
             yield Finding("events.jsonl is not there", file=DERIVED["swap_index"], line=number)
 
 
-def _removed_results(session: Session) -> Iterator[Finding]:
+def _removed_results(session: SessionFolder) -> Iterator[Finding]:
     for file, number, place in session.references():
         name = place.removeprefix("./")
         if name.startswith(CHILDREN) and name not in session.folder.entries:
             yield Finding(f"{shown(place)} is not there", file=file, line=number)
 
 
-def _unmerged_results(session: Session) -> Iterator[Finding]:
+def _unmerged_results(session: SessionFolder) -> Iterator[Finding]:
     if not isinstance(session.pack, dict) and (session.pack is not None or not session.folder.has(DERIVED["refs"])):
         return
     named = {"/".join(place.removeprefix("./").split("/", 3)[:3]) for _, _, place in session.references()}
@@ -220,19 +220,19 @@ def _unmerged_results(session: Session) -> Iterator[Finding]:
             yield Finding("neither a pack item nor a reference names it", file=f"{child}/result.md")
 
 
-def _copied_outputs(session: Session) -> Iterator[Finding]:
+def _copied_outputs(session: SessionFolder) -> Iterator[Finding]:
     for number, first in session.messages.copies:
         yield Finding(f"the output of line {first} once more", file=MESSAGES, line=number)
 
 
-def _bad_policy(session: Session) -> Iterator[Finding]:
+def _bad_policy(session: SessionFolder) -> Iterator[Finding]:
     for number, line in enumerate(session.folder.text("context/gc.policy").splitlines(), 1):
         bare = re.sub(r"\s", "", line)
         if bare and not bare.startswith("#") and not _POLICY.fullmatch(bare):
             yield Finding(shown(line), file="context/gc.policy", line=number)
 
 
-HISTORY_CHECKS: tuple[Check[Session], ...] = (
+HISTORY_CHECKS: tuple[Check[SessionFolder], ...] = (
     Check("RA-layout", "MUST", "A durable agent session may contain: messages.jsonl … context/ …", _wrong_places),
     Check("RA-inside", "MUST", "Context files stay under the owning session, not the root ABI.", _outside),
     Check("RA-messages", "MUST", "messages.jsonl append-only logical conversation history", _bad_messages),

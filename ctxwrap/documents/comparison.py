@@ -152,7 +152,7 @@ def covers(more: Gist, less: Gist, section: str, own: frozenset[str]) -> bool:
     return further <= (_FURTHER if section == "Decisions" or has_values else 0)
 
 
-class Move(NamedTuple):
+class DateChange(NamedTuple):
     """What a sentence says was put off, or brought forward, to another day."""
 
     terms: frozenset[str]
@@ -164,7 +164,7 @@ class Move(NamedTuple):
     """The old one, by its name, if it is said."""
 
 
-def move_in(sentence: str) -> Move | None:
+def move_in(sentence: str) -> DateChange | None:
     """The move that a sentence tells of, if it is certain what moves and whereto."""
     words = words_of(sentence)
     days, verb = days_in(sentence[:600]), _MOVE.search(sentence[:600])
@@ -175,10 +175,10 @@ def move_in(sentence: str) -> Move | None:
     subject = frozenset(terms_of(_SUBJECT_END.split(sentence, maxsplit=1)[0])) - _NOISE
     if len(new) != 1 or len(old) > 1 or not subject:
         return None
-    return Move(subject, _text_of(sentence, new[0]), new[0].name, old[0].name if old else "")
+    return DateChange(subject, _text_of(sentence, new[0]), new[0].name, old[0].name if old else "")
 
 
-def moved_by(move: Move, lines: Sequence[str]) -> int | None:
+def moved_by(move: DateChange, lines: Sequence[str]) -> int | None:
     """The place of the line whose day a move changes; None if it is none, or may be one of several."""
     gists = [gist_of(line) for line in lines]
     places = [
@@ -194,7 +194,7 @@ def moved_by(move: Move, lines: Sequence[str]) -> int | None:
     return places[0] if is_clear else None
 
 
-def is_known(move: Move, lines: Sequence[str]) -> bool:
+def is_known(move: DateChange, lines: Sequence[str]) -> bool:
     """Whether a line tells of the move already."""
     gists = map(gist_of, lines)
     return any(move.terms <= each.terms and each.struck and move.name in each.days for each in gists)

@@ -20,11 +20,11 @@ from ctxwrap.documents.comparison import (
     verdict,
     with_day,
 )
-from ctxwrap.documents.extraction import SILENT, Line, lines_from, remembered
+from ctxwrap.documents.extraction import SILENT, DocumentLine, lines_from, remembered
 from ctxwrap.documents.sections import Section, sections_of, text_of, with_line
 from ctxwrap.documents.sentences import (
-    Raw,
-    Remembered,
+    MemoryLine,
+    RawMessage,
     in_one_line,
     is_filler,
     must_be_raw,
@@ -63,7 +63,7 @@ def is_placeholder(text: str) -> bool:
     return text in (PLACEHOLDER, _INIT)
 
 
-def grown(document: str, entries: Sequence[Raw], items: Sequence[Remembered] = ()) -> str:
+def grown(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLine] = ()) -> str:
     """The document with what new messages and memory tell merged in, and no longer than it may be.
 
     What stands in it is kept as it is, but for a line that a message confirms or changes, and tasks that are done.
@@ -88,26 +88,26 @@ class _Growth:
         self._asked: list[str] = []
         """The tasks that the last message brought."""
 
-    def take(self, raw: Raw) -> None:
+    def take(self, raw: RawMessage) -> None:
         raw = in_one_line(raw)
         if raw.role.lower() in SILENT:
             return
         self._describe(raw)
         if raw.speaker:
-            self._merge(Line("Participants", f"{raw.speaker} – {raw.role}"), "")
+            self._merge(DocumentLine("Participants", f"{raw.speaker} – {raw.role}"), "")
         changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in _sentences(raw)]
         if raw.role == "assistant":
             return
         lines = [] if any(changes) and len(changes) == 1 else lines_from(raw, raw.speaker or raw.role.capitalize())
         self._asked = [text for line in lines if (text := self._merge(line, raw.day)) and line.section == "Tasks"]
 
-    def remember(self, item: Remembered) -> None:
+    def remember(self, item: MemoryLine) -> None:
         """Merge an item of memory. One that tells of a task that is done closes it and is no line itself."""
         if not item.content.strip() or self._finish(item.content) or self._move(item.content):
             return
         self._merge(remembered(item.type, item.content, "User"), "", is_item=True)
 
-    def _describe(self, raw: Raw) -> None:
+    def _describe(self, raw: RawMessage) -> None:
         if self._blank:
             self._blank = False
             since = f" since {raw.day}" if raw.day else ""
@@ -116,7 +116,7 @@ class _Growth:
     def _set(self, sections: list[Section]) -> None:
         self.sections, self.changed = sections, True
 
-    def _finish(self, sentence: str, raw: Raw | None = None) -> bool:
+    def _finish(self, sentence: str, raw: RawMessage | None = None) -> bool:
         """Tick the task that the sentence says is done; whether there was one."""
         tasks = [each for each in self._lines("Tasks") if is_open(each[2])]
         at = finished_by(sentence, [line for _, _, line in tasks])
@@ -155,7 +155,7 @@ class _Growth:
             if unit.lstrip().startswith(_MARKS) and "\n" not in unit
         ]
 
-    def _merge(self, new: Line, day: str, is_item: bool = False) -> str:
+    def _merge(self, new: DocumentLine, day: str, is_item: bool = False) -> str:
         """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section.
 
         The line as it stands then, or nothing.
@@ -176,7 +176,7 @@ class _Growth:
         self._set(with_line(self.sections, new.section, line))
         return line
 
-    def _is_covered(self, gist: Gist, new: Line, is_item: bool) -> bool:
+    def _is_covered(self, gist: Gist, new: DocumentLine, is_item: bool) -> bool:
         """Whether a line of the same section says as much; a line by rules is retold in an item's words."""
         own = self._own_terms()
         for at, place, unit in self._lines(new.section) if new.section != "Tasks" else ():
@@ -229,7 +229,7 @@ class _Growth:
         self._set([*self.sections[:at], *kept, *self.sections[at + 1 :]])
 
 
-def _sentences(raw: Raw) -> list[str]:
+def _sentences(raw: RawMessage) -> list[str]:
     return [
         text
         for sentence in sentences_in(raw.text)

@@ -3,7 +3,16 @@
 import re
 from typing import NamedTuple
 
-from ctxwrap.documents.sentences import Raw, capitalised, cut, decides, is_filler, one_line, without_opener, words_of
+from ctxwrap.documents.sentences import (
+    RawMessage,
+    capitalised,
+    cut,
+    decides,
+    is_filler,
+    one_line,
+    without_opener,
+    words_of,
+)
 from ctxwrap.documents.vocabulary import (
     NAMED_PERSONS,
     NO_NAMES,
@@ -16,7 +25,7 @@ from ctxwrap.documents.vocabulary import (
 from ctxwrap.language.dates import Day, days_in
 from ctxwrap.language.lexicon import OFTEN, PAST
 from ctxwrap.language.slots import name_in
-from ctxwrap.language.statement import MASK, Sentence, Statement, asserted_in
+from ctxwrap.language.statement import MASK, AssertedSentence, Statement, asserted_in
 from ctxwrap.language.statements import stated_in
 
 _TOKEN = re.compile(r"[\w'’]+")
@@ -145,41 +154,41 @@ _UNCERTAIN, _UNRESOLVED = frozenset(UNCERTAIN.split()), frozenset(UNRESOLVED.spl
 _STATE_VERBS, _NO_NAMES = frozenset(STATE_VERBS.split()), frozenset(NO_NAMES.split())
 
 
-class Line(NamedTuple):
+class DocumentLine(NamedTuple):
     """One thing to keep, without its mark and without when it was said."""
 
     section: str
     text: str
 
 
-def lines_from(raw: Raw, who: str) -> list[Line]:
+def lines_from(raw: RawMessage, who: str) -> list[DocumentLine]:
     """What a message of a user's says that lasts, in its order."""
-    found: dict[Line, None] = {}
+    found: dict[DocumentLine, None] = {}
     for sentence in asserted_in(raw.text):
         stated = [_stated(each, who) for each in stated_in(sentence)]
         lines = stated or _lines_in(sentence, who, raw.role)
-        found |= dict.fromkeys(Line(section, _short(text)) for section, text in lines)
+        found |= dict.fromkeys(DocumentLine(section, _short(text)) for section, text in lines)
     return list(found)[:_MOST]
 
 
-def remembered(type: str, content: str, who: str) -> Line:
+def remembered(type: str, content: str, who: str) -> DocumentLine:
     """The line of a memory item, in the words of whoever wrote that."""
     content = one_line(content, 2 * _LONGEST)
     section, text = _stated(Statement(type.strip().casefold(), "working", 0.5, content), who)
-    return Line(section, _short(text))
+    return DocumentLine(section, _short(text))
 
 
-def _stated(told: Statement, who: str) -> Line:
+def _stated(told: Statement, who: str) -> DocumentLine:
     text = told.content.rstrip(" .。")
     if told.type == "identity" and (name := name_in(told.content)):
-        return Line("Participants", f"{name} – user")
+        return DocumentLine("Participants", f"{name} – user")
     if told.type == "decision":
-        return Line("Decisions", _named(_DECIDED.sub("", text, count=1), who))
+        return DocumentLine("Decisions", _named(_DECIDED.sub("", text, count=1), who))
     if told.type == "task":
-        return Line("Tasks", _named(_TASK.sub("", text, count=1), who))
+        return DocumentLine("Tasks", _named(_TASK.sub("", text, count=1), who))
     if told.type in ("deadline", "event", "date") and (days := _days_of(text)):
-        return Line("Timeline", _dated(_named(text, who), days))
-    return Line(_SECTIONS.get(told.type, "Facts"), _named(text, who))
+        return DocumentLine("Timeline", _dated(_named(text, who), days))
+    return DocumentLine(_SECTIONS.get(told.type, "Facts"), _named(text, who))
 
 
 def _named(text: str, who: str) -> str:
@@ -187,26 +196,26 @@ def _named(text: str, who: str) -> str:
     return f"{who}{text[found.end() :]}" if found else text
 
 
-def _lines_in(sentence: Sentence, who: str, role: str) -> list[Line]:
+def _lines_in(sentence: AssertedSentence, who: str, role: str) -> list[DocumentLine]:
     """What a sentence says that no rule about its author knows; words that rules cannot resolve make it nothing."""
     text = without_opener(sentence.text)
     words = words_of(text)
     if MASK in text or is_filler(text) or not words or text.endswith(":"):
         return []
     if task := _task(text, sentence.asks):
-        return [Line("Tasks", task)]
+        return [DocumentLine("Tasks", task)]
     if sentence.asks or words[0] in _UNRESOLVED or not _UNCERTAIN.isdisjoint(words):
         return []
     said = f"{who}: {text}" if speaks_of_oneself(text) else text
     if _DECIDES.match(text) and decides(text):
-        return [Line("Decisions", said)]
+        return [DocumentLine("Decisions", said)]
     if people := _people(text, who, role):
         return people
     if days := _days_of(text):
-        return [Line("Timeline", _dated(said, _days_of(said)))] if "you" not in words and len(days) < 3 else []
+        return [DocumentLine("Timeline", _dated(said, _days_of(said)))] if "you" not in words and len(days) < 3 else []
     if found := _NOT_PLEASE.match(text):
-        return [Line("Preferences", found["what"])]
-    return [Line("Facts", said)] if _is_plain_fact(text, words) else []
+        return [DocumentLine("Preferences", found["what"])]
+    return [DocumentLine("Facts", said)] if _is_plain_fact(text, words) else []
 
 
 def _task(text: str, asks: bool) -> str:
@@ -216,13 +225,13 @@ def _task(text: str, asks: bool) -> str:
     return text if not asks and _NEEDS.match(text) else ""
 
 
-def _people(text: str, who: str, role: str) -> list[Line]:
+def _people(text: str, who: str, role: str) -> list[DocumentLine]:
     if called := _CALLED.search(text[:200]):
-        return [Line("Participants", f"{called['name']} – {role}")]
+        return [DocumentLine("Participants", f"{called['name']} – {role}")]
     clauses = _CLAUSE.split(text) if len(text) <= _LONGEST_FACT else []
     found = [_IS.fullmatch(clause) or _DOES.fullmatch(clause) for clause in clauses]
     return [
-        Line("Participants", f"{each['name']} – {_role(each['what'], who)}")
+        DocumentLine("Participants", f"{each['name']} – {_role(each['what'], who)}")
         for each in found
         if each and each["name"].split(" ")[0].lower() not in _NO_NAMES
     ]

@@ -34,7 +34,7 @@ class Summary(str):
     __slots__ = ()
 
 
-class Raw(NamedTuple):
+class RawMessage(NamedTuple):
     """One message as it was said: what a context document grows from, beside memory."""
 
     number: int
@@ -52,7 +52,7 @@ class Raw(NamedTuple):
         return f"{year}-{month}-{day}" if len(day) == 2 and (year + month + day).isdecimal() else ""
 
 
-class Remembered(NamedTuple):
+class MemoryLine(NamedTuple):
     """An item of memory, in the words of whoever wrote it: the model, the user or a rule."""
 
     type: str
@@ -60,11 +60,11 @@ class Remembered(NamedTuple):
     content: str
 
 
-def must_be_raw(entry: object) -> Raw:
+def must_be_raw(entry: object) -> RawMessage:
     """The entry itself; `TypeError` if it is, or is made of, a summary: nothing may grow from those."""
-    if isinstance(entry, Summary) or (isinstance(entry, Raw) and isinstance(entry.text, Summary)):
+    if isinstance(entry, Summary) or (isinstance(entry, RawMessage) and isinstance(entry.text, Summary)):
         raise TypeError("a summary stands where a raw message is wanted: documents grow from raw messages only")
-    if not isinstance(entry, Raw):
+    if not isinstance(entry, RawMessage):
         raise TypeError(f"a Raw is wanted, not a {type(entry).__name__}")
     return entry
 
@@ -162,7 +162,7 @@ def one_line(text: str, limit: int) -> str:
     return cut(" ".join(readable(text).split()), limit)
 
 
-def in_one_line(raw: Raw) -> Raw:
+def in_one_line(raw: RawMessage) -> RawMessage:
     """The message with a role and a speaker that can stand in a line."""
     return raw._replace(role=one_line(raw.role, 30), speaker=one_line(raw.speaker, 60))
 
@@ -359,7 +359,7 @@ def _may_be_name(word: str) -> bool:
     return word[:1].isupper() and plain(word) not in _STOP and word.lower() not in _NO_NAMES
 
 
-def worth(sentence: str) -> float:
+def salience(sentence: str) -> float:
     """From 0 for filler up; what counts are the facts, and what was decided or is to be done."""
     return _worth(sentence[:_READ])
 
@@ -374,7 +374,7 @@ def _worth(sentence: str) -> float:
     return total + 0.5 + 0.05 * min(len(words - _STOP), 20)
 
 
-def tells(sentence: str) -> bool:
+def is_informative(sentence: str) -> bool:
     """Whether it names something, or says what was decided or is to be done."""
     return bool(facts_in(sentence)) or decides(sentence) or assigns(sentence)
 

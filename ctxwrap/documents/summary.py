@@ -12,7 +12,7 @@ from ctxwrap.documents.sentences import (
     ELLIPSIS,
     HEAD,
     TAIL,
-    Raw,
+    RawMessage,
     Summary,
     cut,
     facts_in,
@@ -21,8 +21,8 @@ from ctxwrap.documents.sentences import (
     informative_in,
     must_be_raw,
     one_line,
+    salience,
     sentences_in,
-    worth,
 )
 
 LONGEST = 512
@@ -36,7 +36,7 @@ _STATED = re.compile(r"(?:[Oo]ur|[Tt]he) (?P<what>.{3,200})[.!]", re.S)
 _ASKED = re.compile(r"(?:[Pp]lease|[Cc](?:an|ould) you(?: please)?) (?P<what>[a-z]{3,20} .{3,200})[.!?]", re.S)
 
 
-def summary_of(raw: Raw, document: str = "") -> Summary:
+def summary_of(raw: RawMessage, document: str = "") -> Summary:
     """A message in short. `document` is what is known already: the name of who speaks, if the message has none."""
     raw = must_be_raw(raw)
     who, room = _who(raw, document), min(LONGEST, len(raw.text))
@@ -62,7 +62,7 @@ def fitted(text: str) -> Summary:
     return Summary(_shortened(sentences, "", LONGEST))
 
 
-def _who(raw: Raw, document: str) -> str:
+def _who(raw: RawMessage, document: str) -> str:
     raw = in_one_line(raw)
     return raw.speaker or one_line(_names_in(document).get(raw.role, ""), 60) or raw.role.capitalize() or "Somebody"
 
@@ -74,7 +74,7 @@ def _names_in(document: str) -> dict[str, str]:
     return {role: name for role, name in found if roles.count(role) == 1}
 
 
-def _reported(raw: Raw, who: str) -> str:
+def _reported(raw: RawMessage, who: str) -> str:
     """`Who stated … and asked Sam to …` for one statement and one request to somebody who is greeted by name."""
     name, text = greeted(raw.text)
     sentences = sentences_in(text) if name and len(text) < LONGEST else []
@@ -120,14 +120,14 @@ def _shortened(sentences: Sequence[str], lead: str, room: int) -> str:
 
 def _most_telling(sentences: Sequence[str], room: int) -> list[str]:
     """Those that tell the most for their length and fit, in their order; the beginning of the best if none fits."""
-    order = sorted(range(len(sentences)), key=lambda at: (-worth(sentences[at]) / (len(sentences[at]) + 40), at))
+    order = sorted(range(len(sentences)), key=lambda at: (-salience(sentences[at]) / (len(sentences[at]) + 40), at))
     taken: set[int] = set()
     known: set[str] = set()
     for fresh in (True, False):  # first what adds to the facts, then what there is room for
         for at in order:
             size = len(sentences[at]) + 2
             adds = bool(facts_in(sentences[at]) - known) or not fresh
-            if at not in taken and size <= room + 2 and adds and worth(sentences[at]):
+            if at not in taken and size <= room + 2 and adds and salience(sentences[at]):
                 taken.add(at)
                 known |= facts_in(sentences[at])
                 room -= size

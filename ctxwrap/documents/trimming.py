@@ -31,7 +31,7 @@ _LAST = 1_000_000
 """The age of what goes after everything else."""
 
 
-class Place(NamedTuple):
+class LinePosition(NamedTuple):
     section: int
     unit: int
 
@@ -47,7 +47,7 @@ def trimmed(text: str) -> str:
     if len(text) > _READ_HEAD + _READ_TAIL:
         text = f"{text[: whole(text, _READ_HEAD)]}\n{text[whole(text, len(text) - _READ_TAIL) :]}"
     sections = sections_of(text)
-    gone: set[Place] = set()
+    gone: set[LinePosition] = set()
     left = [sum(1 for unit in section.units if unit.strip()) for section in sections]
     size = len(text)
     for place in _in_order(sections):
@@ -81,7 +81,7 @@ def settled(text: str) -> str:
         return text
     sections = sections_of(text)
     core = sum(len(unit) + 1 for section in sections if section.name in _CORE for unit in section.units)
-    gone: set[Place] = set()
+    gone: set[LinePosition] = set()
     for place, unit in _decisions(sections)[:-_ALWAYS_KEPT]:
         if core > CORE:
             gone.add(place)
@@ -89,9 +89,9 @@ def settled(text: str) -> str:
     return _without(sections, gone)
 
 
-def _decisions(sections: Sequence[Section]) -> list[tuple[Place, str]]:
+def _decisions(sections: Sequence[Section]) -> list[tuple[LinePosition, str]]:
     return [
-        (Place(at, place), unit)
+        (LinePosition(at, place), unit)
         for at, section in enumerate(sections)
         if section.name == "Decisions"
         for place, unit in enumerate(section.units)
@@ -99,11 +99,11 @@ def _decisions(sections: Sequence[Section]) -> list[tuple[Place, str]]:
     ]
 
 
-def _without(sections: Sequence[Section], gone: set[Place]) -> str:
+def _without(sections: Sequence[Section], gone: set[LinePosition]) -> str:
     """The text of what stays; a heading that nothing stays under goes as well."""
     kept = []
     for at, section in enumerate(sections):
-        units = tuple(unit for place, unit in enumerate(section.units) if Place(at, place) not in gone)
+        units = tuple(unit for place, unit in enumerate(section.units) if LinePosition(at, place) not in gone)
         changed = len(units) != len(section.units)
         if not changed or any(unit.strip() for unit in units):
             kept.append(Section(section.heading, units))
@@ -115,7 +115,7 @@ def _cut_down(text: str) -> str:
     return text if len(text) <= LONGEST else cut(text, TRIMMED)
 
 
-def _in_order(sections: Sequence[Section]) -> Iterator[Place]:
+def _in_order(sections: Sequence[Section]) -> Iterator[LinePosition]:
     """All that can go, in the order in which it goes."""
     heap = [entry for at, section in enumerate(sections) for entry in _ranked(at, section)]
     heapq.heapify(heap)
@@ -123,7 +123,7 @@ def _in_order(sections: Sequence[Section]) -> Iterator[Place]:
         yield heapq.heappop(heap)[-1]
 
 
-def _ranked(at: int, section: Section) -> Iterator[tuple[bool, float, Place]]:
+def _ranked(at: int, section: Section) -> Iterator[tuple[bool, float, LinePosition]]:
     """Each unit with whether it is core, and how old it is: how many of its kind came after it."""
     following = {True: 0, False: 0}
     for place in range(len(section.units) - 1, -1, -1):
@@ -134,7 +134,7 @@ def _ranked(at: int, section: Section) -> Iterator[tuple[bool, float, Place]]:
             age -= _LAST
         elif not unit.strip():
             core, age = False, float(_LAST) if _needless(section.units, place) else -1.0
-        yield core, -age, Place(at, place)
+        yield core, -age, LinePosition(at, place)
         following[core] += 1
 
 

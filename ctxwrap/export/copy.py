@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt
 from ctxwrap.export.archive.format import carried, is_content, is_input
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Log, Store
 from ctxwrap.types import Record, SessionKey
@@ -33,8 +33,8 @@ class Copied(NamedTuple):
 
 
 def copy_sessions(
-    source: Place,
-    target: Place,
+    source: StoreLike,
+    target: StoreLike,
     *,
     session: str | None = None,
     tenant: str = "default",
@@ -58,7 +58,7 @@ def copy_sessions(
 class _Copying:
     def __init__(self, key: SessionKey, source: Store, target: Store, progress: Progress) -> None:
         self._key = key
-        self._source = existing(key, source)
+        self._source = open_existing(key, source)
         self._target = Session(key, target.open(key))
         self._progress = progress
         self._heads = dict(self._source.past.sequence)
@@ -66,7 +66,7 @@ class _Copying:
 
     def done(self) -> Copied:
         target = self._target
-        with undisturbed(), target.log.locked():
+        with defer_finalizers(), target.log.locked():
             contents = self._copy_files()
             for stream in _ORDER:
                 for first in range(1, self._heads[stream] + 1, _AT_A_TIME):

@@ -4,7 +4,7 @@ from ctxwrap.inspect.cost import Cost, Spent, Way, cost_of
 from ctxwrap.inspect.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of
 from ctxwrap.inspect.sessions import (
     Branching,
-    Child,
+    ChildInfo,
     Contents,
     Listing,
     SessionDetails,
@@ -13,22 +13,22 @@ from ctxwrap.inspect.sessions import (
     session_details,
     sessions_of,
 )
-from ctxwrap.inspect.streams import Following, Numbered
+from ctxwrap.inspect.streams import Numbered, StreamFollower
 from ctxwrap.inspect.turns import TurnDetails, TurnInfo, pack_of, turn_details
 
 __all__ = [
     "Branching",
-    "Child",
+    "ChildInfo",
     "Contents",
     "Cost",
     "Curve",
-    "Following",
     "Listing",
     "Numbered",
     "Point",
     "SessionDetails",
     "SessionInfo",
     "Spent",
+    "StreamFollower",
     "TurnDetails",
     "TurnInfo",
     "Way",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect.streams import no_session, round_in
-from ctxwrap.memory.items import PLACES, TIERS, Item, Place
+from ctxwrap.memory.items import PLACES, TIERS, Location, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.session import Session
 from ctxwrap.session.state import OPERATING
@@ -22,7 +22,7 @@ class Point(NamedTuple):
     """Where an item was at the end of a round, and how far it had faded."""
 
     round: int
-    place: Place
+    place: Location
     decay: float
 
 
@@ -143,7 +143,7 @@ def _told(store: Store, key: SessionKey) -> list[_Told]:
     return told
 
 
-def _detailed(item: Item, memory: Memory) -> dict[str, Any]:
+def _detailed(item: MemoryItem, memory: Memory) -> dict[str, Any]:
     return {
         **item.shown(memory.faded(item, memory.round)),
         "touches": item.touches,

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import KeyMismatch
 from ctxwrap.inspect.memory import counts_of
-from ctxwrap.inspect.streams import Stream, check_known, control_in, loaded, round_in, text_in, whole_stream
+from ctxwrap.inspect.streams import StreamContents, check_known, control_in, loaded, round_in, text_in, whole_stream
 from ctxwrap.inspect.turns import TurnInfo, turns_in
 from ctxwrap.session.background import background
 from ctxwrap.session.blobs import BLOBS, INDEX
 from ctxwrap.session.children import CHILD
-from ctxwrap.session.compression import Counts, counts_in
+from ctxwrap.session.compression import SessionCountsLine, counts_in
 from ctxwrap.session.lookup import finish_background_work
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.verify.report import folded
@@ -76,7 +76,7 @@ class Contents(NamedTuple):
     """What it would take more to keep each as often as it was said."""
 
 
-class Child(NamedTuple):
+class ChildInfo(NamedTuple):
     name: str
     agent: str
     session: str
@@ -92,7 +92,7 @@ class SessionDetails:
     memory: Mapping[str, int]
     """How many items there are in each tier, and in swap as far as that is at hand."""
     contents: Contents
-    children: tuple[Child, ...]
+    children: tuple[ChildInfo, ...]
     summary: str
     damaged: int
     """Lines of the log with something wrong."""
@@ -193,7 +193,7 @@ def _info(store: Store, key: SessionKey) -> SessionInfo:
     )
 
 
-def _state(files: Files, counts: Counts | None) -> str:
+def _state(files: Files, counts: SessionCountsLine | None) -> str:
     state = _value(files, "state")
     return "ended" if counts and counts.has_ended and state != "active" else state
 
@@ -222,20 +222,20 @@ def _entries(files: Files, under: str) -> list[FileEntry]:
         return []
 
 
-def _rounds(messages: Stream, events: Stream) -> int:
+def _rounds(messages: StreamContents, events: StreamContents) -> int:
     spoken = (count_in(control_in(record), "round") or 0 for _, record in messages.records)
     begun = (round_in(event) for _, event in events.records if event.get("type") == "start")
     return max((*spoken, *begun), default=0)
 
 
-def _snapshots(events: Stream) -> dict[str, Any]:
+def _snapshots(events: StreamContents) -> dict[str, Any]:
     compliance = Compliance()
     for _, event in events.records:
         compliance.take(event)
     return compliance.told()
 
 
-def _branches(messages: Stream) -> Iterator[Branching]:
+def _branches(messages: StreamContents) -> Iterator[Branching]:
     for number, record in messages.records:
         control = control_in(record)
         if parent := text_in(control, "parent"):
@@ -255,10 +255,10 @@ def _contents(files: Files, derived: Files) -> Contents:
     return Contents(len(kept), sum(entry.size for entry in kept), sum(saved.values()))
 
 
-def _children(files: Files) -> Iterator[Child]:
+def _children(files: Files) -> Iterator[ChildInfo]:
     for entry in _entries(files, CHILD):
         directory, _, file = entry.name.rpartition("/")
         name = directory.removeprefix(f"{CHILD}/")
         if file == "status" and "/" not in name:
             agent, session, status = (_value(files, f"{directory}/{each}") for each in ("agent", "session", "status"))
-            yield Child(name, agent, session, status)
+            yield ChildInfo(name, agent, session, status)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
-from ctxwrap.session.blobs import put_back
+from ctxwrap.session.blobs import inline
 from ctxwrap.session.redaction import PURGED
 from ctxwrap.stores.base import Files, Log, Store
 from ctxwrap.stores.log_format import count_in, message_in, turn_in
@@ -27,7 +27,7 @@ class Numbered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamContents:
     """All that a stream holds."""
 
     records: tuple[Numbered, ...]
@@ -40,10 +40,10 @@ class Stream:
         return self.records[-1].number if self.records else 0
 
 
-def whole_stream(log: Log, stream: str) -> Stream:
+def whole_stream(log: Log, stream: str) -> StreamContents:
     lines = list(log.lines(stream))
     records = (line.record for line in lines if line.record is not None)
-    return Stream(tuple(numbered(records)), sum(bool(line.fault) for line in lines))
+    return StreamContents(tuple(numbered(records)), sum(bool(line.fault) for line in lines))
 
 
 def numbered(records: Iterable[Record], after: int = 0) -> Iterator[Numbered]:
@@ -87,7 +87,7 @@ def readable(record: Record, files: Files) -> Record:
         control["turn"] = turn
     plain = {**record, "ctx": control} if control else record
     try:
-        return put_back(plain, files)
+        return inline(plain, files)
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         return {**plain, "ctx": {**control, "fault": str(error)}}
 
@@ -100,7 +100,7 @@ def loaded(files: Files, name: str) -> bytes:
         return b""
 
 
-def check_known(store: Store, key: SessionKey, *streams: Stream) -> None:
+def check_known(store: Store, key: SessionKey, *streams: StreamContents) -> None:
     """A NotFound unless the session is there, be it empty."""
     if not any(stream.records or stream.damaged for stream in streams) and key.session not in _sessions(store, key):
         raise no_session(store, key)
@@ -129,7 +129,7 @@ def round_in(event: Record) -> int:
     return count_in(event.get("runtime"), "round") or count_in(event, "round") or 0
 
 
-class Following:
+class StreamFollower:
     """`new` gives everything first, and after that what was appended since the last time."""
 
     def __init__(self, log: Log, stream: str) -> None:

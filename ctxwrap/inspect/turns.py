@@ -10,7 +10,7 @@ from ctxwrap.errors import NotFound
 from ctxwrap.inspect.cost import usage_in
 from ctxwrap.inspect.streams import (
     Numbered,
-    Stream,
+    StreamContents,
     calls_in,
     check_known,
     control_in,
@@ -20,7 +20,7 @@ from ctxwrap.inspect.streams import (
     text_in,
     whole_stream,
 )
-from ctxwrap.pack.receipt import SENDING, STAGES, Ids, session_stages_of, stages_of
+from ctxwrap.pack.receipt import SENDING, STAGES, EventIds, session_stages_of, stages_of
 from ctxwrap.session.missing import open_in, taken
 from ctxwrap.session.pack_archive import recorded
 from ctxwrap.session.pack_view import PackView
@@ -28,7 +28,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.log_format import turn_in
-from ctxwrap.types import Missing, Record, SessionKey
+from ctxwrap.types import MissingContext, Record, SessionKey
 
 _SHORT = 200
 """So many characters of what was said stand in a line about a turn."""
@@ -90,14 +90,14 @@ def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
     return TurnDetails(info, whole, plain, messages.damaged + events.damaged)
 
 
-def turns_in(messages: Stream, events: Stream) -> tuple[TurnInfo, ...]:
+def turns_in(messages: StreamContents, events: StreamContents) -> tuple[TurnInfo, ...]:
     """All turns, the first one first."""
     said = _by_turn(messages)
     runs = enumerate(runs_in(record for _, record in events.records).items(), 1)
     return tuple(_info(number, id, said[id], happened) for number, (id, happened) in runs)
 
 
-def _by_turn(stream: Stream) -> dict[str, list[Record]]:
+def _by_turn(stream: StreamContents) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = defaultdict(list)
     for _, record in stream.records:
         found[turn_in(record)].append(record)
@@ -200,9 +200,9 @@ def _epoch(session: Session, turn: str) -> Record | None:
     return epoch
 
 
-def _missing(session: Session, turn: str) -> tuple[Missing, ...]:
+def _missing(session: Session, turn: str) -> tuple[MissingContext, ...]:
     """What was missing at the end of that turn."""
-    known, then = tuple[Missing, ...](), tuple[Missing, ...]()
+    known, then = tuple[MissingContext, ...](), tuple[MissingContext, ...]()
     for event in session.records("events"):
         known = taken(known, event)
         then = known if turn_in(event) == turn else then
@@ -214,7 +214,7 @@ class Stages:
 
     def __init__(self, session: str) -> None:
         self._session = session
-        self._turns: dict[str, tuple[Ids, bool]] = {}
+        self._turns: dict[str, tuple[EventIds, bool]] = {}
         """The ids of each turn's last request, and whether its mode sends one."""
 
     def among(self, events: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -242,12 +242,14 @@ class Stages:
             if record.get("type") in ("start", "repack"):
                 self._take_request(record)
         turn = turn_in(records[0])
-        ids, sends = self._turns.get(turn, (Ids(self._session, turn, attempt=1), True))
+        ids, sends = self._turns.get(turn, (EventIds(self._session, turn, attempt=1), True))
         return [*stages_of(records, ids, sends=sends), *session_stages_of(records, self._session)]
 
     def _take_request(self, event: Record) -> None:
         run = text_in(event, "run")
-        known, sends = self._turns.get(run, (Ids(self._session, run, round_in(event)), event.get("mode") in SENDING))
+        known, sends = self._turns.get(
+            run, (EventIds(self._session, run, round_in(event)), event.get("mode") in SENDING)
+        )
         self._turns[run] = known._replace(attempt=known.attempt + 1), sends
 
 

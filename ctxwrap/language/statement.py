@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from ctxwrap.language.lexicon import OFTEN, PAST
 from ctxwrap.language.patterns import lazy_pattern
 
-Tier = Literal["core", "working"]
+StatementTier = Literal["core", "working"]
 
 LONGEST = 200
 """So many characters has the content of a statement at most."""
@@ -17,7 +17,7 @@ class Statement(NamedTuple):
     """One thing worth remembering, as a memory item has it."""
 
     type: str
-    tier: Tier
+    tier: StatementTier
     decay: float
     content: str
     """A sentence in the third person, in the language of the user."""
@@ -27,7 +27,7 @@ class Sort(NamedTuple):
     """What kind of item a rule makes."""
 
     type: str
-    tier: Tier
+    tier: StatementTier
     decay: float
 
     def of(self, content: str) -> Statement | None:
@@ -48,17 +48,17 @@ TASK = Sort("task", "working", 0.3)
 PROJECT = Sort("fact", "working", 0.3)
 """What occupies the user for some weeks: a trip, a course, a book."""
 
-Found = re.Match[str]
-Tell = Callable[[Found], Statement | None]
-Rules = tuple[tuple[re.Pattern[str], Tell], ...]
+RuleMatch = re.Match[str]
+Tell = Callable[[RuleMatch], Statement | None]
+RuleTable = tuple[tuple[re.Pattern[str], Tell], ...]
 
 
-def rules(*pairs: tuple[str, Tell]) -> Rules:
+def rules(*pairs: tuple[str, Tell]) -> RuleTable:
     """Patterns, each with what it tells if it matches the start of a clause."""
     return tuple((lazy_pattern(pattern), tell) for pattern, tell in pairs)
 
 
-def first_told(clause: str, known: Rules) -> Statement | None:
+def first_told(clause: str, known: RuleTable) -> Statement | None:
     """What the first rule that fits the clause makes of it."""
     for pattern, tell in known:
         if (found := pattern.match(clause)) and (told := tell(found)):
@@ -149,13 +149,13 @@ _SENTENCE_END = lazy_pattern(
 )
 
 
-class Sentence(NamedTuple):
+class AssertedSentence(NamedTuple):
     text: str
     asks: bool
     """Whether it ends as a question."""
 
 
-def asserted_in(message: str) -> list[Sentence]:
+def asserted_in(message: str) -> list[AssertedSentence]:
     """What the author says as themselves: no quote, no code, no draft, no fiction and nothing pasted."""
     text = _own_words(message)
     if _FICTION.search(text) or _REWORK.search(text) or _LETTER.search(text):
@@ -198,9 +198,9 @@ def _lines(text: str) -> list[str]:
     return [line for line in lines if not (found := _LABEL.match(line)) or _OWN_LABEL.fullmatch(found["label"])]
 
 
-def _sentences(line: str) -> list[Sentence]:
+def _sentences(line: str) -> list[AssertedSentence]:
     pieces = [" ".join(piece.split()) for piece in _SENTENCE_END.split(line)]
-    return [Sentence(piece.rstrip(" .!?…。！？"), piece.endswith(("?", "？"))) for piece in pieces if piece]
+    return [AssertedSentence(piece.rstrip(" .!?…。！？"), piece.endswith(("?", "？"))) for piece in pieces if piece]
 
 
 _TOKEN = lazy_pattern(r"[\w'\-]+|[^\w'\-]+")

@@ -3,7 +3,7 @@
 from ctxwrap.language.chinese import clauses as chinese
 from ctxwrap.language.english import clauses as english
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import Sentence, Statement, asserted_in
+from ctxwrap.language.statement import AssertedSentence, Statement, asserted_in
 
 __all__ = ["MOST", "Statement", "stated_in", "statements_in"]
 
@@ -24,7 +24,7 @@ def statements_in(text: str) -> tuple[Statement, ...]:
     return tuple(found.values())[:MOST]
 
 
-def stated_in(sentence: Sentence) -> list[Statement]:
+def stated_in(sentence: AssertedSentence) -> list[Statement]:
     """What one sentence states about its author."""
     rules = chinese if _HAN.search(sentence.text) else english
     told: list[Statement] = rules.stated_in(sentence)

@@ -15,34 +15,34 @@ from itertools import pairwise
 from math import ceil, inf, log2
 from typing import NamedTuple
 
-from ctxwrap.memory.items import PLACES, Item, Mentions, Place, Tier
+from ctxwrap.memory.items import PLACES, Location, MemoryItem, Mentions, Tier
 from ctxwrap.settings import MemoryRules
 
-_BELOW: dict[Place, Place] = dict(pairwise(PLACES))
-_ABOVE: dict[Place, Place] = {below: place for place, below in _BELOW.items()}
-_DEPTH: dict[Place, int] = {place: depth for depth, place in enumerate(PLACES)}
+_BELOW: dict[Location, Location] = dict(pairwise(PLACES))
+_ABOVE: dict[Location, Location] = {below: place for place, below in _BELOW.items()}
+_DEPTH: dict[Location, int] = {place: depth for depth, place in enumerate(PLACES)}
 _TINY = 1e-9
 
 
-class Move(NamedTuple):
+class TierMove(NamedTuple):
     """One item's way from one place to another, and why."""
 
     id: str
-    from_: Place
-    to: Place
+    from_: Location
+    to: Location
     round: int
     """The first round in which it was there."""
     reason: str
 
 
-def half_life(item: Item, rules: MemoryRules) -> float:
+def half_life(item: MemoryItem, rules: MemoryRules) -> float:
     """The rounds in which the item comes to matter half as much; in swap it goes on as in ephemeral."""
     tier = item.tier if item.tier != "swap" else "ephemeral"
     base: float = getattr(rules.half_lives, tier)
     return base if base >= rules.longest else min(base * item.touches**rules.growth, rules.longest)
 
 
-def decay_at(item: Item, round: float, rules: MemoryRules) -> float:
+def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     """The item's decay in a round up to which it is `advanced`."""
     passed, life = round - item.anchor, half_life(item, rules)
     if passed <= 0 or item.pinned or life == inf:
@@ -51,7 +51,7 @@ def decay_at(item: Item, round: float, rules: MemoryRules) -> float:
     return 1.0 - (1.0 - item.decay) * left
 
 
-def due(item: Item, rules: MemoryRules) -> float | None:
+def due(item: MemoryItem, rules: MemoryRules) -> float | None:
     """The point at which the item falls to the place below if nobody touches it; None for never."""
     if item.tier == "swap" or item.pinned:
         return None
@@ -63,21 +63,21 @@ def due(item: Item, rules: MemoryRules) -> float | None:
     return point if point < inf else None
 
 
-def advanced(item: Item, round: int, rules: MemoryRules) -> tuple[Item, tuple[Move, ...]]:
+def advanced(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryItem, tuple[TierMove, ...]]:
     """The item after every demotion that was due up to `round`, and these demotions."""
-    moves: tuple[Move, ...] = ()
+    moves: tuple[TierMove, ...] = ()
     while (point := due(item, rules)) is not None and point <= round:
         below, decay = _BELOW[item.tier], decay_at(item, point, rules)
         threshold = getattr(rules.thresholds, item.tier)
         reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
-        moves += (Move(item.id, item.tier, below, ceil(point), reason),)
+        moves += (TierMove(item.id, item.tier, below, ceil(point), reason),)
         item = replace(item, tier=below, decay=decay, anchor=point, since=point)
     return item, moves
 
 
 def mentioned(
-    item: Item, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core", *, spoken: bool = True
-) -> Item:
+    item: MemoryItem, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core", *, spoken: bool = True
+) -> MemoryItem:
     """The item, advanced to `round`, after evidence of its use, above 0 and up to 1.
 
     Only what the user has `spoken` of is touched, which lengthens its half-life and lifts it; other use takes of its
@@ -98,12 +98,12 @@ def mentioned(
     return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
 
 
-def renewed(item: Item, round: int) -> Item:
+def renewed(item: MemoryItem, round: int) -> MemoryItem:
     """The item as one that is in use in `round`: its stay in its tier is counted from there."""
     return replace(item, since=max(item.since, round))
 
 
-def stated(item: Item, round: int, decay: float) -> Item:
+def stated(item: MemoryItem, round: int, decay: float) -> MemoryItem:
     """The item with a decay that the model chose; mentions of the same round stay counted."""
     decay, last = min(1.0, max(0.0, decay)), max(round, item.last)
     anchor = max(last, item.anchor)
@@ -112,19 +112,19 @@ def stated(item: Item, round: int, decay: float) -> Item:
     return replace(item, decay=decay, anchor=anchor, last=last, mentions=mentions)
 
 
-def swapped(item: Item, round: int, rules: MemoryRules) -> Item:
+def swapped(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """The item put into swap for another reason than its decay, such as want of room."""
     return replace(item, tier="swap", decay=decay_at(item, round, rules), anchor=max(round, item.anchor))
 
 
-def rehydrated(item: Item, round: int, rules: MemoryRules) -> Item:
+def rehydrated(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """The item brought back from swap because it was looked up, which is no touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     anchor = max(round, item.anchor)
     return replace(item, tier="ephemeral", decay=decay, anchor=anchor, since=anchor, successor="", mentions=None)
 
 
-def _with_mentions(item: Item, last: int, mentions: Mentions, rules: MemoryRules) -> Item:
+def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: MemoryRules) -> MemoryItem:
     touches = mentions.touches + (mentions.evidence if mentions.spoken else 0)
     tier = _promoted(mentions.tier, touches, mentions.ceiling, rules)
     return replace(
@@ -143,7 +143,7 @@ def _higher(one: Tier, other: Tier) -> Tier:
     return one if _DEPTH[one] <= _DEPTH[other] else other
 
 
-def _promoted(place: Place, touches: float, ceiling: Tier, rules: MemoryRules) -> Place:
+def _promoted(place: Location, touches: float, ceiling: Tier, rules: MemoryRules) -> Location:
     """One step up, if so many touches earn it."""
     earned: Tier = "core" if touches >= rules.core_at else "working" if touches >= rules.working_at else "ephemeral"
     goal = max(_DEPTH[earned], _DEPTH[ceiling])

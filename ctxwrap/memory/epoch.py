@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
 
-State = Mapping[str, Any]
+EpochState = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
 LEAST = 256

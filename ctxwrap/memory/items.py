@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, fields
 from math import log2
 from typing import Any, Literal, NamedTuple, get_args
 
-from ctxwrap.types import Message, Opening, Request
+from ctxwrap.types import Message, Request, TurnInputs
 
 Tier = Literal["core", "working", "ephemeral"]
 TIERS: tuple[Tier, ...] = get_args(Tier)
 """From the longest to the shortest memory."""
 
-Place = Literal["core", "working", "ephemeral", "swap"]
-PLACES: tuple[Place, ...] = get_args(Place)
+Location = Literal["core", "working", "ephemeral", "swap"]
+PLACES: tuple[Location, ...] = get_args(Location)
 """The tiers, and below them the place of what is kept but no longer shown."""
 
 Origin = Literal["operator", "user", "rule", "assistant", "file", "retrieved", "tool"]
@@ -27,7 +27,7 @@ class Mentions(NamedTuple):
     decay: float
     anchor: float
     touches: float
-    tier: Place
+    tier: Location
     evidence: float
     """The strongest evidence among them."""
     ceiling: Tier
@@ -37,14 +37,14 @@ class Mentions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class MemoryItem:
     """One thing remembered, as it was at its last touch or move."""
 
     id: str
     type: str
     content: str
     tags: tuple[str, ...]
-    tier: Place
+    tier: Location
     decay: float
     """From 0, most important, to 1, least important, at `anchor`."""
     anchor: float
@@ -98,13 +98,13 @@ class Item:
         return {name: value for name, value in data.items() if name not in defaults or value != defaults[name]}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Item":
+    def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
         """The item that `as_json` gave `data` for."""
         mentions = Mentions(*data["mentions"]) if "mentions" in data else None
         return cls(**{**data, "tags": tuple(data["tags"]), "mentions": mentions})
 
 
-_NAMES = tuple(each.name for each in fields(Item))
+_NAMES = tuple(each.name for each in fields(MemoryItem))
 _DEFAULTS = {
     "touches": 1.0,
     "pinned": False,
@@ -116,11 +116,11 @@ _DEFAULTS = {
 }
 
 
-Kind = Literal["fact", "decision", "todo", "ref"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+ItemKind = Literal["fact", "decision", "todo", "ref"]
+KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
 """In the order in which they come first."""
 
-_NAMES_OF_KINDS: dict[Kind, frozenset[str]] = {
+_NAMES_OF_KINDS: dict[ItemKind, frozenset[str]] = {
     "decision": frozenset({"decision", "decided", "choice", "agreement", "resolution"}),
     "todo": frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question", "deadline"}),
     "ref": frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"}),
@@ -140,7 +140,7 @@ def is_work(type: str) -> bool:
     return kind_of(type) in ("todo", "decision")
 
 
-def kind_of(type: str) -> Kind:
+def kind_of(type: str) -> ItemKind:
     """What the model called an item, in our words."""
     name = type.strip().casefold()
     return next((kind for kind, names in _NAMES_OF_KINDS.items() if name in names), "fact")
@@ -209,7 +209,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
     return foreign_in(found) or ("user" if "user" in found else "assistant")
 
 
-def origin_of_request(request: Request, opening: Opening, left_out: Set[int] = frozenset()) -> Origin:
+def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
     """The least trusted of what a caller sends, but for the messages at places that are left out."""
     numbers = opening.numbers or (0,) * len(request.messages)
     places = request.places or range(len(numbers))

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
-from ctxwrap.memory.decay import Move, advanced, decay_at, due, swapped
-from ctxwrap.memory.items import TIERS, Item, Tier, is_work, standing
+from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, swapped
+from ctxwrap.memory.items import TIERS, MemoryItem, Tier, is_work, standing
 from ctxwrap.memory.similarity import Facts, mentions, subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
@@ -31,8 +31,8 @@ class Memory:
         self.evolves = evolves
         self._swap_holds = None if keeps_all else SWAP_AT_HAND
         self.round = 0
-        self.items: dict[str, Item] = {}
-        self.swap: dict[str, Item] = {}
+        self.items: dict[str, MemoryItem] = {}
+        self.swap: dict[str, MemoryItem] = {}
         self.forgotten: set[str] = set()
         self.capabilities: list[Any] = []
         self.active_task = ""
@@ -41,7 +41,7 @@ class Memory:
         self._swapped_by_word: dict[str, set[str]] = {}
         self._unread: list[str] = []
         """What went to swap since somebody asked for it by its words."""
-        self.crossings: list[tuple[Item | None, Item]] = []
+        self.crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
         """What went to swap, came back, or says something else there, since somebody emptied this list.
 
         Each as it was in swap, if it was there, and as it is.
@@ -53,10 +53,10 @@ class Memory:
             self.rules, self.evolves = rules, evolves
             self._renew_due()
 
-    def advance(self, round: int) -> tuple[Move, ...]:
+    def advance(self, round: int) -> tuple[TierMove, ...]:
         """Let the rounds up to `round` go by; what moved because of it."""
         self.round = max(self.round, round)
-        moves: list[Move] = []
+        moves: list[TierMove] = []
         while self.evolves and self._due and self._due[0][0] <= self.round:
             at, id = heapq.heappop(self._due)
             item = self.items.get(id)
@@ -67,18 +67,18 @@ class Memory:
             self._put(aged)
         return tuple(moves)
 
-    def apply(self, operations: Iterable[Operation], round: int) -> tuple[Move, ...]:
+    def apply(self, operations: Iterable[Operation], round: int) -> tuple[TierMove, ...]:
         """What `operations` of a round do; and what had to make room."""
         moves = self.advance(round)
         for operation in operations:
             self._apply(operation)
         return (*moves, *self._make_room())
 
-    def named(self, id: str) -> Item | None:
+    def named(self, id: str) -> MemoryItem | None:
         """The item of that id, at hand or not."""
         return self.items.get(id) or self.swap.get(id)
 
-    def like(self, content: str) -> Item | None:
+    def like(self, content: str) -> MemoryItem | None:
         """The item that says the same, if there is one: at hand, or else in swap."""
         same = self._facts.same(content)
         exact = _all_of(same, self.items) or _all_of(same, self.swap)
@@ -87,7 +87,7 @@ class Memory:
         near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
         return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
 
-    def spoken_of(self, text: str) -> list[Item]:
+    def spoken_of(self, text: str) -> list[MemoryItem]:
         """What is in swap and restated by `text`, unless something else took its place."""
         for id in self._unread:
             for word in subjects(self.swap[id].content) if id in self.swap else ():
@@ -98,13 +98,13 @@ class Memory:
         found = [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
         return [item for item in found if not item.successor]
 
-    def at(self, then: int) -> tuple[dict[str, Any], tuple[Move, ...]]:
+    def at(self, then: int) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
         """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here.
 
         What matters most comes first in its tier.
         """
-        moves: list[Move] = []
-        held: list[Item] = []
+        moves: list[TierMove] = []
+        held: list[MemoryItem] = []
         due_by_then = self._due_by(then)
         for item in self.items.values():
             if item.id in due_by_then:
@@ -133,7 +133,7 @@ class Memory:
         """The state as it is."""
         return self.at(self.round)[0]
 
-    def faded(self, item: Item, at: int) -> float:
+    def faded(self, item: MemoryItem, at: int) -> float:
         """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
         return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 
@@ -152,7 +152,7 @@ class Memory:
         """Become what `as_json` gave."""
         self.rules, self.evolves = rules_from_json(data["rules"])
         self.round = data["round"]
-        for item in map(Item.from_json, (*data["items"], *data["swap"])):
+        for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
             self._put(item)
         self.crossings.clear()
         self.forgotten = set(data["forgotten"])
@@ -167,9 +167,9 @@ class Memory:
             if item is not None:
                 self._put(replace(swapped(item, self.round, self.rules), successor=operation.successor))
         elif operation.item is not None:
-            self._put(Item.from_json(operation.item))
+            self._put(MemoryItem.from_json(operation.item))
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: MemoryItem) -> None:
         """Hold `item` in the place of what it was before."""
         known = self.named(item.id)
         if known is None or known.content != item.content:
@@ -207,25 +207,25 @@ class Memory:
         self.items.pop(id, None)
         self.swap.pop(id, None)
 
-    def _make_room(self) -> tuple[Move, ...]:
+    def _make_room(self) -> tuple[TierMove, ...]:
         """Send to swap what matters least in a tier that holds more than it may."""
         if not self.evolves:
             return ()
-        moves: list[Move] = []
+        moves: list[TierMove] = []
         sizes = Counter(item.tier for item in self.items.values())
         for tier in TIERS:
             surplus = sizes[tier] - int(getattr(self.rules.capacity, tier))
             for item in self._weakest(tier, surplus) if surplus > 0 else ():
                 self._put(swapped(item, self.round, self.rules))
-                moves.append(Move(item.id, tier, "swap", self.round, "no room"))
+                moves.append(TierMove(item.id, tier, "swap", self.round, "no room"))
         return tuple(moves)
 
-    def _weakest(self, tier: Tier, count: int) -> list[Item]:
+    def _weakest(self, tier: Tier, count: int) -> list[MemoryItem]:
         """So many items of a tier, the weakest last; what is pinned stays."""
         held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
         return heapq.nlargest(count, held, key=lambda item: self.weakness(item, self.round))[::-1]
 
-    def weakness(self, item: Item, round: int) -> tuple[bool, float, float, str]:
+    def weakness(self, item: MemoryItem, round: int) -> tuple[bool, float, float, str]:
         """What matters less has more of it: by decay, in core by the decay first stated, and by its standing.
 
         Of equals the newer one is weaker in core, where age is no fault, and the older one elsewhere, where work comes
@@ -264,7 +264,7 @@ def _endless(tiers: Mapping[str, float | None]) -> dict[str, float]:
     return {tier: inf if number is None else number for tier, number in tiers.items()}
 
 
-def _all_of(ids: Set[str], place: Mapping[str, Item]) -> list[Item]:
+def _all_of(ids: Set[str], place: Mapping[str, MemoryItem]) -> list[MemoryItem]:
     """The items of these ids that lie in `place`, in its order."""
     found = [place[id] for id in ids if id in place]
     return found if len(found) < 2 else [item for id, item in place.items() if id in ids]

@@ -12,9 +12,9 @@ from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, state
 from ctxwrap.memory.items import (
     PLACES,
     TIERS,
-    Item,
+    Location,
+    MemoryItem,
     Origin,
-    Place,
     Tier,
     ceiling,
     is_foreign,
@@ -194,7 +194,7 @@ class _Comparison:
         self._stated = [subjects(given["content"]) for _, given in notes.values()]
         return operations
 
-    def reinforced(self, item: Item, reason: str) -> Operation:
+    def reinforced(self, item: MemoryItem, reason: str) -> Operation:
         return self._put("reinforce", self._in_use(item), reason)
 
     def _used(self) -> Iterator[Operation]:
@@ -234,7 +234,7 @@ class _Comparison:
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
 
-    def _twin(self, item: Item) -> Item | None:
+    def _twin(self, item: MemoryItem) -> MemoryItem | None:
         """What says the same already, unless this very turn made it say something else."""
         known = self._now.named(item.id)
         twin = known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
@@ -242,7 +242,7 @@ class _Comparison:
             twin = self._rule_about(item)
         return None if twin is not None and twin.id in self._taken else twin
 
-    def _rule_about(self, item: Item) -> Item | None:
+    def _rule_about(self, item: MemoryItem) -> MemoryItem | None:
         """What rules took from the user's words, and the model now says in its own."""
         wanted, slot = subjects(item.content), self._slot(item.content)
         for known in self._now.items.values() if self._now.evolves else ():
@@ -252,7 +252,7 @@ class _Comparison:
                 return known
         return None
 
-    def _said_again(self, twin: Item, item: Item) -> Iterator[Operation]:
+    def _said_again(self, twin: MemoryItem, item: MemoryItem) -> Iterator[Operation]:
         """Repeating what is known, under any id, is no evidence; what has faded does not come back by it either."""
         is_reworded = twin.origin == "rule" and item.origin != "rule" and not is_foreign(item.origin)
         if is_reworded and not self._writes_once:
@@ -268,7 +268,7 @@ class _Comparison:
             yield self._put("reinforce", back, "said again")
             yield from self._superseded(back)
 
-    def _may_return(self, twin: Item, item: Item) -> bool:
+    def _may_return(self, twin: MemoryItem, item: MemoryItem) -> bool:
         if not self._now.evolves:
             return True
         heard = self._said | self._answered
@@ -277,11 +277,11 @@ class _Comparison:
         faded = decay_at(twin, self._turn.round, self._now.rules) >= self._now.rules.thresholds.ephemeral
         return mentions(heard, twin.content) or item.tier != "ephemeral" or not faded
 
-    def _news(self, item: Item, other: Item | None) -> Set[str]:
+    def _news(self, item: MemoryItem, other: MemoryItem | None) -> Set[str]:
         """What an item is about that another is not."""
         return subjects(item.content) - (subjects(other.content) if other else frozenset())
 
-    def _superseded(self, item: Item) -> Iterator[Operation]:
+    def _superseded(self, item: MemoryItem) -> Iterator[Operation]:
         """The older values of what can have one only: they make way."""
         slot = self._slot(item.content) if self._now.evolves else ""
         for known in [*self._now.items.values()] if slot else ():
@@ -324,7 +324,7 @@ class _Comparison:
             another = known.last > self._touched_before(known.id, was)
             yield self._put("update", item, "over another turn" if another else "changed")
 
-    def _replaced(self, known: Item, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
+    def _replaced(self, known: MemoryItem, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
         """A new item instead of another content for one that keeps its own, which goes to swap unless it is pinned."""
         for operation in self._added(tier, given):
             if operation.kind != "add":
@@ -335,17 +335,17 @@ class _Comparison:
                 self._done.add(known.id)
                 yield Operation("drop", known.id, known.tier, reason="superseded", successor=operation.id)
 
-    def _beside(self, known: Item, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Iterator[Operation]:
+    def _beside(self, known: MemoryItem, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Iterator[Operation]:
         """What the model makes of a core item that it may not change: an item of its own, if it says something else."""
         if not same_fact(given["content"], was["content"]):
             copy = replace(self._new(tier, given), id=self._free_id(known.id))
             yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
 
-    def _least_trusted(self, item: Item) -> Origin:
+    def _least_trusted(self, item: MemoryItem) -> Origin:
         """The origin of an item that this turn changes."""
         return least_trusted(item.origin, self._turn.origin) if is_foreign(self._turn.origin) else item.origin
 
-    def _with_fields(self, known: Item, given: dict[str, Any], was: dict[str, Any]) -> Item:
+    def _with_fields(self, known: MemoryItem, given: dict[str, Any], was: dict[str, Any]) -> MemoryItem:
         """The item with the type, tags, decay and further fields that the model changed; its round is the system's."""
         item = known
         if given["decay"] != was["decay"]:
@@ -358,7 +358,7 @@ class _Comparison:
             changed["extra"] = extra
         return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
 
-    def _with_content(self, known: Item, given: dict[str, Any]) -> Item:
+    def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
         """The item saying something else: evidence of use if that came up in this turn."""
         self._taken.add(known.id)
         self._written.put(known.id, given["content"])
@@ -370,7 +370,7 @@ class _Comparison:
         tier = self._allowed(item.tier, origin)
         return replace(item, content=given["content"], origin=origin, source=self._turn.source, tier=tier)
 
-    def _reworded(self, known: Item, content: str) -> Iterator[Operation]:
+    def _reworded(self, known: MemoryItem, content: str) -> Iterator[Operation]:
         """The older value of what can have one only is kept in swap when its item says another one."""
         slot = self._slot(known.content)
         if slot and self._slot(content) == slot:
@@ -378,7 +378,7 @@ class _Comparison:
             old = replace(known, id=id, tier="swap", successor=known.id, pinned=False, mentions=None)
             yield self._put("add", old, f"superseded by {known.id!r}")
 
-    def _moved(self, item: Item, tier: Tier, was_tier: Tier, known: Item) -> Item:
+    def _moved(self, item: MemoryItem, tier: Tier, was_tier: Tier, known: MemoryItem) -> MemoryItem:
         """The item in the tier that the model wants: down at once, up by evidence only."""
         if tier == was_tier or item.tier == "swap" or item.pinned:
             return item
@@ -402,9 +402,9 @@ class _Comparison:
         """The round of an item's last touch as far as this turn knew; a later one is another turn's."""
         return self._turn.touched.get(id, int(was["round"]))
 
-    def _new(self, tier: Place, given: dict[str, Any]) -> Item:
+    def _new(self, tier: Location, given: dict[str, Any]) -> MemoryItem:
         turn = self._turn
-        return Item(
+        return MemoryItem(
             id=given["id"],
             type=given["type"],
             content=given["content"],
@@ -419,7 +419,7 @@ class _Comparison:
             extra={key: value for key, value in given.items() if key not in _NAMED},
         )
 
-    def _in_use(self, item: Item) -> Item:
+    def _in_use(self, item: MemoryItem) -> MemoryItem:
         """`item` after what this turn says of it, and back at hand if it was in swap."""
         self._done.add(item.id)
         if not self._now.evolves:
@@ -432,11 +432,11 @@ class _Comparison:
             return mentioned(item, round, rules.restated, rules, limit)
         return mentioned(item, round, rules.echoed, rules, limit, spoken=False)
 
-    def _fitting(self, tier: Place, type: str) -> Place:
+    def _fitting(self, tier: Location, type: str) -> Location:
         """The tier for a new item: what the model itself calls passing is ephemeral."""
         return "ephemeral" if self._now.evolves and is_passing(type) else tier
 
-    def _allowed(self, tier: Place, origin: Origin) -> Place:
+    def _allowed(self, tier: Location, origin: Origin) -> Location:
         highest = ceiling(origin, foreign_core=self._turn.foreign_core)
         return PLACES[max(PLACES.index(tier), PLACES.index(highest))]
 
@@ -450,13 +450,13 @@ class _Comparison:
         self._taken.add(f"{id}-{number}")
         return f"{id}-{number}"
 
-    def _put(self, kind: Any, item: Item, reason: str) -> Operation:
+    def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
         if kind == "update" and item.id in self._now.swap:  # dropped by another turn meanwhile, and so it stays
             item = replace(item, tier="swap")
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
-def _verbatim(item: Item, tier: Place, origin: Origin, given: dict[str, Any]) -> Item:
+def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str, Any]) -> MemoryItem:
     """`item` with what the model wrote, word by word."""
     return replace(
         item,

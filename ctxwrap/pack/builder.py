@@ -13,8 +13,17 @@ from typing import Any, NamedTuple
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin, foreign_in, origin_of_all, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, reckon
-from ctxwrap.pack.history import Found, conversation, passages, texts
-from ctxwrap.pack.injection import Chosen, Part, Said, assemble, prefix_of, protocol_for, stable_tokens, words_for
+from ctxwrap.pack.history import Retrieved, conversation, passages, texts
+from ctxwrap.pack.injection import (
+    Chosen,
+    InjectedPart,
+    StableText,
+    assemble,
+    prefix_of,
+    protocol_for,
+    stable_tokens,
+    words_for,
+)
 from ctxwrap.pack.memory import remembered, sizes
 from ctxwrap.pack.selection import NOT_VISIBLE, Sharing, as_item, counted_once, cut, newest, referred, select
 from ctxwrap.protocol.framing import boundary_of
@@ -28,22 +37,22 @@ from ctxwrap.tokens.truncation import estimate
 from ctxwrap.types import (
     Body,
     Candidate,
+    HistoryMessage,
     Injection,
     Message,
-    Older,
-    Opening,
     PackItem,
     Prefix,
     Record,
     Request,
     Resource,
     SessionKey,
-    Text,
+    SourcedText,
+    TurnInputs,
 )
 from ctxwrap.workingset.priorities import followed, with_results
 from ctxwrap.workingset.reader import FileText
 from ctxwrap.workingset.requests import Decision
-from ctxwrap.workingset.working_set import Offered, Supplement, supplement
+from ctxwrap.workingset.working_set import PackedFiles, WorkingSetView, pack_files
 
 _FRAMES = 64
 """What the marks around pinned texts, memory, background and findings take, at most."""
@@ -64,18 +73,18 @@ _LESS = "others are more to the point"
 _ELSEWHERE = "the caller or the provider keeps the history"
 
 
-Retrieve = Callable[[str, int, int, Callable[[str], int]], Found]
+Retrieve = Callable[[str, int, int, Callable[[str], int]], Retrieved]
 """Finds what the messages below a number say about a question, in so many tokens as counted."""
 
 
-class Sources(NamedTuple):
+class PackSources(NamedTuple):
     """What a call may use beyond its session's own state."""
 
-    files: Offered | None = None
+    files: WorkingSetView | None = None
     retrieve: Retrieve | None = None
 
 
-class Asked(NamedTuple):
+class PackRequest(NamedTuple):
     """A call that is to get a pack."""
 
     key: SessionKey
@@ -98,7 +107,7 @@ class Pack:
     prefix: Prefix
     stable: float
     """The share of the request that begins like the last one."""
-    found: Found
+    found: Retrieved
     sent: Record
     """What was sent, by numbers and in few words, so that it can be told again."""
     texts: Mapping[str, str]
@@ -117,7 +126,9 @@ class Pack:
     """What others than the model may see."""
 
 
-def pack(asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None = None) -> Pack:
+def pack(
+    asked: PackRequest, opening: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None = None
+) -> Pack:
     """What to add to a call; `most` is a limit beside those of the settings, the session and the model."""
     return _Packing(asked, opening, sources, settings, most).done()
 
@@ -130,7 +141,7 @@ def reply_limit(body: Body) -> int | None:
 
 class _Packing:
     def __init__(
-        self, asked: Asked, opening: Opening, sources: Sources, settings: Settings, most: Limit | None
+        self, asked: PackRequest, opening: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
     ) -> None:
         self.asked, self.opening, self.sources, self.settings = asked, opening, sources, settings
         self.may_begin_epoch = most is None
@@ -147,15 +158,15 @@ class _Packing:
         """Which messages are sent as references to which others."""
         self.chosen = Chosen()
         self.items: list[PackItem] = []
-        self.sent: tuple[Older, ...] = ()
+        self.sent: tuple[HistoryMessage, ...] = ()
         self.state: dict[str, Any] = opening.state
         self.brief: frozenset[str] = frozenset()
         self.epoch: Tiers | None = None
-        self.offered: Offered | None = None
+        self.offered: WorkingSetView | None = None
         """The working set as it is in this turn."""
-        self.supplement = Supplement()
+        self.supplement = PackedFiles()
         self.sharing = Sharing(settings.visibility)
-        self.found = Found()
+        self.found = Retrieved()
 
     def done(self) -> Pack:
         self.ledger.hold("recent", sum(each.tokens for each in self.talk.older))
@@ -267,7 +278,7 @@ class _Packing:
             self.offered = self._without_hidden(self.offered)
             self._supply(self.offered)
 
-    def _without_hidden(self, offered: Offered) -> Offered:
+    def _without_hidden(self, offered: WorkingSetView) -> WorkingSetView:
         """The files that the model may see; the others are left out."""
         files = offered.manifest.files
         seen = tuple(file for file in files if "model" in self.sharing.seen_by(file.kind, file.path))
@@ -289,9 +300,9 @@ class _Packing:
             self.ledger.spend("working_set", -self.supplement.tokens)
             self._supply(self.offered, quiet=True)
 
-    def _supply(self, offered: Offered, *, quiet: bool = False) -> None:
+    def _supply(self, offered: WorkingSetView, *, quiet: bool = False) -> None:
         room, strict = self.ledger.room("working_set"), self.settings.strict
-        self.supplement = supplement(offered, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
+        self.supplement = pack_files(offered, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.supplement.items
         self.chosen.instructions, self.chosen.files = self.supplement.instructions, self.supplement.context
         self.chosen.offered = self.supplement.offered
@@ -336,7 +347,7 @@ class _Packing:
         self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
         self.ledger.spend("recent", sum(each.tokens for each in self.sent))
 
-    def _note_messages(self, messages: Sequence[Older], reason: str, *, included: bool) -> None:
+    def _note_messages(self, messages: Sequence[HistoryMessage], reason: str, *, included: bool) -> None:
         if not messages:
             return
         numbers = [each.number for each in messages]
@@ -375,10 +386,10 @@ class _Packing:
     def _assembled(self) -> Pack:
         asked, opening, chosen = self.asked, self.opening, self.chosen
         injection = assemble(chosen, self.words, opening.runtime, asked.mode, self.settings)
-        head, said = self._head(injection), [Said(each.number, each.tokens) for each in self.sent]
+        head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.sent]
         budget = self.ledger.as_json()
         stable = stable_tokens(opening.before, head, said)
-        said += [Said(number, 0) for number in self.talk.newest]
+        said += [StableText(number, 0) for number in self.talk.newest]
         items = self.sharing.told((*self._fixed_items(), *self.items))
         return Pack(
             injection=injection,
@@ -411,13 +422,13 @@ class _Packing:
             **({"copies": list(self.copies.items())} if self.copies else {}),
         }
 
-    def _head(self, injection: Injection) -> list[Part]:
+    def _head(self, injection: Injection) -> list[InjectedPart]:
         """What stands before the conversation, in the order of the request."""
         measure, body = self.measure, self.asked.body
         system = "\n".join(message.text for message in self.asked.request.messages if message.role == "system")
         tools = json.dumps(body["tools"], default=str) if body.get("tools") else ""
         parts = (tools, injection.protocol, system, injection.standing, injection.background)
-        return [Part(text, measure.text(text)) for text in parts]
+        return [InjectedPart(text, measure.text(text)) for text in parts]
 
     def _fixed_items(self) -> list[PackItem]:
         """What is sent in any case."""
@@ -447,7 +458,7 @@ class _Packing:
         return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
 
 
-def _references(copies: Iterable[Older]) -> dict[int, dict[str, str]]:
+def _references(copies: Iterable[HistoryMessage]) -> dict[int, dict[str, str]]:
     """What the caller's messages at some places say in the place of what tools gave, by the ids of the calls."""
     texts: dict[int, dict[str, str]] = {}
     for each in copies:
@@ -456,11 +467,11 @@ def _references(copies: Iterable[Older]) -> dict[int, dict[str, str]]:
     return texts
 
 
-def _read(offered: Offered, kind: str) -> Iterator[Text]:
+def _read(offered: WorkingSetView, kind: str) -> Iterator[SourcedText]:
     """The files of a working set that could be read and are of that kind."""
     files = (file for file in offered.manifest.files if file.kind == kind)
     found = ((file.path, offered.contents.get(file.path)) for file in files)
-    return (Text(path, text.text, "file") for path, text in found if isinstance(text, FileText))
+    return (SourcedText(path, text.text, "file") for path, text in found if isinstance(text, FileText))
 
 
 _UNLIMITED = 10**9

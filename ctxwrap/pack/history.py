@@ -8,15 +8,15 @@ from ctxwrap.protocol.instructions import escaped
 from ctxwrap.settings import Settings
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import truncated
-from ctxwrap.types import Candidate, Kept, Message, Older, Opening, Request, Text
+from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, Request, SourcedText, TurnInputs
 
 
 class Conversation(NamedTuple):
     """A conversation in parts: what is sent in any case, what may be left out, and what is not ours to send."""
 
-    older: tuple[Older, ...]
+    older: tuple[HistoryMessage, ...]
     """What was said before the newest turn."""
-    elsewhere: tuple[Older, ...]
+    elsewhere: tuple[HistoryMessage, ...]
     """What the log has of it, while the caller or the provider keeps the history."""
     newest: tuple[int, ...]
     """The numbers of the caller's messages that are sent in any case."""
@@ -24,7 +24,7 @@ class Conversation(NamedTuple):
     """What the user said last."""
 
 
-def conversation(request: Request, opening: Opening, settings: Settings, measure: Measure) -> Conversation:
+def conversation(request: Request, opening: TurnInputs, settings: Settings, measure: Measure) -> Conversation:
     """The caller's messages, and those that the log has before them."""
     messages = request.messages
     numbers = opening.numbers or (0,) * len(messages)
@@ -32,11 +32,11 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     asked = max((at for at in spoken if messages[at].role == "user"), default=-1)
     history = _without_open_calls(opening.history, [messages[at] for at in spoken])
-    log = tuple(map(Older, *_columns(history), measure.messages(history)))
+    log = tuple(map(HistoryMessage, *_columns(history), measure.messages(history)))
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
-    sizes = {at: measure.message(Kept(numbers[at], messages[at])) for at in before}
-    sent = tuple(Older(numbers[at], messages[at], sizes[at], places[at]) for at in before)
+    sizes = {at: measure.message(LoggedMessage(numbers[at], messages[at])) for at in before}
+    sent = tuple(HistoryMessage(numbers[at], messages[at], sizes[at], places[at]) for at in before)
     return Conversation(
         older=(*log, *sent) if is_ours else (),
         elsewhere=() if is_ours else log,
@@ -45,19 +45,19 @@ def conversation(request: Request, opening: Opening, settings: Settings, measure
     )
 
 
-def _columns(history: Sequence[Kept]) -> tuple[list[int], list[Message]]:
+def _columns(history: Sequence[LoggedMessage]) -> tuple[list[int], list[Message]]:
     """The numbers and the messages; there may be hundreds in every call."""
     return [kept.number for kept in history], [kept.message for kept in history]
 
 
-def _without_open_calls(history: Sequence[Kept], following: Sequence[Message]) -> list[Kept]:
+def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:
     """Messages of the log without tool calls that never got their results, which no provider takes.
 
     A process that ends between a call and its result leaves one.
     """
     if not any(each.message.tool_calls for each in history):
         return list(history)
-    kept, results = list[Kept](), list[Kept]()
+    kept, results = list[LoggedMessage](), list[LoggedMessage]()
     goes_on = bool(following) and following[0].role == "tool"
     for each in reversed(history):
         if each.message.role == "tool":
@@ -67,13 +67,13 @@ def _without_open_calls(history: Sequence[Kept], following: Sequence[Message]) -
         if goes_on or answered.issuperset(call["id"] for call in each.message.tool_calls):
             kept += [*results, each]
         elif each.message.text:
-            kept.append(Kept(each.number, each.message._replace(tool_calls=())))
+            kept.append(LoggedMessage(each.number, each.message._replace(tool_calls=())))
         results, goes_on = [], False
     return [*kept, *results][::-1]
 
 
 def texts(
-    kind: str, offered: Iterable[Text], boundary: str, measure: Measure, room: int | None = None
+    kind: str, offered: Iterable[SourcedText], boundary: str, measure: Measure, room: int | None = None
 ) -> list[Candidate]:
     """Texts of the session's, each in a frame; cut at the end if they are longer than `room`, if one is given."""
     candidates = []
@@ -116,7 +116,7 @@ class Passage(NamedTuple):
     """What the message was made of, if nobody in the conversation wrote that."""
 
 
-class Found(NamedTuple):
+class Retrieved(NamedTuple):
     """What the log holds about a question."""
 
     chosen: tuple[Passage, ...] = ()
@@ -125,7 +125,7 @@ class Found(NamedTuple):
     """What came next, best first."""
 
 
-def told(passage: Passage) -> str:
+def speaker_line(passage: Passage) -> str:
     """A passage as the model gets to see it."""
     return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
 
@@ -134,7 +134,7 @@ def passages(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candi
     """Earlier messages that were found, best first, each on a line of JSON: no words in it can pose as another."""
     candidates = []
     for each in found:
-        line = told(each)
+        line = speaker_line(each)
         candidates.append(
             Candidate(
                 "retrieved",

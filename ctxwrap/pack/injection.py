@@ -128,26 +128,26 @@ def as_said(found: Sequence[Candidate]) -> list[Candidate]:
     return sorted(found, key=lambda each: [int(part) for part in each.refs[0].split(".")])
 
 
-class Part(NamedTuple):
+class InjectedPart(NamedTuple):
     """Something that stands before the conversation."""
 
     text: str
     tokens: int
 
 
-class Said(NamedTuple):
+class StableText(NamedTuple):
     """A message of the conversation: its number in the log, 0 if it has none, and its tokens."""
 
     number: int
     tokens: int
 
 
-def prefix_of(head: Sequence[Part], conversation: Sequence[Said]) -> Prefix:
+def prefix_of(head: Sequence[InjectedPart], conversation: Sequence[StableText]) -> Prefix:
     digests = tuple(_digest(part.text) for part in head)
     return Prefix(digests, tuple(said.number for said in conversation))
 
 
-def stable_tokens(before: Prefix | None, head: Sequence[Part], conversation: Sequence[Said]) -> int:
+def stable_tokens(before: Prefix | None, head: Sequence[InjectedPart], conversation: Sequence[StableText]) -> int:
     """How many tokens a request begins with that the one before began with, too."""
     if before is None:
         return 0

@@ -8,20 +8,20 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
-from ctxwrap.memory.items import KINDS, TIERS, Kind, foreign_in, kind_of
+from ctxwrap.memory.items import KINDS, TIERS, ItemKind, foreign_in, kind_of
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.protocol.instructions import escaped
 from ctxwrap.types import PackItem
 
-Size = Callable[[dict[str, Any]], int]
+ItemSize = Callable[[dict[str, Any]], int]
 
 
 class Sizes(NamedTuple):
     """How many tokens an item takes, however far it has faded."""
 
-    whole: Size
+    whole: ItemSize
     """As an object in the state."""
-    brief: Size
+    brief: ItemSize
     """In the epoch's place, and its id among those that are unchanged."""
 
 
@@ -34,7 +34,7 @@ _FROZEN = 0.9
 _LASTING = 0.8
 """So much of that goes by what matters most, if not all fits; the rest by what the newest message is about."""
 
-_SOURCES: dict[Kind, tuple[str, str]] = {
+_SOURCES: dict[ItemKind, tuple[str, str]] = {
     "fact": ("facts", "context/facts.jsonl"),
     "decision": ("decisions", "context/decisions.jsonl"),
     "todo": ("todo", "context/todo.md"),
@@ -43,7 +43,7 @@ _SOURCES: dict[Kind, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class MemoryBlock:
     told: Since
     """What is shown, and what of it the epoch does not tell."""
     epoch: Tiers
@@ -86,7 +86,7 @@ def remembered(
     at_hand: bool = False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
-) -> Remembered:
+) -> MemoryBlock:
     """Memory as far as it has room, beside the epoch of the last call; `may_begin` allows a new one.
 
     Without it, an epoch that no longer fits is left out of this call, and everything is told as a change. `at_hand`
@@ -100,12 +100,12 @@ def remembered(
     before, changed = _tokens(old, sizes.brief), _tokens(told.changes, sizes.whole)
     news = changed - _tokens(told.changes, sizes.whole, asked)
     if before + changed <= room and not is_over(before, news, at_hand=at_hand):
-        return Remembered(told, old, False, before + changed, items)
+        return MemoryBlock(told, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = frozen(kept) if may_begin else _nothing()
     told = since(new, shown)
     tokens = _tokens(new, sizes.brief) + _tokens(told.changes, sizes.whole)
-    return Remembered(told, new, may_begin, tokens, items)
+    return MemoryBlock(told, new, may_begin, tokens, items)
 
 
 def chosen(memory: Tiers, room: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
@@ -122,7 +122,7 @@ def chosen(memory: Tiers, room: int, sizes: Sizes, question: str = "") -> tuple[
     return lasting, asked
 
 
-def _fitting(items: Iterable[dict[str, Any]], room: int, size: Size) -> tuple[set[str], int]:
+def _fitting(items: Iterable[dict[str, Any]], room: int, size: ItemSize) -> tuple[set[str], int]:
     """The ids of the items that fit one after the other, and what they take."""
     ids, spent = set[str](), 0
     for item in items:
@@ -146,7 +146,7 @@ def _noted(
     memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All items of memory by kind: what is in and what is not, and why."""
-    groups: dict[tuple[Kind, str], list[tuple[str, int]]] = {}
+    groups: dict[tuple[ItemKind, str], list[tuple[str, int]]] = {}
     for item in (item for tier in TIERS for item in memory[tier]):
         reason = _REMEMBERED if item["id"] in lasting else _ASKED if item["id"] in asked else _NO_ROOM
         groups.setdefault((kind_of(str(item["type"])), reason), []).append((item["id"], sizes.brief(item)))
@@ -158,7 +158,7 @@ _REMEMBERED, _ASKED = "remembered", "remembered, and asked about"
 _NO_ROOM = "over budget: memory has more than its share holds"
 
 
-def _group(kind: Kind, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
+def _group(kind: ItemKind, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
     name, source = _SOURCES[kind]
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
     included = reason != _NO_ROOM
@@ -166,7 +166,7 @@ def _group(kind: Kind, reason: str, group: list[tuple[str, int]], foreign: Mappi
     return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
 
 
-def _tokens(memory: Tiers, size: Size, among: Set[str] | None = None) -> int:
+def _tokens(memory: Tiers, size: ItemSize, among: Set[str] | None = None) -> int:
     held = (item for tier in TIERS for item in memory[tier])
     return sum(size(item) for item in held if among is None or item["id"] in among)
 

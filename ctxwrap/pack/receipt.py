@@ -143,7 +143,7 @@ SENDING = ("enabled", "readonly")
 """The modes that send what is assembled."""
 
 
-class Ids(NamedTuple):
+class EventIds(NamedTuple):
     """What the runtime calls that which an event belongs to; a round is a task, however many turns it takes."""
 
     session: str
@@ -162,14 +162,14 @@ class Ids(NamedTuple):
         return {name: id for name, id in ids.items() if id}
 
 
-def context_event(kind: EventClass, ids: Ids, subject: str = "", **data: Any) -> Record:
+def context_event(kind: EventClass, ids: EventIds, subject: str = "", **data: Any) -> Record:
     """An event about the record that `subject` names; `data` holds counts and ids, no text of anybody's."""
     told = {"subject": subject} if subject else {}
     run = {"run": ids.turn} if ids.turn else {}
     return {"type": kind, **run, **ids.as_json(), **told, **({"data": data} if data else {}), "ctx": {}}
 
 
-def stages_of(records: Sequence[Record], ids: Ids, *, sends: bool = True) -> list[Record]:
+def stages_of(records: Sequence[Record], ids: EventIds, *, sends: bool = True) -> list[Record]:
     """The events of records that were written together, in their order.
 
     `ids` are those of the turn and of its last request until then; `sends` is whether its mode sends what is assembled.
@@ -191,7 +191,7 @@ def stages_of(records: Sequence[Record], ids: Ids, *, sends: bool = True) -> lis
 
 def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
     """The events of records that were written outside of turns."""
-    ids = Ids(session)
+    ids = EventIds(session)
     return [
         context_event(kind, ids, **({"messages": event["source"]} if "source" in event else {"request": event["type"]}))
         for event in records
@@ -210,7 +210,7 @@ def _of(records: Iterable[Record], *kinds: str) -> list[Record]:
     return [record for record in records if record.get("type") in kinds and "run" in record]
 
 
-def _packed(ids: Ids, event: Record) -> list[Record]:
+def _packed(ids: EventIds, event: Record) -> list[Record]:
     """What the stages that make a request did; that of another request of the same turn updates its surface."""
     id, items, budget = f"{ids.turn}.{ids.attempt}", items_in(event), budget_in(event)
     chosen = sum(item.included is True for item in items)
@@ -226,7 +226,7 @@ def _packed(ids: Ids, event: Record) -> list[Record]:
     ]
 
 
-def _injected(ids: Ids, done: Record) -> list[Record]:
+def _injected(ids: EventIds, done: Record) -> list[Record]:
     """That a provider took what was assembled, and what it calls it; messages know nothing of such names."""
     known = {"response_id": done.get("response_id", ""), **tokens_taken(done.get("usage") or {})}
     known["tool_call_ids"] = done.get("tool_call_ids", [])
@@ -235,31 +235,31 @@ def _injected(ids: Ids, done: Record) -> list[Record]:
     return [context_event("context.injection.applied", ids, assembly, target="model", model_api=model_api)]
 
 
-def _handed_out(ids: Ids, event: Record) -> list[Record]:
+def _handed_out(ids: EventIds, event: Record) -> list[Record]:
     """That somebody beside the model was given what is for them."""
     named = {"tool_call_id": event["tool_call_id"]} if event.get("tool_call_id") else {}
     return [{**context_event("context.injection.applied", ids, target=event["target"]), **named}]
 
 
-def _changed(ids: Ids, operations: Iterable[Record]) -> list[Record]:
+def _changed(ids: EventIds, operations: Iterable[Record]) -> list[Record]:
     """What became of memory, by numbers: what it says is told where the operations are."""
     kinds = Counter(operation["kind"] for operation in operations)
     return [context_event(_CHANGES[kind], ids, memory_operation=kind, count=count) for kind, count in kinds.items()]
 
 
-def _moved(ids: Ids, moves: Sequence[Any]) -> list[Record]:
+def _moved(ids: EventIds, moves: Sequence[Any]) -> list[Record]:
     """That items of memory changed their tiers since the last turn."""
     return [context_event("context.item.updated", ids, memory_operation="decay", count=len(moves))] if moves else []
 
 
-def _granted(ids: Ids, actions: Iterable[str]) -> list[Record]:
+def _granted(ids: EventIds, actions: Iterable[str]) -> list[Record]:
     """What became of the working set."""
     counts = Counter(actions)
     kinds = {action: _GRANTED.get(action, "context.item.updated") for action in counts}
     return [context_event(kinds[action], ids, working_set=action, count=count) for action, count in counts.items()]
 
 
-def _redacted(ids: Ids, told: Record) -> list[Record]:
+def _redacted(ids: EventIds, told: Record) -> list[Record]:
     """That a policy found something in what came in, or in the answer."""
     data = {name: told[name] for name in ("policy", "found", "method") if name in told}
     return [context_event("context.redaction.applied", ids, **data)] if told.get("found") else []

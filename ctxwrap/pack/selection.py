@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ctxwrap.redaction.visibility import ALONE, FILES, Rules, Target, seen_by
+from ctxwrap.redaction.visibility import ALONE, FILES, Target, VisibilityRules, seen_by
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Candidate, Kept, Message, Older, PackItem, Resource, Text
+from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, PackItem, Resource, SourcedText
 
 STEP = 0.75
 """When history has to be cut, so much of its room is filled again: it then grows for a while without another cut."""
@@ -49,7 +49,7 @@ def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
     )
 
 
-def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
+def cut(older: Sequence[HistoryMessage], room: int, began: int = 0) -> int:
     """Where in `older` the recent messages begin: at a user's message, so that no tool call loses its result.
 
     `began` is the number of the message where they began the last time: they begin there again as long as that fits,
@@ -67,7 +67,7 @@ def cut(older: Sequence[Older], room: int, began: int = 0) -> int:
     return min(sparse) if sparse else max(starts, default=len(older))
 
 
-def newest(older: Sequence[Older], count: int, room: int) -> int:
+def newest(older: Sequence[HistoryMessage], count: int, room: int) -> int:
     """Where in `older` its last `count` messages or a few more begin, at a user's message; later if they do not fit."""
     start = len(older)
     for at in range(len(older) - 1, -1, -1):
@@ -78,13 +78,13 @@ def newest(older: Sequence[Older], count: int, room: int) -> int:
     return start
 
 
-def _may_begin(older: Sequence[Older], at: int) -> bool:
+def _may_begin(older: Sequence[HistoryMessage], at: int) -> bool:
     """At what a user says, unless the caller's message holds the result of a tool before it."""
     place = older[at].place
     return older[at].message.role == "user" and (at == 0 or place < 0 or place != older[at - 1].place)
 
 
-def _starts_within(older: Sequence[Older], room: int) -> tuple[int, dict[int, int]]:
+def _starts_within(older: Sequence[HistoryMessage], room: int) -> tuple[int, dict[int, int]]:
     """Where messages may begin, each with the tokens from there on, and how many were counted: all, or too many."""
     tokens, starts = 0, dict[int, int]()
     for at in range(len(older) - 1, -1, -1):
@@ -109,7 +109,7 @@ def reference_to(first: Message, number: int) -> str:
     return f"[The same output as that {call}: {len(first.text)} characters, in messages:{number}. It is not repeated.]"
 
 
-def counted_once(older: Sequence[Older], measure: Measure) -> tuple[Older, ...]:
+def counted_once(older: Sequence[HistoryMessage], measure: Measure) -> tuple[HistoryMessage, ...]:
     """The messages with tokens that tell what any of them and all behind it take, when each output is sent once."""
     counted = list(older)
     for at in (at for *copies, _ in _places(older) for at in copies):
@@ -117,7 +117,7 @@ def counted_once(older: Sequence[Older], measure: Measure) -> tuple[Older, ...]:
     return tuple(counted)
 
 
-def referred(sent: Sequence[Older], measure: Measure) -> tuple[tuple[Older, ...], dict[int, int]]:
+def referred(sent: Sequence[HistoryMessage], measure: Measure) -> tuple[tuple[HistoryMessage, ...], dict[int, int]]:
     """The messages with references in the place of copies; and of which message each of these is one, by numbers."""
     shown, copies = list(sent), dict[int, int]()
     for first, *others in _places(sent):
@@ -128,12 +128,12 @@ def referred(sent: Sequence[Older], measure: Measure) -> tuple[tuple[Older, ...]
     return tuple(shown), copies
 
 
-def _referring(copy: Older, first: Older, measure: Measure) -> Older:
+def _referring(copy: HistoryMessage, first: HistoryMessage, measure: Measure) -> HistoryMessage:
     message = copy.message._replace(content=reference_to(first.message, first.number))
-    return copy._replace(message=message, tokens=measure.message(Kept(copy.number, message)))
+    return copy._replace(message=message, tokens=measure.message(LoggedMessage(copy.number, message)))
 
 
-def _places(older: Sequence[Older]) -> list[list[int]]:
+def _places(older: Sequence[HistoryMessage]) -> list[list[int]]:
     """Where each large output stands that is there more than once."""
     found: dict[str, list[int]] = {}
     for at, each in enumerate(older):
@@ -150,7 +150,7 @@ def _large_text(message: Message) -> str:
 
 
 class Sharing:
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: VisibilityRules) -> None:
         self._rules = rules
         self._declared: Mapping[str, tuple[str, ...]] = {}
         """Whom files say that they are for."""
@@ -165,7 +165,7 @@ class Sharing:
         own = self._declared.get(source) if kind in FILES else None
         return seen_by(self._rules, kind, source, own)
 
-    def offer(self, kind: str, texts: Iterable[Text]) -> None:
+    def offer(self, kind: str, texts: Iterable[SourcedText]) -> None:
         """Keep at hand what others than the model may see."""
         offered = (Resource(kind, text.source, text.text, self.seen_by(kind, text.source)) for text in texts)
         self.resources += [each for each in offered if each.visibility not in ((), ALONE)]

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import ANY_QUOTE, OWN_KEY
 from ctxwrap.protocol.repair.strict import value_at
-from ctxwrap.protocol.separator import Place, continues, separated_places, separator_in_line
+from ctxwrap.protocol.separator import SeparatorMatch, continues, separated_places, separator_in_line
 from ctxwrap.protocol.vocabulary import KNOWN_KEYS, MAX_DEPTH
 
 _FREE, _FAILED = 64 * 1024, 1024
@@ -43,7 +43,7 @@ def own_keys(text: str, start: int = 0, end: int | None = None) -> int:
     return len({match[1].lower() for match in found})
 
 
-def is_snapshot(text: str, start: int, end: int, place: Place) -> bool:
+def is_snapshot(text: str, start: int, end: int, place: SeparatorMatch) -> bool:
     """Whether what stands there means to be a snapshot."""
     return place.bare or _has_own_keys(text, start, end, 1 if place.exact else 2)
 
@@ -165,14 +165,14 @@ class Landmarks:
         """Whether anything of a snapshot stands behind `at`."""
         return self._last_key >= at
 
-    def next_place(self, place: Place) -> int:
+    def next_place(self, place: SeparatorMatch) -> int:
         """Where the next separator stands with a snapshot behind it, or the text ends."""
         following = bisect_right(self._places, place.start)
         begins = self._places[following] if following < len(self._places) else len(self._text)
         in_line = separator_in_line(self._text, place.end, begins)
         return begins if in_line < 0 else in_line
 
-    def end_of(self, place: Place) -> tuple[int, bool]:
+    def end_of(self, place: SeparatorMatch) -> tuple[int, bool]:
         """The plausible end of the snapshot at `place`, and whether it is closed there."""
         fresh = bisect_right(self._fresh, place.start)
         limit = self._fresh[fresh] if fresh < len(self._fresh) else len(self._text)
@@ -186,7 +186,7 @@ class Landmarks:
                 end = -1
         return (limit, False) if end < 0 else (end, True)
 
-    def _yaml_end(self, place: Place, limit: int) -> int:
+    def _yaml_end(self, place: SeparatorMatch, limit: int) -> int:
         lines = _YAML.match(self._text, place.end, limit)
         if lines is None or own_keys(self._text, place.end, lines.end()) < 2:
             return -1
@@ -217,7 +217,7 @@ class Landmarks:
         key = bisect_left(self._sure, end)
         return key < len(self._sure) and self._sure[key] < limit
 
-    def _by_keys(self, place: Place, limit: int) -> int:
+    def _by_keys(self, place: SeparatorMatch, limit: int) -> int:
         """The end of the line that closes what the last known key opens, up to the next place or a later one."""
         start = place.end
         first, last = bisect_right(self._places, place.start), bisect_left(self._places, limit)

@@ -9,14 +9,14 @@ from ctxwrap.protocol.instructions import neutral
 from ctxwrap.types import SessionKey
 
 _BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
-Role = Literal["system", "developer", "user", "context"]
+FrameRole = Literal["system", "developer", "user", "context"]
 """How a text is to be taken."""
 
-_ROLES: tuple[Role, ...] = get_args(Role)
+_ROLES: tuple[FrameRole, ...] = get_args(FrameRole)
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
-class Block(NamedTuple):
+class FramedBlock(NamedTuple):
     role: str
     path: str
     content: str
@@ -33,7 +33,7 @@ def checked_boundary(boundary: str) -> str:
     return boundary
 
 
-def framed(content: str, path: str, role: Role, boundary: str) -> str:
+def framed(content: str, path: str, role: FrameRole, boundary: str) -> str:
     """A content, made harmless by `harmless`, between marks that hold the boundary."""
     tag = f"{role}-{boundary}"
     return f"<{tag} path={quoted(path, boundary)}>\n{content}\n</{tag}>\n"
@@ -51,8 +51,8 @@ def quoted(text: str, boundary: str) -> str:
     return harmless(written, boundary)
 
 
-def blocks_in(text: str, boundary: str) -> list[Block]:
+def blocks_in(text: str, boundary: str) -> list[FramedBlock]:
     """What a text was made of; the inverse of `framed`."""
     pattern = rf'^<({"|".join(_ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
     found = re.finditer(pattern, text, re.DOTALL | re.MULTILINE)
-    return [Block(match[1], json.loads(match[2]), match[3]) for match in found]
+    return [FramedBlock(match[1], json.loads(match[2]), match[3]) for match in found]

@@ -18,10 +18,10 @@ _CLOSE_PROTOCOL = "</ctxwrap-protocol>"
 _OPEN_CONTEXT = "<ctxwrap-context>"
 _CLOSE_CONTEXT = "</ctxwrap-context>"
 
-Frame = Literal["boot", "pinned", "memory", "background", "found"]
+FrameName = Literal["boot", "pinned", "memory", "background", "found"]
 """What else is put around the caller's words."""
 
-_FRAMES = ("protocol", "context", *get_args(Frame))
+_FRAMES = ("protocol", "context", *get_args(FrameName))
 
 _BLOCKS = """\
 <ctxwrap-context> at the end of the newest message is your memory; only the last one is real. Objects it lists as
@@ -128,7 +128,7 @@ def frame(state: dict[str, Any]) -> str:
     return f"{_OPEN_CONTEXT}\n{escaped(state)}\n{_CLOSE_CONTEXT}"
 
 
-def framed(name: Frame, text: str) -> str:
+def framed(name: FrameName, text: str) -> str:
     """A text, made neutral or escaped before, in a block of its own; nothing if there is none."""
     return f"<ctxwrap-{name}>\n{text.rstrip()}\n</ctxwrap-{name}>" if text.strip() else ""
 

@@ -32,7 +32,7 @@ def nonce_of(runtime: Mapping[str, Any] | None) -> str:
     return datetime if isinstance(datetime, str) and len(datetime) >= _LEAST_NONCE else ""
 
 
-class Shown:
+class ShownTexts:
     """The texts that a request showed the model; what they hold is found out once, and only when asked for."""
 
     def __init__(self, texts: Sequence[str] = (), block: str = "") -> None:
@@ -85,7 +85,7 @@ def _packed(text: str) -> str:
     return "".join(text.split())
 
 
-def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: Shown) -> str:
+def foreign_fault(tail: str, returned: Any, injected: Mapping[str, Any], shown: ShownTexts) -> str:
     """Why the snapshot in `tail`, which gave `returned` for the runtime, is not this turn's; empty if it may be."""
     nonce = nonce_of(injected)
     given = returned if isinstance(returned, dict) else {}

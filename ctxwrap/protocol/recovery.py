@@ -31,7 +31,7 @@ _FEW_COMMAS, _COMMA_EVERY = 200, 6
 """How many commas a state may have, beside one for so many characters."""
 
 
-class Climb(NamedTuple):
+class Recovery(NamedTuple):
     """How far a trailer could be read."""
 
     status: Status
@@ -42,7 +42,7 @@ class Climb(NamedTuple):
     """What the trailer itself gives for the runtime."""
 
 
-class Found(NamedTuple):
+class RecoveredObject(NamedTuple):
     """An object, what was mended to get it, and whether the text ended inside it."""
 
     data: dict[str, Any]
@@ -50,15 +50,15 @@ class Found(NamedTuple):
     cut: bool = False
 
 
-def climb(
+def recover(
     text: str,
     runtime: Mapping[str, Any] | None,
     previous: Mapping[str, Any] | None,
     effort: Effort | None = None,
-) -> Climb:
+) -> Recovery:
     """The snapshot in `text`, which follows the separator; what is mended in it is mended with `effort`."""
     if len(text) > MAX_TRAILER:
-        return Climb("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
+        return Recovery("rejected", violations=(f"the trailer is longer than {MAX_TRAILER} characters",))
     try:
         with limited(effort or Effort()):
             found = _found_apart(text.strip(), previous or {})
@@ -66,23 +66,23 @@ def climb(
         injected = dict(runtime if runtime is not None else returned if isinstance(returned, dict) else {})
         read = normalise(found.data, injected, previous or {})
     except Exhausted:
-        return Climb("rejected", violations=("unreadable: it is damaged, and mending it takes too long",))
+        return Recovery("rejected", violations=("unreadable: it is damaged, and mending it takes too long",))
     except Ambiguous as error:
-        return Climb("ambiguous", violations=(f"ambiguous: {error}",))
+        return Recovery("ambiguous", violations=(f"ambiguous: {error}",))
     except Unreadable as error:
-        return Climb("rejected", violations=(f"unreadable: {error}",))
+        return Recovery("rejected", violations=(f"unreadable: {error}",))
     except Exception as error:  # a fault of ours must not cost the user the reply
-        return Climb("rejected", violations=(f"{INTERNAL}: {error!r}",))
+        return Recovery("rejected", violations=(f"{INTERNAL}: {error!r}",))
     stale = stale_round(returned, injected)
     if stale is not None:
-        return Climb("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
+        return Recovery("rejected", violations=(f"stale: the trailer belongs to round {stale}, an earlier one",))
     added = size_of_new(read.snapshot, previous or {})
     if added > MAX_ADDED:
         fault = f"the snapshot adds {added} characters to memory, and one reply may add {MAX_ADDED}"
-        return Climb("rejected", violations=(fault,))
+        return Recovery("rejected", violations=(fault,))
     repairs = found.repairs + tuple(name for name in read.repairs if name not in found.repairs)
     status: Status = "partial" if found.cut or not read.whole else "repaired" if repairs else "clean"
-    return Climb(status, read.snapshot, repairs, _few(read.violations), returned)
+    return Recovery(status, read.snapshot, repairs, _few(read.violations), returned)
 
 
 def _few(violations: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _few(violations: tuple[str, ...]) -> tuple[str, ...]:
     return violations if more <= 0 else (*violations[:MAX_FAULTS], f"and {more} more")
 
 
-def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:
+def _found_apart(text: str, previous: Mapping[str, Any]) -> RecoveredObject:
     """The object in `text`; should it be unreadable, then what stands before requests and questions at its end."""
     try:
         return _found(text, previous)
@@ -103,21 +103,21 @@ def _found_apart(text: str, previous: Mapping[str, Any]) -> Found:
         return found
 
 
-def _found_before(text: str, at: re.Match[str], previous: Mapping[str, Any]) -> Found | None:
+def _found_before(text: str, at: re.Match[str], previous: Mapping[str, Any]) -> RecoveredObject | None:
     """What stands before a key, with its value as text; questions stay as they were."""
     try:
         found = _found(text[: at.start()] + "}", previous)
     except Unreadable:
         return None
     value = {"working_set": text[at.end() :]} if at[1] == "working_set" else {}
-    return Found({**found.data, **value}, (at[1].replace("_", "-"), *found.repairs), found.cut)
+    return RecoveredObject({**found.data, **value}, (at[1].replace("_", "-"), *found.repairs), found.cut)
 
 
-def _found(text: str, previous: Mapping[str, Any]) -> Found:
+def _found(text: str, previous: Mapping[str, Any]) -> RecoveredObject:
     try:
         data, end = strict_prefix(text)
         if end == len(text):
-            return Found(data)
+            return RecoveredObject(data)
     except ValueError:
         pass
     if len(text) > MAX_DAMAGED:
@@ -134,14 +134,14 @@ def _found(text: str, previous: Mapping[str, Any]) -> Found:
     return _edited(text, (*bare.names, *wrappings)) or _by_keys(text, (*bare.names, *wrappings), previous)
 
 
-def _agreed(found: list[Found]) -> Found | None:
+def _agreed(found: list[RecoveredObject]) -> RecoveredObject | None:
     """The first, if all the others say the same."""
     if any(other.data != found[0].data for other in found):
         raise Ambiguous("it can be decoded in several ways")
     return found[0] if found else None
 
 
-def _surely(bare: Bare) -> Found | None:
+def _surely(bare: Bare) -> RecoveredObject | None:
     """The state in a text, if nothing of it has to be guessed."""
     if is_literal(bare.text):
         return None
@@ -154,14 +154,14 @@ def _surely(bare: Bare) -> Found | None:
     return _noted(bare)
 
 
-def _repunctuated(text: str, names: tuple[str, ...]) -> Found | None:
+def _repunctuated(text: str, names: tuple[str, ...]) -> RecoveredObject | None:
     if '"' not in text:
         return None
     text, mended = punctuated(text)
     return _unedited(text, (*names, *mended))
 
 
-def _relaxed(text: str, names: tuple[str, ...]) -> Found | None:
+def _relaxed(text: str, names: tuple[str, ...]) -> RecoveredObject | None:
     for start in starts(text) if text.count(",") <= _FEW_COMMAS + len(text) // _COMMA_EVERY else ():
         try:
             data, end = relaxed_value(text, start)
@@ -170,11 +170,11 @@ def _relaxed(text: str, names: tuple[str, ...]) -> Found | None:
         found = arranged(data)
         if found is not None and not KNOWN_KEY.search(text, end):
             data = data if isinstance(data, dict) else found[0]
-            return Found(data, (*names, "notation", *names_of_rest(text[end:], names)))
+            return RecoveredObject(data, (*names, "notation", *names_of_rest(text[end:], names)))
     return None
 
 
-def _noted(bare: Bare) -> Found | None:
+def _noted(bare: Bare) -> RecoveredObject | None:
     """The state in a notation of another kind."""
     text = without_fence(bare.text)
     spend((len(text) // 32 + text.count("\n")) // 2)
@@ -187,11 +187,11 @@ def _noted(bare: Bare) -> Found | None:
             except Unreadable:
                 continue
             if arranged(data):
-                return Found(data, (*bare.names, name))
+                return RecoveredObject(data, (*bare.names, name))
     return None
 
 
-def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
+def _unedited(text: str, wrappings: tuple[str, ...]) -> RecoveredObject | None:
     """The object that `text` begins with, unless there is more of it behind its end."""
     spend(len(text) // 32)
     try:
@@ -201,7 +201,7 @@ def _unedited(text: str, wrappings: tuple[str, ...]) -> Found | None:
     spend((len(text) - end) // 4)
     if KNOWN_KEY.search(text, end) and not _is_repeated(data, text[end:]):
         return None
-    return Found(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))
+    return RecoveredObject(data, (*wrappings, *names_of_rest(text[end:], wrappings)) or ("control-characters",))
 
 
 def _is_repeated(data: dict[str, Any], rest: str) -> bool:
@@ -211,12 +211,12 @@ def _is_repeated(data: dict[str, Any], rest: str) -> bool:
         return False
 
 
-def _edited(text: str, wrappings: tuple[str, ...]) -> Found | None:
+def _edited(text: str, wrappings: tuple[str, ...]) -> RecoveredObject | None:
     data = mended(text, is_part, is_whole)
-    return Found(data, (*wrappings, "marks")) if data is not None else None
+    return RecoveredObject(data, (*wrappings, "marks")) if data is not None else None
 
 
-def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any]) -> Found:
+def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any]) -> RecoveredObject:
     draft = read_by_keys(text)
     if not draft.data.keys() & {"version", "runtime", "memory"}:
         raise Unreadable("there is nothing of a snapshot in it")
@@ -225,4 +225,4 @@ def _by_keys(text: str, wrappings: tuple[str, ...], previous: Mapping[str, Any])
     objection = doubt(draft)
     if objection:
         raise Ambiguous(objection)
-    return Found(continued(draft, previous), (*wrappings, *draft.repairs) or ("punctuation",), draft.cut)
+    return RecoveredObject(continued(draft, previous), (*wrappings, *draft.repairs) or ("punctuation",), draft.cut)

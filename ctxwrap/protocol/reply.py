@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.protocol.origin import COPIED, Shown, foreign_fault, nonce_of
-from ctxwrap.protocol.recovery import Climb, climb
+from ctxwrap.protocol.origin import COPIED, ShownTexts, foreign_fault, nonce_of
+from ctxwrap.protocol.recovery import Recovery, recover
 from ctxwrap.protocol.repair.strict import Effort
-from ctxwrap.protocol.splitter import Part, Splitter
-from ctxwrap.types import Reading
+from ctxwrap.protocol.splitter import SnapshotPart, Splitter
+from ctxwrap.types import ParsedReply
 
 _MOST_READ = 8
 _MOST_TEXT = 512 * 1024
 """How many snapshots are looked at for one that reads, from the last one back, and how much text in all."""
-_TOO_MUCH = Climb("rejected", violations=("there is too much to read",))
-_COPIED = Climb("rejected", violations=(COPIED,))
+_TOO_MUCH = Recovery("rejected", violations=("there is too much to read",))
+_COPIED = Recovery("rejected", violations=(COPIED,))
 TEXT_FOLLOWS = "text follows the snapshot"
 _SEVERAL = "more than one snapshot"
 _USABLE = ("clean", "repaired", "partial")
@@ -25,8 +25,8 @@ def read_reply(
     text: str,
     runtime: Mapping[str, Any] | None = None,
     previous: Mapping[str, Any] | None = None,
-    request_texts: Sequence[str] | Shown = (),
-) -> Reading:
+    request_texts: Sequence[str] | ShownTexts = (),
+) -> ParsedReply:
     """What `text`, a model's whole reply, says to the user and what it says to us. Never raises."""
     stream = ReplyStream(runtime, previous, request_texts)
     stream.feed(text)
@@ -43,17 +43,17 @@ class ReplyStream:
         self,
         runtime: Mapping[str, Any] | None = None,
         previous: Mapping[str, Any] | None = None,
-        request_texts: Sequence[str] | Shown = (),
+        request_texts: Sequence[str] | ShownTexts = (),
     ) -> None:
         self._context = runtime, previous
-        self._request = request_texts if isinstance(request_texts, Shown) else Shown(request_texts)
+        self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
         self._splitter = Splitter(nonce_of(runtime), self._is_readable)
         self._effort = Effort()
         self._left = _MOST_TEXT
-        self._climbed: tuple[str, Climb] | None = None
+        self._climbed: tuple[str, Recovery] | None = None
         """The text that was read last, and how."""
         self._shown: list[str] = []
-        self._reading: Reading | None = None
+        self._reading: ParsedReply | None = None
         self.size = 0
         """How much was fed so far."""
 
@@ -85,7 +85,7 @@ class ReplyStream:
         return self._splitter.voice.spans
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ParsedReply:
         """The reading of the whole text; closes the stream."""
         self.close()
         assert self._reading is not None
@@ -97,22 +97,22 @@ class ReplyStream:
         self._left -= len(tail)
         return self._climb(tail).status in _USABLE
 
-    def _climb(self, tail: str) -> Climb:
+    def _climb(self, tail: str) -> Recovery:
         if self._climbed is None or self._climbed[0] != tail:
-            self._climbed = tail, climb(tail, *self._context, self._effort)
+            self._climbed = tail, recover(tail, *self._context, self._effort)
         return self._climbed[1]
 
-    def _read(self) -> Reading:
+    def _read(self) -> ParsedReply:
         visible, parts = "".join(self._shown), self._splitter.parts
         if not parts:
-            return Reading(visible)
+            return ParsedReply(visible)
         read = self._last_that_reads(parts)
         broken = [TEXT_FOLLOWS] if self._splitter.voice.follows_cut else []
         broken += [_SEVERAL] if len(parts) > 1 else []
         trailer = "\n\n".join(part.raw for part in parts)
-        return Reading(visible, read.snapshot, read.repairs, (*read.violations, *broken), read.status, trailer)
+        return ParsedReply(visible, read.snapshot, read.repairs, (*read.violations, *broken), read.status, trailer)
 
-    def _last_that_reads(self, parts: list[Part]) -> Climb:
+    def _last_that_reads(self, parts: list[SnapshotPart]) -> Recovery:
         """The reading of the snapshot that counts: the last one that reads, or, if none does, the last."""
         left, last = _MOST_TEXT, None
         for part in reversed(parts[-_MOST_READ:]):
@@ -124,7 +124,7 @@ class ReplyStream:
         assert last is not None
         return last
 
-    def _read_part(self, part: Part) -> Climb:
+    def _read_part(self, part: SnapshotPart) -> Recovery:
         tail = _without_prefixes(part)
         if self._request.holds(tail):
             return _COPIED
@@ -133,14 +133,14 @@ class ReplyStream:
             return read
         fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)
         if fault:
-            return Climb("rejected", violations=(fault,))
+            return Recovery("rejected", violations=(fault,))
         if tail is part.tail:
             return read
         status = "repaired" if read.status == "clean" else read.status
         return read._replace(status=status, repairs=("line-prefix", *read.repairs))
 
 
-def _without_prefixes(part: Part) -> str:
+def _without_prefixes(part: SnapshotPart) -> str:
     """What is to be read, without what stands at the beginning of all its lines."""
     prefix = _PREFIX.search(part.head)
     first, *lines = part.tail.rstrip().split("\n")

@@ -109,7 +109,7 @@ def has_spot(text: str, at: int) -> bool:
     return _SPOT.search(text, at) is not None
 
 
-class Place(NamedTuple):
+class SeparatorMatch(NamedTuple):
     """Where a trailer may begin: `start` ends the visible text, at `end` begins what is to be read."""
 
     start: int
@@ -131,7 +131,7 @@ class Place(NamedTuple):
     alone: bool = False
     """The separator stands alone on its line, and what follows does not begin like a snapshot."""
 
-    def moved(self, by: int) -> "Place":
+    def moved(self, by: int) -> "SeparatorMatch":
         at = self.object_at + by if self.object_at >= 0 else -1
         return self._replace(start=self.start + by, end=self.end + by, object_at=at)
 
@@ -143,7 +143,7 @@ class Scan:
         self.at = at
         """What is before needs no second look, but for the character right before it."""
         self.fence = fence
-        self.place: Place | None = None
+        self.place: SeparatorMatch | None = None
 
     def run(self, text: str, *, more: bool = False) -> int:
         """Go on to the next place, to the end, or to where it depends on what follows.
@@ -182,10 +182,10 @@ class Scan:
         head = _HEAD.match(text, spot.start()) or _HEAD_ALONE.match(text, spot.start())
         return None if head is not None and self.fence and head.groupdict().get("fence") else head
 
-    def place_of(self, head: re.Match[str]) -> Place:
+    def place_of(self, head: re.Match[str]) -> SeparatorMatch:
         groups = head.groupdict()
         separator = groups.get("separator")
-        return Place(
+        return SeparatorMatch(
             start=head.start(),
             end=head.end("separator") if separator else head.start("bare"),
             object_at=head.start("bare") if not separator else head.start("last") if head["last"] == "{" else -1,
@@ -266,7 +266,7 @@ def continues(text: str, at: int, *, more: bool) -> bool | None:
     return True if following["last"] else None if more else False
 
 
-def behind(text: str, at: int, place: Place, *, more: bool) -> tuple[int, bool]:
+def behind(text: str, at: int, place: SeparatorMatch, *, more: bool) -> tuple[int, bool]:
     """Where what closes a snapshot ends, from the end of its JSON on, and whether that is sure."""
     closers = [_quick_ticks, _marks, _ticks, _tag, _separator]
     while closers:
@@ -299,11 +299,11 @@ def _matched(match: re.Match[str] | None, more: bool) -> _Closing | None:
     return _Closing(end) if match["last"] or not more else _WAIT
 
 
-def _marks(text: str, at: int, place: Place, more: bool) -> _Closing | None:
+def _marks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
     return _matched(_MARKS.match(text, at), more)
 
 
-def _tag(text: str, at: int, place: Place, more: bool) -> _Closing | None:
+def _tag(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
     match = _TAG_BEHIND.match(text, at)
     if match is None:
         return None
@@ -313,7 +313,7 @@ def _tag(text: str, at: int, place: Place, more: bool) -> _Closing | None:
     return _matched(match, more)
 
 
-def _quick_ticks(text: str, at: int, place: Place, more: bool) -> _Closing | None:
+def _quick_ticks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
     """Backticks in the line of the JSON, as many as before it."""
     ticks = place.ticks
     if not ticks or not (text.startswith(ticks, at) or (more and ticks.startswith(text[at:]))):
@@ -321,13 +321,13 @@ def _quick_ticks(text: str, at: int, place: Place, more: bool) -> _Closing | Non
     return _Closing(at + len(ticks)) if text.startswith(ticks, at) else _WAIT
 
 
-def _ticks(text: str, at: int, place: Place, more: bool) -> _Closing | None:
+def _ticks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
     """The end of a fence; where none was opened, it is one only if it does not seem to begin a block."""
     is_open = place.fence or len(place.ticks) > 2
     return _matched((_TICKS_BEHIND if is_open else _FENCE_BEHIND).match(text, at), more)
 
 
-def _separator(text: str, at: int, place: Place, more: bool) -> _Closing | None:
+def _separator(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
     """The separator once more, with no snapshot behind it."""
     match = _SEPARATOR_BEHIND.match(text, at)
     if match is None:
@@ -355,7 +355,7 @@ def separator_in_line(text: str, at: int, end: int) -> int:
     return -1
 
 
-def separated_places(text: str, at: int) -> list[Place]:
+def separated_places(text: str, at: int) -> list[SeparatorMatch]:
     """Every place from `at` on where a separator begins a line, in code blocks and JSON as well."""
     scan = Scan()
     found = []

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from ctxwrap.protocol.extent import Landmarks, ObjectEnd, is_blob, is_snapshot, is_strict, own_keys, strict_end
 from ctxwrap.protocol.separator import (
     BlockEnd,
-    Place,
     Scan,
+    SeparatorMatch,
     behind,
     block_end,
     continues,
@@ -15,13 +15,13 @@ from ctxwrap.protocol.separator import (
     is_cut_head,
     without_examples,
 )
-from ctxwrap.protocol.voice import SPACE, Voice
+from ctxwrap.protocol.voice import SPACE, CondensedText
 
 _MOST_LOOKS, _FREE_LOOKS, _LOOK = 2, 32 * 1024, 256
 """How often, on the average, each character is looked at for the extent of damaged snapshots; then all is text."""
 
 
-class Part(NamedTuple):
+class SnapshotPart(NamedTuple):
     """A snapshot in a reply: as it was written, its separator, and what is to be read."""
 
     raw: str
@@ -38,10 +38,10 @@ class Splitter:
     """
 
     def __init__(self, nonce: str = "", reads: Callable[[str], bool] = lambda tail: True) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[SnapshotPart] = []
         self.cuts: list[tuple[int, int]] = []
         """Where they stood in the reply."""
-        self.voice = Voice()
+        self.voice = CondensedText()
         self._nonce = nonce
         self._reads = reads
         self._text = "\n"
@@ -53,7 +53,7 @@ class Splitter:
         self._more = True
         self._scan = Scan(1)
         self._step: Callable[[], bool] = self._in_text
-        self._place = Place(0, 0)
+        self._place = SeparatorMatch(0, 0)
         """Relative to where it starts."""
         self._object = ObjectEnd()
         self._strict = -1
@@ -259,20 +259,20 @@ class Splitter:
         self._go_on(stop)
         return True
 
-    def _strict_end_of(self, place: Place) -> int:
+    def _strict_end_of(self, place: SeparatorMatch) -> int:
         end = self._strict + self._at if self._strict >= 0 else -1
         if end < 0 and place.object_at >= 0:
             end = strict_end(self._text, place.object_at)
         return -1 if end >= 0 and continues(self._text, end, more=False) else end
 
-    def _plausible_end_of(self, place: Place, landmarks: Landmarks) -> tuple[int, bool]:
+    def _plausible_end_of(self, place: SeparatorMatch, landmarks: Landmarks) -> tuple[int, bool]:
         end, is_closed = landmarks.end_of(place)
         self._looked += max(landmarks.looked_to - end, 0)
         if is_closed and self._text[end : end + 1] == '"' == self._text[place.object_at - 1]:
             end += 1
         return end, is_closed
 
-    def _takes_all(self, place: Place, landmarks: Landmarks | None) -> bool:
+    def _takes_all(self, place: SeparatorMatch, landmarks: Landmarks | None) -> bool:
         """Take out all that follows a separator as it is asked for, if that is a state in whatever form."""
         end = (landmarks or Landmarks(self._text, self._at)).next_place(place)
         self._looked += end - place.start
@@ -283,7 +283,7 @@ class Splitter:
         self._go_on(end)
         return True
 
-    def _is_meant(self, place: Place, end: int, stop: int, is_closed: bool) -> bool:
+    def _is_meant(self, place: SeparatorMatch, end: int, stop: int, is_closed: bool) -> bool:
         """Whether this is a snapshot, readable or not."""
         ends_reply = not self._text[stop:].strip(SPACE)
         if place.bare:
@@ -291,7 +291,7 @@ class Splitter:
             return is_all or self._is_of_now(self._text[place.end : end])
         return is_snapshot(self._text, place.end, end, place) or (place.exact and (ends_reply or not is_closed))
 
-    def _pass_by(self, place: Place) -> bool:
+    def _pass_by(self, place: SeparatorMatch) -> bool:
         """A place that is text, up to where its JSON would be read."""
         until = max(place.end, place.start + 1, place.object_at + 1)
         fence = self._place.fence
@@ -316,9 +316,9 @@ class Splitter:
         self._block_is_known = False
         self._step = self._in_text
 
-    def _take(self, raw: str, place: Place, parts: list[Part] | None = None) -> None:
+    def _take(self, raw: str, place: SeparatorMatch, parts: list[SnapshotPart] | None = None) -> None:
         """Take out a snapshot."""
-        self.parts += parts or [Part(raw.strip(SPACE), raw[: place.end], raw[place.end :])]
+        self.parts += parts or [SnapshotPart(raw.strip(SPACE), raw[: place.end], raw[place.end :])]
         self._cut(len(raw))
 
     def _cut(self, length: int) -> None:
@@ -336,6 +336,6 @@ class Splitter:
         if text.rfind("<<<") < 0 or not is_cut_head(self._text, start):
             return False
         self.voice.say(self._text[self._at : start])
-        self._take(self._text[start:], Place(0, len(self._text) - start))
+        self._take(self._text[start:], SeparatorMatch(0, len(self._text) - start))
         self._at = len(self._text)
         return True

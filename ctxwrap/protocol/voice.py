@@ -17,7 +17,7 @@ class _Space(NamedTuple):
         return self.text.count("\n"), len(self.text)
 
 
-class Voice:
+class CondensedText:
     """What is said, with the white space around what is taken out of it reduced."""
 
     def __init__(self) -> None:

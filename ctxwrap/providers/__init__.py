@@ -4,12 +4,12 @@ from ctxwrap.providers.anthropic import AnthropicMessages
 from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.providers.openai_completions import OpenAICompletions
 from ctxwrap.providers.openai_responses import OpenAIResponses
-from ctxwrap.types import Wire
+from ctxwrap.types import ProviderAdapter
 
-CHAT: Wire = OpenAIChat()
-COMPLETIONS: Wire = OpenAICompletions()
-RESPONSES: Wire = OpenAIResponses()
-MESSAGES: Wire = AnthropicMessages()
+CHAT: ProviderAdapter = OpenAIChat()
+COMPLETIONS: ProviderAdapter = OpenAICompletions()
+RESPONSES: ProviderAdapter = OpenAIResponses()
+MESSAGES: ProviderAdapter = AnthropicMessages()
 
 _BY_PATH = {
     "/chat/completions": CHAT,
@@ -19,7 +19,7 @@ _BY_PATH = {
 }
 
 
-def wire_for(path: str) -> Wire | None:
+def provider_for(path: str) -> ProviderAdapter | None:
     """The wire of an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
     path = path.partition("?")[0]
     return _BY_PATH.get(path.removeprefix("/v1"))

@@ -14,7 +14,7 @@ from ctxwrap.providers.messages import (
     neutral_message,
     plain,
     preceded,
-    put,
+    set_path,
     spelled,
     tool_call,
     with_content,
@@ -127,7 +127,7 @@ _MARKABLE = frozenset({"image", "document", "search_result", "tool_use", "server
 
 _TOOLS, _SYSTEM, _MESSAGES, _WHOLE = range(4)
 
-Place = tuple[int, ...]
+JsonPath = tuple[int, ...]
 """Where a block stands in the order that the provider goes by: part of the request, message, block, inner block."""
 
 
@@ -145,7 +145,7 @@ def with_breakpoints(body: Body) -> Body:
     return body
 
 
-def _marks(body: Body) -> Iterator[tuple[Place, Any]]:
+def _marks(body: Body) -> Iterator[tuple[JsonPath, Any]]:
     """Where the caller's marks are and how long they last; one for the whole request is put behind all others."""
     yield from _marks_in(body.get("tools"), (_TOOLS,))
     yield from _marks_in(body.get("system"), (_SYSTEM,))
@@ -154,7 +154,7 @@ def _marks(body: Body) -> Iterator[tuple[Place, Any]]:
     yield from _marks_in([{"cache_control": body.get("cache_control")}], (_WHOLE,))
 
 
-def _marks_in(blocks: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+def _marks_in(blocks: Any, place: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
     """The marks of blocks and of those inside of them, such as what a tool gave back."""
     for at, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
         if not isinstance(block, dict):
@@ -166,7 +166,7 @@ def _marks_in(blocks: Any, place: Place) -> Iterator[tuple[Place, Any]]:
         yield from _marks_in(source.get("content") if isinstance(source, dict) else None, (*place, at))
 
 
-def _wanted(body: Body) -> list[Place]:
+def _wanted(body: Body) -> list[JsonPath]:
     """The places of most use first: the system prompt, what was said before, and the newest message's own text."""
     messages: list[Body] = body["messages"]
     newest = last_index(messages, is_spoken)
@@ -176,23 +176,23 @@ def _wanted(body: Body) -> list[Place]:
     return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_out_of_sight(messages, newest)]
 
 
-def _end_before(messages: list[Body], end: int) -> list[Place]:
+def _end_before(messages: list[Body], end: int) -> list[JsonPath]:
     ends = (_end_of(messages, at) for at in range(end - 1, -1, -1))
     return next(filter(None, ends), [])
 
 
-def _out_of_sight(messages: list[Body], newest: int) -> list[Place]:
+def _out_of_sight(messages: list[Body], newest: int) -> list[JsonPath]:
     """What the last call was cached up to, if so much happened since then that nobody would look for it there."""
     before = last_index(messages[:newest], is_spoken)
     since = sum(len(_content(message)) for message in messages[before + 1 : newest])
     return _end_of(messages, before) if before >= 0 and since >= _LOOK_BACK else []
 
 
-def _end_of(messages: list[Body], at: int) -> list[Place]:
+def _end_of(messages: list[Body], at: int) -> list[JsonPath]:
     return _last_markable(_content(messages[at]), (_MESSAGES, at))
 
 
-def _last_markable(blocks: list[Body], place: Place) -> list[Place]:
+def _last_markable(blocks: list[Body], place: JsonPath) -> list[JsonPath]:
     """The place of the last of `blocks` that may have a mark, if one may."""
     return [(*place, at) for at, block in enumerate(blocks) if _is_markable(block)][-1:]
 
@@ -209,7 +209,7 @@ def _content(message: Body) -> list[Body]:
     return blocks_of(message.get("content"))
 
 
-def _with_mark(body: Body, place: Place) -> Body:
+def _with_mark(body: Body, place: JsonPath) -> Body:
     part, *inner, at = place
     path: tuple[str | int, ...] = ("system",) if part == _SYSTEM else ("messages", inner[0], "content")
     holder: Any = body
@@ -217,7 +217,7 @@ def _with_mark(body: Body, place: Place) -> Body:
         holder = holder[step]
     blocks = blocks_of(holder)
     blocks[at] = {**blocks[at], "cache_control": {"type": "ephemeral"}}
-    return put(body, path, blocks)
+    return set_path(body, path, blocks)
 
 
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
@@ -334,7 +334,7 @@ class MessagesRewriter:
             if block.get("type") == "text":
                 visible = self._channel(index).whole(block.get("text") or "")
                 if visible != block.get("text"):
-                    payload = put(payload, ("content", index, "text"), visible)
+                    payload = set_path(payload, ("content", index, "text"), visible)
             elif block.get("type") == "tool_use":
                 self._calls[index] = called(block)
         self.ended = True
@@ -404,7 +404,7 @@ class MessagesRewriter:
             return [event]
         text = block.get("text") or ""
         visible = self._channel(index).feed(text)
-        return [event if visible == text else put(event, ("content_block", "text"), visible)]
+        return [event if visible == text else set_path(event, ("content_block", "text"), visible)]
 
     def _block_delta(self, event: Body) -> list[Body]:
         delta, index = event.get("delta") or {}, event.get("index", 0)
@@ -417,7 +417,7 @@ class MessagesRewriter:
         visible = self._channel(index).feed(text)
         if visible == text:
             return [event]
-        return [put(event, ("delta", "text"), visible)] if visible else []
+        return [set_path(event, ("delta", "text"), visible)] if visible else []
 
     def _released(self, index: int) -> list[Body]:
         channel = self._channels.get(index)

@@ -220,7 +220,7 @@ def _same_or(changed: list[Any], value: list[Any]) -> list[Any]:
     return value if all(new is old for new, old in zip(changed, value, strict=True)) else changed
 
 
-def put(value: Body, path: Sequence[str | int], new: Any) -> Body:
+def set_path(value: Body, path: Sequence[str | int], new: Any) -> Body:
     """A copy of `value` with `new` at `path`, which must lead somewhere; everything off the path is shared."""
     changed: Body = _put(value, path, new)
     return changed

@@ -12,7 +12,7 @@ from ctxwrap.providers.messages import (
     neutral_message,
     plain,
     preceded,
-    put,
+    set_path,
     spelled,
     surrounded,
     tool_call,
@@ -205,7 +205,7 @@ class ChatRewriter(Choices):
             if isinstance(text, str):
                 visible = known.channel.whole(text)
                 if visible != text:
-                    payload = put(payload, ("choices", at, "message", "content"), visible)
+                    payload = set_path(payload, ("choices", at, "message", "content"), visible)
                     payload = _put_tokens(payload, at, known.channel)
         self.ended = True
         return payload
@@ -225,7 +225,7 @@ class ChatRewriter(Choices):
             if isinstance(text, str) and text:
                 visible = known.channel.feed(text)
                 if visible != text:
-                    event = put(event, ("choices", at, "delta", "content"), visible)
+                    event = set_path(event, ("choices", at, "delta", "content"), visible)
             event = _put_tokens(event, at, known.channel)
             if choice.get("finish_reason"):
                 known.finish = choice["finish_reason"]
@@ -302,4 +302,4 @@ def _put_tokens(payload: Body, at: int, channel: Channel) -> Body:
     if not isinstance(arrived, list):
         return payload
     released = channel.tokens(arrived)
-    return payload if released == arrived else put(payload, ("choices", at, "logprobs", "content"), released)
+    return payload if released == arrived else set_path(payload, ("choices", at, "logprobs", "content"), released)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import neutral
-from ctxwrap.providers.messages import joined, put
+from ctxwrap.providers.messages import joined, set_path
 from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
 from ctxwrap.providers.text_channel import Channel, Choices
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
@@ -112,10 +112,12 @@ class CompletionsRewriter(Choices):
 
     def _put(self, payload: Body, at: int, visible: str, choice: Body, channel: Channel) -> Body:
         if visible != (choice.get("text") or ""):
-            payload = put(payload, ("choices", at, "text"), visible)
+            payload = set_path(payload, ("choices", at, "text"), visible)
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, dict) and isinstance(logprobs.get("tokens"), list):
-            payload = put(payload, ("choices", at, "logprobs"), _columns(logprobs, channel.tokens(_rows(logprobs))))
+            payload = set_path(
+                payload, ("choices", at, "logprobs"), _columns(logprobs, channel.tokens(_rows(logprobs)))
+            )
         return payload
 
     def _released(self, index: int) -> list[Body]:

@@ -11,7 +11,7 @@ from ctxwrap.providers.messages import (
     neutral_item,
     neutral_value,
     plain,
-    put,
+    set_path,
     spelled,
     surrounded,
     tool_call,
@@ -276,10 +276,10 @@ class ResponsesRewriter:
         tokens = event.get("logprobs")
         if isinstance(tokens, list) and tokens:
             released = channel.tokens(tokens)
-            event = event if released == tokens else put(event, ("logprobs",), released)
+            event = event if released == tokens else set_path(event, ("logprobs",), released)
         if visible == text:
             return [event]
-        return [put(event, ("delta",), visible)] if visible else []
+        return [set_path(event, ("delta",), visible)] if visible else []
 
     def _released(self, place: tuple[int, int]) -> list[Body]:
         channel = self._channels.get(place)
@@ -314,19 +314,19 @@ class ResponsesRewriter:
         item = event.get("item")
         if not isinstance(item, dict):
             return event
-        return put(event, ("item",), self._item(item, int(event.get("output_index") or 0)))
+        return set_path(event, ("item",), self._item(item, int(event.get("output_index") or 0)))
 
     def _with_response(self, event: Body) -> Body:
-        return put(event, ("response",), self._response_without_trailer(event["response"]))
+        return set_path(event, ("response",), self._response_without_trailer(event["response"]))
 
     def _response_without_trailer(self, response: Body) -> Body:
         self._response = response
         for name in _ECHOED & response.keys():
-            response = put(response, (name,), self._own(name, response[name]))
+            response = set_path(response, (name,), self._own(name, response[name]))
         output = response.get("output")
         if isinstance(output, list):
             items = [self._item(item, at) if isinstance(item, dict) else item for at, item in enumerate(output)]
-            response = put(response, ("output",), items)
+            response = set_path(response, ("output",), items)
         return response
 
     def _item(self, item: Body, at: int) -> Body:
@@ -357,8 +357,8 @@ class ResponsesRewriter:
         visible = channel.text
         tokens = holder.get("logprobs")
         if isinstance(tokens, list) and tokens and visible != text:
-            value = put(value, (*path, "logprobs"), channel.tokens_of_all(tokens))
-        return value if visible == text else put(value, (*path, "text"), visible)
+            value = set_path(value, (*path, "logprobs"), channel.tokens_of_all(tokens))
+        return value if visible == text else set_path(value, (*path, "text"), visible)
 
 
 def _place(event: Body) -> tuple[int, int]:

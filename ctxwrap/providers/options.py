@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from ctxwrap.providers.messages import joined
-from ctxwrap.types import Body, Injection, Reply, Request, Rewriter, SessionKey, TextStream, Wire
+from ctxwrap.types import Body, Injection, ProviderAdapter, Reply, Request, Rewriter, SessionKey, TextStream
 
 _FOR_THE_CALLER = frozenset(
     {
@@ -72,7 +72,7 @@ def is_cache_key(value: object) -> bool:
 class CacheKeyed:
     """A wire whose requests name a session's cache, unless the caller named one; those that pass as they are do not."""
 
-    def __init__(self, wire: Wire, key: SessionKey) -> None:
+    def __init__(self, wire: ProviderAdapter, key: SessionKey) -> None:
         self.name = wire.name
         self._wire = wire
         self._key = cache_key(key)

@@ -9,9 +9,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.reply import TEXT_FOLLOWS
-from ctxwrap.providers.messages import put
+from ctxwrap.providers.messages import set_path
 from ctxwrap.providers.sse import Frame
-from ctxwrap.types import Body, Reading, TextDelta, TextStream
+from ctxwrap.types import Body, ParsedReply, TextDelta, TextStream
 
 
 class Channel:
@@ -71,7 +71,7 @@ class Channel:
         return "".join(self._pieces)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ParsedReply:
         return self._stream.reading
 
     def _show(self, text: str) -> str:
@@ -147,7 +147,7 @@ def _clipped(token: Body, parts: list[tuple[int, int]]) -> Body:
     return clipped
 
 
-def reading_of(channels: Sequence[Channel]) -> Reading | None:
+def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
     """The reading of a reply in several texts: of the last one with a snapshot; None while the last is not over."""
     if not channels or not channels[-1].closed:
         return None
@@ -185,8 +185,8 @@ class PlainStream:
         return [(0, self._size)]
 
     @property
-    def reading(self) -> Reading:
-        return Reading(visible="".join(self._pieces))
+    def reading(self) -> ParsedReply:
+        return ParsedReply(visible="".join(self._pieces))
 
 
 class Choices:
@@ -213,7 +213,7 @@ class Choices:
         """A chunk that both says something and ends a choice as two, for what was held back to go between them."""
         choice = event["choices"][at]
         said = self._chunk({**choice, "finish_reason": None})
-        return said, put(event, ("choices", at), {**choice, "logprobs": None, **silence})
+        return said, set_path(event, ("choices", at), {**choice, "logprobs": None, **silence})
 
     @property
     def _response_id(self) -> str:
@@ -311,7 +311,7 @@ def _template(raw: str, event: Body, path: tuple[str | int, ...]) -> _Template |
         other = value + 1 if isinstance(value, int) else f"{value}."
         slots.append(_Slot(raw[at:start], name, type(value)))
         filled += raw[at:start] + json.dumps(other)
-        expected, at = put(expected, path if name == text else (name,), other), end
+        expected, at = set_path(expected, path if name == text else (name,), other), end
     is_sound = Frame((filled + raw[at:]).encode()).json() == expected != event
     return _Template(slots, raw[at:], text, event) if is_sound else None
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ctxwrap.language.patterns import lazy_pattern
 
-Span = tuple[int, int]
-Find = Callable[[str], Iterable[Span]]
+TextSpan = tuple[int, int]
+FindSpans = Callable[[str], Iterable[TextSpan]]
 
 FREE = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2}))"
 """A place where something may begin: not within a word, though an escape such as `\\n` may stand before it."""
@@ -28,7 +28,7 @@ def places(text: str, *words: str) -> Iterator[int]:
             at = lower.find(word, at + len(word))
 
 
-def in_order(spans: Iterable[Span], text: str = "") -> Iterator[Span]:
+def in_order(spans: Iterable[TextSpan], text: str = "") -> Iterator[TextSpan]:
     """Spans by their places, without those that begin within another; one that was cut at `CUT` goes on in its text."""
     done = 0
     for first, last in sorted(spans):
@@ -56,7 +56,7 @@ def folded(text: str) -> str:
     return text if text.isascii() else _ODD.sub(lambda odd: _FOLDED[ord(odd[0])], text)
 
 
-def payment_cards(text: str) -> Iterator[Span]:
+def payment_cards(text: str) -> Iterator[TextSpan]:
     for found in _CARD.finditer(text):
         if is_free(text, found.start()):
             for end in (found.end(), found.end("grouped")):
@@ -79,12 +79,12 @@ def is_card(number: str) -> bool:
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-def phone_numbers(text: str) -> Iterator[Span]:
+def phone_numbers(text: str) -> Iterator[TextSpan]:
     """Those that begin with +, with 0 and are grouped, and those of North America."""
     return in_order((*_international(text), *_trunk(text), *_north_american(text), *_called(text)))
 
 
-def _international(text: str) -> Iterator[Span]:
+def _international(text: str) -> Iterator[TextSpan]:
     for found in _INTERNATIONAL.finditer(text) if "+" in text else ():
         digits = _digits(found[0])
         is_round = digits.endswith(digits[-1] * 6)
@@ -101,7 +101,7 @@ _DECIMAL = lazy_pattern(r"\+[0-9]{1,3}[.][0-9]++")
 _INTERNATIONAL = lazy_pattern(r"\+(?:1(?=[ .(/-]{0,2}[2-9])|[2-9])(?:[ .()/-]{0,2}+[0-9]){8,14}+(?![0-9])")
 
 
-def _trunk(text: str) -> Iterator[Span]:
+def _trunk(text: str) -> Iterator[TextSpan]:
     for found in _TRUNK.finditer(text):
         if is_free(text, found.start()) and 9 <= len(_digits(found[0])) <= (17 if found[0].startswith("00") else 12):
             yield found.span()
@@ -116,7 +116,7 @@ _TRUNK = lazy_pattern(
 )
 
 
-def _north_american(text: str) -> Iterator[Span]:
+def _north_american(text: str) -> Iterator[TextSpan]:
     return (found.span() for found in _NORTH_AMERICAN.finditer(text) if is_free(text, found.start()))
 
 
@@ -127,7 +127,7 @@ _NORTH_AMERICAN = lazy_pattern(
 )
 
 
-def _called(text: str) -> Iterator[Span]:
+def _called(text: str) -> Iterator[TextSpan]:
     """What is said to be somebody's number."""
     for at in places(text, "phone", "tel", "mobil", "cell", "fax", "whatsapp", "handy"):
         found = _CALLED.match(text, at) if is_free(text, at) or text[at - 4 : at].lower() == "tele" else None
@@ -150,7 +150,7 @@ def _digits(text: str) -> str:
 _NO_DIGITS = lazy_pattern("[^0-9]++")
 
 
-def bank_accounts(text: str) -> Iterator[Span]:
+def bank_accounts(text: str) -> Iterator[TextSpan]:
     """IBANs, in one piece or in groups of four, that pass their own check."""
     for found in _IBAN.finditer(text):
         length = _LENGTHS.get(found[0][:2], 0)
@@ -178,7 +178,7 @@ def _is_iban(number: str) -> bool:
     return int("".join(str(int(sign, 36)) for sign in number[4:] + number[:4])) % 97 == 1
 
 
-def social_security_numbers(text: str) -> Iterator[Span]:
+def social_security_numbers(text: str) -> Iterator[TextSpan]:
     """Of the United States, where they are called so."""
     found = (_SOCIAL_SECURITY.match(text, at) for at in places(text, "ssn", "social security", "social_security"))
     return in_order(each.span(1) for each in found if each)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.redaction.numbers import Span, folded
+from ctxwrap.redaction.numbers import TextSpan, folded
 from ctxwrap.redaction.secrets import KINDS, POLICIES
 
 logger = logging.getLogger("ctxwrap")
@@ -135,7 +135,7 @@ def _spelled_out(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16))
 
 
-def _replaced(text: str, spans: Iterable[Span], word: str) -> str:
+def _replaced(text: str, spans: Iterable[TextSpan], word: str) -> str:
     pieces, end = list[str](), 0
     for first, last in spans:
         pieces += (text[end:first], word)

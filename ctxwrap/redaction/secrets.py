@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.redaction import numbers
-from ctxwrap.redaction.numbers import FREE, Find, Span, in_order, is_free, places
+from ctxwrap.redaction.numbers import FREE, FindSpans, TextSpan, in_order, is_free, places
 
 
-def passwords_in_addresses(text: str) -> Iterator[Span]:
+def passwords_in_addresses(text: str) -> Iterator[TextSpan]:
     """In `scheme://user:password@host`."""
     for found in _PASSWORD_IN_ADDRESS.finditer(text) if "://" in text else ():
         if not _IN_TEMPLATE.match(found[1]) and "[redacted:" not in found[1]:
@@ -19,7 +19,7 @@ _PASSWORD_IN_ADDRESS = lazy_pattern(r"://[^\s:/@\"'<>\\]{0,256}+:([^\s/\"'<>]{1,
 _IN_TEMPLATE = lazy_pattern(r"[$%]?[{(\[]|\$|(?i:pass(?:word|wd)?|pwd|secret|x+|\*+)\Z")
 
 
-def secrets_in_addresses(text: str) -> Iterator[Span]:
+def secrets_in_addresses(text: str) -> Iterator[TextSpan]:
     """Of webhooks, and signatures in queries."""
     at_each = places(text, "hooks.slack.com/", "/webhooks/", "sig=", "signature=") if "/" in text else ()
     found = (_IN_ADDRESS.match(text, at) for at in at_each)
@@ -33,7 +33,7 @@ _IN_ADDRESS = lazy_pattern(
 )
 
 
-def credentials(text: str) -> Iterator[Span]:
+def credentials(text: str) -> Iterator[TextSpan]:
     """What follows `Bearer` or `Basic`, and what curl is told to sign in with."""
     found = [_SCHEME.match(text, at) for at in places(text, "bearer ", "basic ") if is_free(text, at)]
     found += [_SIGN_IN.match(text, at) for at in places(text, "-u", "--user") if "curl" in _before(text, at, 200)]
@@ -49,7 +49,7 @@ _SCHEME = lazy_pattern(r"[A-Za-z]{5,6} {1,4}+(?=[^\s0-9]{0,64}[0-9])([\w.~+/=-]{
 _SIGN_IN = lazy_pattern(r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:(?![0-9]+\b)([^\s:\"'$][^\s\"'$]{2,127})")
 
 
-def secrets_by_name(text: str) -> Iterator[Span]:
+def secrets_by_name(text: str) -> Iterator[TextSpan]:
     """What is said to be a password, a secret, a key or a token."""
     return in_order(filter(None, (_said_at(text, at) for at in places(text, *_ANCHORS))), text)
 
@@ -80,7 +80,7 @@ def _stands_for_one(value: str) -> bool:
     return _NAME.match(value) is not None or (is_plain and any(word in value.lower() for word in _PLACEHOLDERS))
 
 
-def _said_at(text: str, at: int) -> Span | None:
+def _said_at(text: str, at: int) -> TextSpan | None:
     found = _SAID.match(text, at)
     if found is None:
         return None
@@ -197,13 +197,13 @@ _RUN = lazy_pattern(r"[A-Za-z0-9_.:~+/=-]{19,}+")
 """What may hold a token; most texts have few such runs."""
 
 
-def tokens(text: str) -> Iterator[Span]:
+def tokens(text: str) -> Iterator[TextSpan]:
     for run in _RUN.finditer(text):
         for found in _TOKEN.finditer(text, run.start(), run.end()):
             yield found.span()
 
 
-def json_web_tokens(text: str) -> Iterator[Span]:
+def json_web_tokens(text: str) -> Iterator[TextSpan]:
     at = text.find("eyJ")
     while at >= 0:
         goes_on = at + 1
@@ -220,7 +220,7 @@ _BASE64URL = lazy_pattern(f"{_W}++")
 _SIGNED = lazy_pattern(rf"\.{_W}{{4,}}+(?:\.{_W}*+){{0,3}}+")
 
 
-def private_keys(text: str) -> Iterator[Span]:
+def private_keys(text: str) -> Iterator[TextSpan]:
     """A key in PEM to its end, or as far as a key may go if that was cut off."""
     done = 0
     for begin in _PEM.finditer(text) if "PRIVATE KEY" in text else ():
@@ -239,19 +239,19 @@ _PEM = lazy_pattern(
 _PEM_END = lazy_pattern(r"-----END (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 
 
-class Kind(NamedTuple):
+class SecretKind(NamedTuple):
     """One kind of secret: its name in a policy, the word that takes its place, and the searches for it in order."""
 
     policy: str
     word: str
-    finds: tuple[Find, ...]
+    finds: tuple[FindSpans, ...]
 
 
-def email_addresses(text: str) -> Iterator[Span]:
+def email_addresses(text: str) -> Iterator[TextSpan]:
     return in_order((*_addresses(text, "@"), *_addresses(text, "%40")))
 
 
-def _addresses(text: str, sign: str) -> Iterator[Span]:
+def _addresses(text: str, sign: str) -> Iterator[TextSpan]:
     done, at = 0, text.find(sign)
     while at >= 0:
         domain = _DOMAIN.match(text, at + len(sign))
@@ -284,7 +284,7 @@ def _local_part(text: str, first: int, end: int) -> int:
     return start + 1 if start and text[start - 1] == "\\" and text[start : start + 1] in tuple("bfnrt") else start
 
 
-_KEYS: tuple[Find, ...] = (
+_KEYS: tuple[FindSpans, ...] = (
     private_keys,
     passwords_in_addresses,
     secrets_in_addresses,
@@ -294,11 +294,11 @@ _KEYS: tuple[Find, ...] = (
     tokens,
 )
 KINDS = (
-    Kind("keys", "key", _KEYS),
-    Kind("emails", "email", (email_addresses,)),
-    Kind("ibans", "iban", (numbers.bank_accounts,)),
-    Kind("cards", "card", (numbers.payment_cards,)),
-    Kind("ssns", "ssn", (numbers.social_security_numbers,)),
-    Kind("phones", "phone", (numbers.phone_numbers,)),
+    SecretKind("keys", "key", _KEYS),
+    SecretKind("emails", "email", (email_addresses,)),
+    SecretKind("ibans", "iban", (numbers.bank_accounts,)),
+    SecretKind("cards", "card", (numbers.payment_cards,)),
+    SecretKind("ssns", "ssn", (numbers.social_security_numbers,)),
+    SecretKind("phones", "phone", (numbers.phone_numbers,)),
 )
 POLICIES = tuple(kind.policy for kind in KINDS)

@@ -25,7 +25,7 @@ FILES = ("working_set", *OFFERED)
 
 _KINDS = (*_ALWAYS, "pinned", "summary", *FILES, "retrieved", "children")
 
-Rules = Mapping[str, Sequence[str]]
+VisibilityRules = Mapping[str, Sequence[str]]
 """Who may see something, by its kind (`pinned`; `memory` is all that is remembered) or by its source (`notes/a.md`)."""
 
 
@@ -50,7 +50,7 @@ def check_rules(rules: object) -> None:
             raise SettingsError(f"visibility[{name!r}] must name the model: a call is made of it")
 
 
-def seen_by(rules: Rules, kind: str, source: str, own: Sequence[str] | None = None) -> tuple[Target, ...]:
+def seen_by(rules: VisibilityRules, kind: str, source: str, own: Sequence[str] | None = None) -> tuple[Target, ...]:
     """Who may see something: those whom the caller's rules name and, if it names some of its own, these, too."""
     named = [source, kind, *(("memory",) if kind in REMEMBERED else ())]
     asked = next((rules[name] for name in named if name in rules), None)

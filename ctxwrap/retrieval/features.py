@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from ctxwrap.language.dates import dates_in
 from ctxwrap.language.words import READ, terms_of
 from ctxwrap.retrieval.index import STANDING, Index
-from ctxwrap.retrieval.passages import TOPICS_OF, Sign, bits
-from ctxwrap.retrieval.scan import REACH, Column, Looking, Term, lookup_in
+from ctxwrap.retrieval.passages import TOPICS_OF, TextFeature, bits
+from ctxwrap.retrieval.scan import REACH, CandidateScan, FeatureColumn, Term, lookup_in
 
 if TYPE_CHECKING:
     from ctxwrap.retrieval.vectors import Vectors
@@ -44,19 +44,19 @@ _BOTH_SIDES = np.concatenate((_BEFORE[:0:-1], _BEFORE))
 _TITLED = ("book", "novel", "movie", "film", "song", "series", "show", "game", "band", "album", "title")
 _ASKED = (
     (
-        ("time", Sign.TIME, ("when", "what ", "which ", "how long")),
+        ("time", TextFeature.TIME, ("when", "what ", "which ", "how long")),
         re.compile(r"\b(?:when|(?:what|which) (?:date|day|month|year|time)|how long)\b"),
     ),
     (
-        ("figure", Sign.FIGURE, ("how ",)),
+        ("figure", TextFeature.FIGURE, ("how ",)),
         re.compile(r"\bhow (?:many|much|often|old|long)\b"),
     ),
     (
-        ("title", Sign.QUOTE, _TITLED),
+        ("title", TextFeature.QUOTE, _TITLED),
         re.compile(rf"\b(?:{'|'.join(_TITLED)})s?\b"),
     ),
     (
-        ("place", Sign.NAME, ("where", "who", "city", "cities", "countr", "place", "state")),
+        ("place", TextFeature.NAME, ("where", "who", "city", "cities", "countr", "place", "state")),
         re.compile(r"\b(?:where|whos?e?|city|cities|country|countries|(?:place|state)s?)\b"),
     ),
 )
@@ -64,15 +64,15 @@ _ASKED = (
 
 
 _KINDS = (
-    ("question", Sign.QUESTION),
-    ("asks", Sign.ASKS),
-    ("first person", Sign.FIRST_PERSON),
-    ("name", Sign.NAME),
+    ("question", TextFeature.QUESTION),
+    ("asks", TextFeature.ASKS),
+    ("first person", TextFeature.FIRST_PERSON),
+    ("name", TextFeature.NAME),
 )
 """Signs that count whatever is asked."""
 
 
-class Evidence:
+class FeatureMatrix:
     """Columns of evidence beside `looking.places`."""
 
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
@@ -102,8 +102,8 @@ class Evidence:
         others = {form.term: form for form, _, _ in self._forms}
         topics_found = {topic for _, found in self._topics for topic in found}
         also = index.newest(STANDING, _STANDING) if index.answers_at_length else ()
-        self.looking = Looking(self._lookup, terms, list(others.values()), list(topics_found), also)
-        self.columns: dict[str, Column | Flags] = {}
+        self.looking = CandidateScan(self._lookup, terms, list(others.values()), list(topics_found), also)
+        self.columns: dict[str, FeatureColumn | Flags] = {}
         if len(self.looking.places):
             self._gather_words()
             self._gather_signs()
@@ -131,7 +131,7 @@ class Evidence:
         self._gather_others("forms", self._found_forms(having), float(own.max()) or 1.0)
         self._gather_others("topic", self._found_topics(having), _RARE)
 
-    def _neighbours(self, scores: Column, fading: Column) -> Column:
+    def _neighbours(self, scores: FeatureColumn, fading: FeatureColumn) -> FeatureColumn:
         """What stands around each document, less the farther it is."""
         looking = self.looking
         laid_out = looking.rows(1)[0]
@@ -139,13 +139,13 @@ class Evidence:
         start = len(fading) // 2 if fading is _BOTH_SIDES else 0
         return np.convolve(laid_out, fading)[start : start + looking.width][looking.slots]
 
-    def _best_of_group(self, scores: Column) -> Column:
+    def _best_of_group(self, scores: FeatureColumn) -> FeatureColumn:
         groups = self.looking.groups
         starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1]))
         best = np.maximum.reduceat(scores, starts)
         return np.repeat(best, np.diff(np.append(starts, len(groups))))
 
-    def _found_forms(self, own: Flags) -> Column | None:
+    def _found_forms(self, own: Flags) -> FeatureColumn | None:
         """How rare the other forms of all words are that a document has in their place, of each word the rarest."""
         if not self._forms:
             return None
@@ -157,10 +157,10 @@ class Evidence:
         best[words, slots] = np.array([form.rarity for form, _, _ in forms])[which]
         for word, row in {(word, row) for _, word, row in forms if row >= 0}:
             best[word][own[row]] = 0.0
-        column: Column = np.add.reduce(best)[looking.slots]
+        column: FeatureColumn = np.add.reduce(best)[looking.slots]
         return column
 
-    def _found_topics(self, own: Flags) -> Column | None:
+    def _found_topics(self, own: Flags) -> FeatureColumn | None:
         """The same for their topics."""
         if not self._topics:
             return None
@@ -174,7 +174,7 @@ class Evidence:
             column += best
         return column
 
-    def _gather_others(self, kind: str, column: Column | None, scale: float) -> None:
+    def _gather_others(self, kind: str, column: FeatureColumn | None, scale: float) -> None:
         """Other words than those asked for: other forms of them, or of the same topic."""
         if column is not None and column.any():
             column /= scale
@@ -225,7 +225,7 @@ def is_specific(index: Index, text: str) -> bool:
     return bool(dates_in(text).months)
 
 
-def _asked_for(text: str) -> list[tuple[str, Sign]]:
+def _asked_for(text: str) -> list[tuple[str, TextFeature]]:
     small = text.lower()
     return [
         (name, sign)
@@ -234,7 +234,7 @@ def _asked_for(text: str) -> list[tuple[str, Sign]]:
     ]
 
 
-def _spread(rows: Column) -> Column:
+def _spread(rows: FeatureColumn) -> FeatureColumn:
     """The best of each document and its neighbours, who count less the farther they are."""
     best = rows.copy()
     for step in range(1, REACH + 1):
@@ -244,5 +244,5 @@ def _spread(rows: Column) -> Column:
     return best
 
 
-def _scaled(column: Column) -> Column:
+def _scaled(column: FeatureColumn) -> FeatureColumn:
     return column / (column.max() or 1.0)

@@ -5,8 +5,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import PARTS, Sign, bits, passages, signs_of, topics_of
-from ctxwrap.retrieval.segments import MANY, SIZE, TOPICS, Damaged, Document, Postings, Segment
+from ctxwrap.retrieval.passages import PARTS, TextFeature, bits, passages, signs_of, topics_of
+from ctxwrap.retrieval.segments import MANY, SIZE, TOPICS, Damaged, IndexedPassage, Postings, Segment
 
 __all__ = ["Damaged", "Index"]
 
@@ -72,12 +72,12 @@ class Index:
             self._start_segment()
         for part, passage in enumerate(pieces):
             terms, signs = terms_of(passage), signs_of(passage)
-            document = Document(number, part, time, len(terms), signs, topics_of(terms), role, speaker, group)
+            document = IndexedPassage(number, part, time, len(terms), signs, topics_of(terms), role, speaker, group)
             self._put(document, terms)
 
-    def _put(self, document: Document, terms: Sequence[str]) -> None:
+    def _put(self, document: IndexedPassage, terms: Sequence[str]) -> None:
         segment = self.segments[-1]
-        standing = [STANDING] if document.role == "user" and document.signs & Sign.STANDING else []
+        standing = [STANDING] if document.role == "user" and document.signs & TextFeature.STANDING else []
         segment.add(document, [*terms, *standing])
         self.numbers.append(document.number)
         self.parts.append(document.part)

@@ -59,7 +59,7 @@ _READ = 4000
 """So many characters of a text are looked at."""
 
 
-class Sign(IntFlag):
+class TextFeature(IntFlag):
     """What the ranking wants to know of a text and no word of it tells."""
 
     QUESTION = 1
@@ -97,14 +97,14 @@ def signs_of(text: str) -> int:
     words = set(_WORD.findall(small))
     asks = _has(text, _ASKING)
     tests = (
-        (Sign.QUESTION, asks and _ENDS_ASKING.search(text[-60:]) is not None),
-        (Sign.FIRST_PERSON, not words.isdisjoint(_FIRST_PERSON) or "我" in text),
-        (Sign.TIME, not words.isdisjoint(_TIME) or _has(text, _UNSPACED_TIME)),
-        (Sign.FIGURE, not words.isdisjoint(_FIGURE) or any(map(str.isdigit, map(itemgetter(0), words)))),
-        (Sign.NAME, _NAME.search(text) is not None),
-        (Sign.STANDING, not words.isdisjoint(_STANDING) or _has(small, STANDING_PHRASES)),
-        (Sign.ASKS, asks),
-        (Sign.QUOTE, _has(text, _QUOTES)),
+        (TextFeature.QUESTION, asks and _ENDS_ASKING.search(text[-60:]) is not None),
+        (TextFeature.FIRST_PERSON, not words.isdisjoint(_FIRST_PERSON) or "我" in text),
+        (TextFeature.TIME, not words.isdisjoint(_TIME) or _has(text, _UNSPACED_TIME)),
+        (TextFeature.FIGURE, not words.isdisjoint(_FIGURE) or any(map(str.isdigit, map(itemgetter(0), words)))),
+        (TextFeature.NAME, _NAME.search(text) is not None),
+        (TextFeature.STANDING, not words.isdisjoint(_STANDING) or _has(small, STANDING_PHRASES)),
+        (TextFeature.ASKS, asks),
+        (TextFeature.QUOTE, _has(text, _QUOTES)),
     )
     return sum(int(sign) for sign, holds in tests if holds)
 

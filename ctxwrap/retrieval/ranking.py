@@ -68,7 +68,7 @@ _TELLING = frozenset(
 """Evidence of what is said, not of who says it and how."""
 
 
-class Hit(NamedTuple):
+class RankedPassage(NamedTuple):
     """A document and what speaks for it."""
 
     place: int
@@ -92,9 +92,9 @@ class Ranking:
         # numpy takes a tenth of a second to import: whoever never searches does not wait for it
         import numpy as np
 
-        from ctxwrap.retrieval.features import Evidence
+        from ctxwrap.retrieval.features import FeatureMatrix
 
-        evidence, weights = Evidence(index, text, vectors), weights_for(index)
+        evidence, weights = FeatureMatrix(index, text, vectors), weights_for(index)
         self._names = sorted(evidence.columns)
         self._places = evidence.looking.places
         self._numbers, self._parts = (evidence.looking.gathered(name) for name in ("numbers", "parts"))
@@ -104,22 +104,22 @@ class Ranking:
             np.multiply(evidence.columns[name], weights[name], out=row)
         self._scores = np.add.reduce(self._counted)
         self._ranked = np.argsort(self._scores, kind="stable")[::-1][:limit]
-        self._hits: list[Hit] | None = None
+        self._hits: list[RankedPassage] | None = None
 
     @property
-    def hits(self) -> list[Hit]:
+    def hits(self) -> list[RankedPassage]:
         if self._hits is None:
             self._hits = self._hits_at(self._ranked)
         return self._hits
 
     @hits.setter
-    def hits(self, hits: list[Hit]) -> None:
+    def hits(self, hits: list[RankedPassage]) -> None:
         self._ranked = self._places.searchsorted([hit.place for hit in hits])
         self._hits = hits
 
-    def _hits_at(self, ranked: "Ints") -> list[Hit]:
+    def _hits_at(self, ranked: "Ints") -> list[RankedPassage]:
         columns = (self._places, self._numbers, self._parts, self._scores)
-        return list(map(Hit, *(column[ranked].tolist() for column in columns)))
+        return list(map(RankedPassage, *(column[ranked].tolist() for column in columns)))
 
     def leave_out(self, below: int, left: Left) -> None:
         """Keep only messages of lower numbers than `below` that are not `left`."""
@@ -129,7 +129,7 @@ class Ranking:
             kept &= [number not in left for number in numbers.tolist()]
         self._ranked, self._hits = self._ranked[kept], None
 
-    def relevant(self, share: float, limit: int | None = None) -> list[Hit]:
+    def relevant(self, share: float, limit: int | None = None) -> list[RankedPassage]:
         """The first hits for which it speaks what is said in them or around them: so much of what speaks for the best.
 
         Who speaks, and how, tells hits apart; by itself it makes none.
@@ -139,7 +139,7 @@ class Ranking:
         least = share * told.max(initial=0.0)
         return self._hits_at(self._ranked[(told > 0) & (told >= least)][:limit])
 
-    def reasons(self, hit: Hit) -> tuple[str, ...]:
+    def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """The kinds of evidence that count most for a hit, the first one most of all."""
         counted = self._counted[:, self._places.searchsorted(hit.place)]
         best = (-counted).argsort(kind="stable")[:3].tolist()

@@ -205,7 +205,7 @@ def lookup_in(index: Index) -> Lookup:
     return index.beside
 
 
-Column = NDArray[Any]
+FeatureColumn = NDArray[Any]
 
 K1, _B = 0.9, 0.4
 _HITS = 90
@@ -233,7 +233,7 @@ REACH = 4
 """So far neighbours reach."""
 
 
-class Looking:
+class CandidateScan:
     """Documents in blocks of neighbours, each block within one group; `at` is a place among them."""
 
     def __init__(
@@ -284,7 +284,7 @@ class Looking:
         """What a column of the index has for the documents looked at."""
         return self.lookup.column(name)[self.places]
 
-    def rows(self, count: int) -> Column:
+    def rows(self, count: int) -> FeatureColumn:
         """Empty rows with a slot for each document."""
         return np.zeros((count, self.width), np.float32)
 
@@ -297,7 +297,7 @@ class Looking:
         here = slots.nonzero()[0]
         return rows[here], slots[here], counts[here]
 
-    def hits(self) -> Column:
+    def hits(self) -> FeatureColumn:
         """How much each of the documents says of each term."""
         rows = self.rows(len(self.terms))
         which, slots, counts = self.slots_with(self.terms)
@@ -331,7 +331,7 @@ class Looking:
                 count += len(of_topics[-1][1])
         lengths, worth = self.lookup.column("lengths"), 1 / (1 + self._norms)
         rows, places, _ = self.lookup.gathered(read)
-        scores: Column = np.bincount(
+        scores: FeatureColumn = np.bincount(
             places, np.array(weights, float)[rows] * worth[lengths[places]], minlength=self._count
         )
         for rare, places in of_topics:
@@ -345,7 +345,7 @@ class Looking:
 _LENGTHS = np.arange(256)
 
 
-def _best_places(scores: Column) -> Ints:
+def _best_places(scores: FeatureColumn) -> Ints:
     """Where the highest scores are; of equals the last."""
     places = _high_places(scores)
     found = scores[places]
@@ -356,7 +356,7 @@ def _best_places(scores: Column) -> Ints:
     return np.concatenate((above, places[found == least][len(above) - _HITS :]))
 
 
-def _high_places(scores: Column) -> Ints:
+def _high_places(scores: FeatureColumn) -> Ints:
     """Where enough of the highest scores are, and not many more: most documents have but one common word."""
     border = float(scores.max())
     for _ in range(_TRIES):

@@ -44,7 +44,7 @@ class Damaged(ValueError):
     """Bytes that are no segment, or not the one that was written: make the index anew."""
 
 
-class Document(NamedTuple):
+class IndexedPassage(NamedTuple):
     """What is known of one passage of one message."""
 
     number: int
@@ -87,7 +87,7 @@ class Segment:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def add(self, document: Document, terms: Iterable[str]) -> None:
+    def add(self, document: IndexedPassage, terms: Iterable[str]) -> None:
         """Put a document behind the others."""
         postings = self._opened()
         place = len(self.numbers)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from ctxwrap.language.words import terms_of
 from ctxwrap.retrieval.index import Index
-from ctxwrap.retrieval.passages import Sign
-from ctxwrap.retrieval.ranking import Hit, Ranking
+from ctxwrap.retrieval.passages import TextFeature
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking
 
 TextOf = Callable[[int, int], str | None]
 """The text of a message's passage by its number and part, None if it is gone."""
 
-Count = Callable[[str], int]
+CountTokens = Callable[[str], int]
 """How many tokens a text takes."""
 
 STANDING = 0.15
@@ -37,7 +37,7 @@ _SAME = 0.9
 _FEWEST = 4
 
 
-class Packed(NamedTuple):
+class SelectedPassage(NamedTuple):
     """One passage that was considered."""
 
     number: int
@@ -49,52 +49,54 @@ class Packed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
+class PassageSelection:
     """What fits the budget."""
 
     text: str = ""
     tokens: int = 0
-    chosen: tuple[Packed, ...] = ()
+    chosen: tuple[SelectedPassage, ...] = ()
     """Best first."""
-    missed: tuple[Packed, ...] = ()
+    missed: tuple[SelectedPassage, ...] = ()
     """What came next, best first."""
 
 
-def pack(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count) -> Pack:
+def select_passages(
+    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
+) -> PassageSelection:
     """The best hits that fit, under a heading for each day or group; never more than `budget` tokens."""
     filling = _filled(index, ranking, text_of, budget, count)
     text, tokens = filling.trim(budget)
-    return Pack(text, tokens, *filling.result())
+    return PassageSelection(text, tokens, *filling.result())
 
 
 def choose(
-    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count
-) -> tuple[tuple[Packed, ...], tuple[Packed, ...]]:
+    index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
+) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
     """What a pack would hold and what it would miss, best first, line by line: for whoever renders it otherwise."""
     return _filled(index, ranking, text_of, budget, count).result()
 
 
-def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: Count) -> "_Filling":
+def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens) -> "_Filling":
     filling = _Filling(index, ranking, text_of, count)
     for hits, share in _slices(index, ranking):
         filling.fill(hits, budget, round(budget * share))
     return filling
 
 
-def _slices(index: Index, ranking: Ranking) -> list[tuple[Sequence[Hit], float]]:
+def _slices(index: Index, ranking: Ranking) -> list[tuple[Sequence[RankedPassage], float]]:
     """Who gets how much of the budget, one after the other; the last one gets what is left."""
     hits = ranking.hits
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
-    standing = [hit for hit in user if index.signs[hit.place] & Sign.STANDING]
+    standing = [hit for hit in user if index.signs[hit.place] & TextFeature.STANDING]
     answers = [hit for hit in hits if index.role(hit.place) == "assistant"]
     return [(standing, STANDING), (user, 1 - STANDING - ANSWERS), (answers, ANSWERS), (hits, 1.0)]
 
 
 @dataclass(slots=True)
 class _Line:
-    hit: Hit
+    hit: RankedPassage
     heading: str
     text: str
     tokens: int
@@ -106,17 +108,17 @@ class _Filling:
     index: Index
     ranking: Ranking
     text_of: TextOf
-    count: Count
+    count: CountTokens
     known: dict[int, _Line | None] = field(default_factory=dict)
     """The lines of hits that were read, None for one without a text."""
     lines: list[_Line] = field(default_factory=list)
-    missed: dict[int, tuple[Hit, str]] = field(default_factory=dict)
+    missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
     used: int = 0
     headings: dict[str, int] = field(default_factory=dict)
     said: dict[str, list[frozenset[str]]] = field(default_factory=dict)
     taken: set[int] = field(default_factory=set)
 
-    def fill(self, hits: Iterable[Hit], budget: int, share: int) -> None:
+    def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
         """Take what fits, best first, until a share of the budget is used up."""
         limit = min(budget, self.used + share)
         misfits = 0
@@ -128,7 +130,7 @@ class _Filling:
             elif hit.place not in self.taken:
                 misfits += not self._take(hit, limit)
 
-    def _take(self, hit: Hit, limit: int) -> bool:
+    def _take(self, hit: RankedPassage, limit: int) -> bool:
         """Take a hit if it fits; whether there was nothing to say about room."""
         line = self._line(hit)
         if line is None:
@@ -151,7 +153,7 @@ class _Filling:
             self.said.setdefault(end, []).append(terms)
         return True
 
-    def _line(self, hit: Hit) -> _Line | None:
+    def _line(self, hit: RankedPassage) -> _Line | None:
         if hit.place not in self.known:
             text, line = self.text_of(hit.number, hit.part), None
             if text is not None and text.strip():
@@ -167,7 +169,7 @@ class _Filling:
         others = (other for end in _ends(terms) for other in self.said.get(end, ()))
         return any(_alike(terms, other) for other in others)
 
-    def _miss(self, hit: Hit, why: str) -> None:
+    def _miss(self, hit: RankedPassage, why: str) -> None:
         if hit.place not in self.taken:
             self.missed.setdefault(hit.place, (hit, why))
 
@@ -183,7 +185,7 @@ class _Filling:
             tokens = self.count(text) if text else 0
         return text, tokens
 
-    def result(self) -> tuple[tuple[Packed, ...], tuple[Packed, ...]]:
+    def result(self) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
         missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MISSED]
         chosen = sorted(self.lines, key=lambda line: (-line.hit.score, -line.hit.place))
         return (
@@ -192,8 +194,8 @@ class _Filling:
         )
 
 
-def _packed(hit: Hit, tokens: int, reasons: tuple[str, ...]) -> Packed:
-    return Packed(hit.number, hit.part, hit.score, tokens, reasons)
+def _packed(hit: RankedPassage, tokens: int, reasons: tuple[str, ...]) -> SelectedPassage:
+    return SelectedPassage(hit.number, hit.part, hit.score, tokens, reasons)
 
 
 def _ends(terms: frozenset[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ctxwrap.documents.sentences import Raw, sentences_in
+from ctxwrap.documents.sentences import RawMessage, sentences_in
 from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.errors import Conflict, InvalidInput
 from ctxwrap.language.words import terms_of
@@ -18,7 +18,7 @@ from ctxwrap.service import arguments
 from ctxwrap.service.models import ContextDocument, Entry, Findings, Hit, entries_of, newest, sendable, versions
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import timestamp
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Message, Record, Role
 
 _TOKEN = re.compile(r"entry:([0-9]{1,15})")
@@ -191,7 +191,7 @@ class NewEntry:
 
     def records(self, session: Session, now: datetime, asked: str = "") -> tuple[list[Record], list[Record]]:
         """The message and the event that belongs to it; each says where the other is. `asked` is a model's summary."""
-        screen = Screen(session.redaction)
+        screen = TurnRedactor(session.redaction)
         number, message = session.next_message, Message(self.role, self.raw)
         shown = screen.message(message)
         record = screen.record(
@@ -201,7 +201,7 @@ class NewEntry:
             entry=session.past.sequence["events"] + 1,
             request={"id": self.request, "said": self.said} if self.request else None,
         )
-        raw = Raw(number, self.role, shown.text, timestamp(now))
+        raw = RawMessage(number, self.role, shown.text, timestamp(now))
         given = self.summary or asked
         summary = fitted(given) if given else summary_of(raw, session.past.documents.text)
         event = {"type": "entry", "message": number, "summary": screen.text(str(summary))}
@@ -209,7 +209,7 @@ class NewEntry:
         return [record], [{**event, "tags": screen.value(dict(self.tags)), "by": by, "ctx": {}}]
 
 
-def metadata(title: str, memory_type: str, description: str, screen: Screen) -> Record:
+def metadata(title: str, memory_type: str, description: str, screen: TurnRedactor) -> Record:
     said = {"title": screen.text(title), "description": screen.text(description)}
     return {"type": "memory", **said, "memory_type": memory_type, "ctx": {}}
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ctxwrap.documents.document import LONGEST, trimmed
 from ctxwrap.documents.sections import MOST_NODES, node_counts
-from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.sentences import RawMessage
 from ctxwrap.documents.trimming import removed
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin, least_trusted
@@ -50,7 +50,7 @@ from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Record, SessionKey
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Memories:
             arguments.title(title),
             self.prompts(memory_type).memoryType,  # of a type without prompts nobody could keep a memory
             arguments.description(description),
-            Screen(self._settings.redaction),
+            TurnRedactor(self._settings.redaction),
         )
         key = self._shelves.key(secrets.token_hex(16) if memory_id is None else check_id("memory", memory_id), vault)
         if key.session == VAULT_RECORD or self._has_title(key):
@@ -140,7 +140,7 @@ class Memories:
     def create_vault(self, title: str, description: str = "") -> Vault:
         """A vault by its title, which is also its id; one is there as soon as a memory is in it, too."""
         key = self._shelves.key(VAULT_RECORD, arguments.vault_title(title))
-        told = metadata(key.agent, "vault", arguments.description(description), Screen(self._settings.redaction))
+        told = metadata(key.agent, "vault", arguments.description(description), TurnRedactor(self._settings.redaction))
         if self._has_title(key):
             raise Conflict(f"there is a vault {key.agent!r} already")
         with self._losses.noted(key, "create_vault"), self._shelves.at(key) as session:
@@ -189,7 +189,7 @@ class Memories:
             past = session.past
             if entry.request and entry.stored(session) is not None:
                 return ""
-            kind, raw = _kind(session), Raw(session.next_message, entry.role, entry.raw)
+            kind, raw = _kind(session), RawMessage(session.next_message, entry.role, entry.raw)
             document = past.documents.text
         return self._asking.summary(kind, raw, document)
 
@@ -251,7 +251,7 @@ class Memories:
         """
         if by not in _ORIGINS:
             raise InvalidInput(f"by must be one of {', '.join(_ORIGINS)}, not {by!r}")
-        given = Screen(self._settings.redaction).text(arguments.text("content", content, _CONTENT))
+        given = TurnRedactor(self._settings.redaction).text(arguments.text("content", content, _CONTENT))
         _check_diagrams(given)
         text = trimmed(given) if len(given) > LONGEST else given
         expected = None if expected_version is None else arguments.version(expected_version)

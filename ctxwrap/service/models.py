@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from ctxwrap.documents.document import PLACEHOLDER
-from ctxwrap.documents.sentences import Raw, Summary
+from ctxwrap.documents.sentences import RawMessage, Summary
 from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.errors import NotFound
 from ctxwrap.session.documents import Documents
@@ -16,11 +16,11 @@ from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Message, Record
 
 
-class Form(BaseModel):
+class ApiModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Counts(Form):
+class Counts(ApiModel):
     """How much a memory holds."""
 
     entries: int = 0
@@ -28,7 +28,7 @@ class Counts(Form):
     lastEntryTime: str = ""
 
 
-class MemoryInfo(Form):
+class MemoryInfo(ApiModel):
     """A memory: a session, or a named collection of its own."""
 
     memoryId: str
@@ -41,14 +41,14 @@ class MemoryInfo(Form):
     stats: Counts = Counts()
 
 
-class Vault(Form):
+class Vault(ApiModel):
     vaultId: str
     title: str
     description: str = ""
     memories: int = 0
 
 
-class Entry(Form):
+class Entry(ApiModel):
     """One raw message with its summary."""
 
     entryId: str
@@ -61,7 +61,7 @@ class Entry(Form):
     tags: dict[str, str] = Field(default_factory=dict)
 
 
-class Entries(Form):
+class Entries(ApiModel):
     """A page of entries, the newest first."""
 
     entries: tuple[Entry, ...]
@@ -73,7 +73,7 @@ class Entries(Form):
     """Give it as `after` for newer ones, now or later."""
 
 
-class ContextDocument(Form):
+class ContextDocument(ApiModel):
     """A version of the context document."""
 
     content: str
@@ -84,7 +84,7 @@ class ContextDocument(Form):
     """Who wrote it: agent, extract (made of the messages without a model) or model."""
 
 
-class Stored(Form):
+class Stored(ApiModel):
     """What became of a write: it is in the log."""
 
     status: str = "stored"
@@ -96,7 +96,7 @@ class Stored(Form):
     """What else is to be known, such as that a text was trimmed."""
 
 
-class Hit(Form):
+class Hit(ApiModel):
     entry: Entry
     score: float
     passage: str
@@ -104,7 +104,7 @@ class Hit(Form):
     reasons: tuple[str, ...] = ()
 
 
-class Findings(Form):
+class Findings(ApiModel):
     """Ranked entries, and the best and the latest context."""
 
     entries: tuple[Hit, ...]
@@ -114,14 +114,14 @@ class Findings(Form):
     latestContext: ContextDocument
 
 
-class Consistent(Form):
+class Consistent(ApiModel):
     status: str = "consistent"
     entries: int
     """How many entries the memory holds for good."""
     contextVersion: int
 
 
-class User(Form):
+class User(ApiModel):
     userId: str
     name: str = ""
     email: str = ""
@@ -129,7 +129,7 @@ class User(Form):
     quotas: dict[str, int] = Field(default_factory=dict)
 
 
-class Prompts(Form):
+class Prompts(ApiModel):
     version: str = "v1"
     memoryType: str
     context_summary_rules: str
@@ -142,14 +142,14 @@ def entries_of(session: Session, records: Sequence[tuple[int, Record]]) -> list[
     return [_entry(session, number, record, noted.get(number, {})) for number, record in records]
 
 
-def raw_of(number: int, record: Record) -> Raw:
+def raw_of(number: int, record: Record) -> RawMessage:
     """A message as it was said."""
     control: Any = record.get("ctx") or {}
     try:
         message = message_in(record)
     except ValueError:
         message = Message("tool")
-    return Raw(number, message.role, told_by(message), str(control.get("time") or ""), message.name)
+    return RawMessage(number, message.role, told_by(message), str(control.get("time") or ""), message.name)
 
 
 def told_by(message: Message) -> str:
@@ -186,7 +186,7 @@ def _entry(session: Session, number: int, record: Record, noted: Record) -> Entr
     )
 
 
-def _summary(raw: Raw, noted: Record) -> Summary:
+def _summary(raw: RawMessage, noted: Record) -> Summary:
     """The one that was stored with the message, else one that is made of it and nothing else."""
     stored = noted.get("summary")
     return fitted(stored) if isinstance(stored, str) and stored.strip() else summary_of(raw)

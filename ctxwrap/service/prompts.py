@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ctxwrap.documents.document import LONGEST as LONGEST_CONTEXT
-from ctxwrap.documents.sentences import Raw, Remembered
+from ctxwrap.documents.sentences import MemoryLine, RawMessage
 from ctxwrap.errors import InvalidInput
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import change_of
@@ -113,12 +113,14 @@ class Asking:
     def is_there(self) -> bool:
         return self._writer is not None
 
-    def summary(self, memory_type: str, raw: Raw, document: str) -> str:
+    def summary(self, memory_type: str, raw: RawMessage, document: str) -> str:
         """The summary of a message, or nothing."""
         said = (f"the message, by {raw.role}", raw.text)
         return self._asked(memory_type, "summary", _SUMMARY, [("the context document", document), said])
 
-    def context(self, memory_type: str, document: str, entries: Sequence[Raw], items: Sequence[Remembered]) -> str:
+    def context(
+        self, memory_type: str, document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLine]
+    ) -> str:
         """The context document with what raw messages and memory tell, or nothing; it never sees a summary."""
         texts = [("the context document so far", document)]
         texts += [(f"message {raw.number} by {raw.role}, {raw.time}", raw.text) for raw in entries]

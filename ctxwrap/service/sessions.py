@@ -10,11 +10,11 @@ from typing import TypeVar
 from ctxwrap.errors import InvalidInput, NotFound, StoreError, StoreUnavailable, WritesLost
 from ctxwrap.session.lookup import finish_background_work, holds_anything
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.turn.binding import Context
+from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.types import SessionKey
 
 VAULT_RECORD = ".vault"
@@ -24,7 +24,7 @@ VAULT_RECORD = ".vault"
 class Shelves:
     def __init__(self, store: Store, tenant: str, vault: str, settings: Settings) -> None:
         inline = replace(settings, derive="inline")
-        self._context = Context(store=store, settings=inline, tenant=tenant, agent=vault)
+        self._context = ClientBinding(store=store, settings=inline, tenant=tenant, agent=vault)
         self._store = store
         self.tenant, self.vault = check_id("tenant", tenant), check_id("vault", vault)
         self._opening = threading.Lock()
@@ -43,7 +43,7 @@ class Shelves:
         finish_background_work(key)  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
-        with undisturbed(), session.locked():
+        with defer_finalizers(), session.locked():
             yield session
 
     def key_of(self, memory_id: str, vault: str | None = None) -> SessionKey:

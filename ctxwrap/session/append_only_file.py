@@ -12,7 +12,7 @@ def line(record: Record) -> bytes:
     return json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
 
 
-class Growing:
+class AppendOnlyFile:
     """Records are made when the file is written, behind the call that added them; their first field is their id."""
 
     def __init__(self, name: str, size: int = 0) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ctxwrap.session.abi import blob_name, is_legal_name, named_by
 from ctxwrap.session.alignment import digest
-from ctxwrap.session.append_only_file import Growing
+from ctxwrap.session.append_only_file import AppendOnlyFile
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Content, Message, Record
@@ -24,11 +24,11 @@ LARGE = 16 * 1024
 
 _SHOWN = 200
 
-Form = Literal["text", "parts", "bytes"]
+BlobForm = Literal["text", "parts", "bytes"]
 """What a content is: a message's text, its parts as JSON, or a file."""
 
 
-def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
+def externalise(record: Record, files: Files, *, lasting: bool) -> Record:
     """The record of a message, its content replaced by a reference if it is a large one."""
     content = record["content"]
     data = _encoded(content)
@@ -40,7 +40,7 @@ def set_apart(record: Record, files: Files, *, lasting: bool) -> Record:
     return {**record, "content": _hint(content, len(data)), "ctx": control}
 
 
-def stored(data: bytes, files: Files, form: Form, *, lasting: bool) -> Record:
+def stored(data: bytes, files: Files, form: BlobForm, *, lasting: bool) -> Record:
     """The reference to a content that lies under its name from now on; it is written unless it does so already."""
     name, whole = blob_name(data)
     if not _holds(files, name):
@@ -48,7 +48,7 @@ def stored(data: bytes, files: Files, form: Form, *, lasting: bool) -> Record:
     return {"id": name, "digest": whole, "bytes": len(data), "form": form}
 
 
-def put_back(record: Record, files: Files) -> Record:
+def inline(record: Record, files: Files) -> Record:
     """The record of a message with its content, wherever that lies; a LookupError if it is gone or another."""
     blob = (record.get("ctx") or {}).get("blob")
     return record if blob is None else {**record, "content": content_of(blob, files)}
@@ -161,7 +161,7 @@ _REFS = 8
 
 
 @dataclass(slots=True)
-class Use:
+class BlobUse:
     """How often a content is said, and where."""
 
     refs: list[str]
@@ -178,8 +178,8 @@ class Use:
 class DedupIndex:
     """A line for every use; the last one of a content has its count."""
 
-    def __init__(self, size: int = 0, uses: dict[str, Use] | None = None) -> None:
-        self.index = Growing(INDEX, size)
+    def __init__(self, size: int = 0, uses: dict[str, BlobUse] | None = None) -> None:
+        self.index = AppendOnlyFile(INDEX, size)
         self._uses = uses or {}
         self._unlinked: list[str] = []
 
@@ -189,7 +189,7 @@ class DedupIndex:
             name = str(blob["id"])
             use = self._uses.pop(name, None)
             if use is None:
-                use = Use([ref], 1, int(blob["bytes"]), tokens, str(blob["digest"]))
+                use = BlobUse([ref], 1, int(blob["bytes"]), tokens, str(blob["digest"]))
             else:
                 use.again(ref)
             self._unlinked.append(name)
@@ -210,10 +210,10 @@ class DedupIndex:
 
     @classmethod
     def from_json(cls, value: Record) -> "DedupIndex":
-        return cls(value["size"], {name: Use(*use) for name, use in value["uses"].items()})
+        return cls(value["size"], {name: BlobUse(*use) for name, use in value["uses"].items()})
 
 
-def _line(name: str, use: Use) -> Record:
+def _line(name: str, use: BlobUse) -> Record:
     return {
         "hash": name,
         "refs": use.refs,

@@ -8,7 +8,7 @@ from typing import Any
 from ctxwrap.memory.items import Origin, foreign_in, is_foreign, least_trusted
 from ctxwrap.session.alignment import Digest
 from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
-from ctxwrap.types import Kept, Message, Record
+from ctxwrap.types import LoggedMessage, Message, Record
 
 _WINDOW = 2000
 """How many messages are known by their digests and ids."""
@@ -83,7 +83,7 @@ class Branch:
         self,
         digests: Iterable[Digest] = (),
         ids: Iterable[str] = (),
-        recent: Iterable[Kept] = (),
+        recent: Iterable[LoggedMessage] = (),
         before: int = 0,
         numbers: Iterable[int] = (),
         left: Ranges | None = None,
@@ -121,21 +121,21 @@ class Branch:
         at = bisect_left(self._numbers, number)
         return at if self._numbers[at : at + 1] == [number] else -1
 
-    def history(self, without: int, most: int | None = None) -> tuple[Kept, ...]:
+    def history(self, without: int, most: int | None = None) -> tuple[LoggedMessage, ...]:
         """The recent messages without the newest ones, at most so many."""
         end = max(0, len(self._recent) - without)
         return tuple(self._recent)[0 if most is None else max(0, end - most) : end]
 
     @property
-    def recent(self) -> dict[int, Kept]:
+    def recent(self) -> dict[int, LoggedMessage]:
         """The recent messages by their numbers."""
         return {kept.number: kept for kept in self._recent}
 
-    def since(self, number: int) -> list[Kept]:
+    def since(self, number: int) -> list[LoggedMessage]:
         """The recent messages behind the one of that number in the log."""
         return [kept for kept in self._recent if kept.number > number]
 
-    def add(self, kept: Kept, said: Digest, id: str = "", parent: str = "") -> None:
+    def add(self, kept: LoggedMessage, said: Digest, id: str = "", parent: str = "") -> None:
         """Go on with a message and the digest of what it said, after `parent` if that is not the newest one."""
         if parent:
             self._go_back(parent, kept.number)
@@ -191,7 +191,9 @@ class Branch:
     def from_json(cls, value: Record) -> "Branch":
         digests = value["digests"].split(" ") if value["digests"] else []
         ids = value["ids"].split("\n") if digests else []
-        recent = [Kept(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]]
+        recent = [
+            LoggedMessage(record["ctx"]["seq"], message_in(record), tokens_in(record)) for record in value["recent"]
+        ]
         numbers = numbers_in(value["numbers"])
         return cls(digests, ids, recent, value["before"], numbers, Ranges(*value["left"]), value["dropped"])
 

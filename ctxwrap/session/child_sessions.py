@@ -9,9 +9,9 @@ from ctxwrap.redaction.redactor import change_of
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.append_only_file import line
 from ctxwrap.session.clock import new_turn_id, utc_now
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
 from ctxwrap.types import Record, SessionKey
 
@@ -27,7 +27,7 @@ MOST_ARTIFACTS = 256
 PARENT_DEAD = "parent_dead"
 """The one reason for a cancellation that the ABI has a word for."""
 
-Ending = Literal["done", "error", "cancelled"]
+ChildStatus = Literal["done", "error", "cancelled"]
 
 
 class Child(NamedTuple):
@@ -50,7 +50,7 @@ def start_child(
     handoff: str,
     child_agent: str | None = None,
     child_session: str | None = None,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     settings: Settings | None = None,
@@ -75,10 +75,10 @@ def attach_result(
     name: str,
     *,
     result: str,
-    status: Ending = "done",
+    status: ChildStatus = "done",
     refs: Iterable[Mapping[str, Any]] = (),
     artifacts: Mapping[str, bytes] | None = None,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     settings: Settings | None = None,
@@ -90,8 +90,8 @@ def attach_result(
     """
     listed, files = _checked_refs(name, refs), _checked_artifacts(artifacts or {})
     _check_size(f"the result of {name!r}", result)
-    if status not in get_args(Ending):
-        raise SettingsError(f"a child ends as {', '.join(get_args(Ending))}, not as {status!r}")
+    if status not in get_args(ChildStatus):
+        raise SettingsError(f"a child ends as {', '.join(get_args(ChildStatus))}, not as {status!r}")
     with _opened(session, store, tenant, agent, settings) as known:
         _check_active(known, name)
         _append(known, _ending(name, result, status, listed, {each: known.keep(data) for each, data in files.items()}))
@@ -103,7 +103,7 @@ def cancel_child(
     name: str,
     *,
     reason: str = PARENT_DEAD,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     settings: Settings | None = None,
@@ -119,17 +119,17 @@ def cancel_child(
 
 
 def children_of(
-    session: str, *, store: Place = None, tenant: str = "default", agent: str = "default"
+    session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
 ) -> tuple[Child, ...]:
     """The children of a session, by name."""
-    known = existing(key_for(session, tenant, agent), store)
+    known = open_existing(key_for(session, tenant, agent), store)
     return tuple(_child(known, name) for name in sorted(_children(known)))
 
 
 @contextmanager
-def _opened(session: str, store: Place, tenant: str, agent: str, settings: Settings | None) -> Iterator[Session]:
-    known = existing(key_for(session, tenant, agent), store, settings)
-    with undisturbed(), known.locked():
+def _opened(session: str, store: StoreLike, tenant: str, agent: str, settings: Settings | None) -> Iterator[Session]:
+    known = open_existing(key_for(session, tenant, agent), store, settings)
+    with defer_finalizers(), known.locked():
         yield known
 
 

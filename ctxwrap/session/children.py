@@ -7,7 +7,7 @@ from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.append_only_file import line
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.base import Files
-from ctxwrap.types import Record, Text
+from ctxwrap.types import Record, SourcedText
 
 CHILD = "context/child"
 
@@ -36,7 +36,7 @@ class Children:
             if child.get("summary")
         )
 
-    def results(self, files: Files) -> Iterator[Text]:
+    def results(self, files: Files) -> Iterator[SourcedText]:
         """What came back, the newest first, as far as it may be shown.
 
         Nobody here knows what a child has read: its result is trusted no more than a tool's.
@@ -45,7 +45,7 @@ class Children:
         for name in names[: -_SHOWN - 1 : -1]:
             place = f"{CHILD}/{name}/result.md"
             data = (files.load(place) or b"")[:_LARGEST]
-            yield Text(place, data.decode("utf-8", "replace"), "tool")
+            yield SourcedText(place, data.decode("utf-8", "replace"), "tool")
 
     def take(self, event: Record) -> None:
         name = event.get("child")

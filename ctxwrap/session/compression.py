@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ctxwrap.memory.items import Item, kind_of
+from ctxwrap.memory.items import MemoryItem, kind_of
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.abi import legal_name
 from ctxwrap.session.append_only_file import line
-from ctxwrap.session.extract import Row, is_address, paths_in
+from ctxwrap.session.extract import DigestRow, is_address, paths_in
 from ctxwrap.session.swap import shortened
 from ctxwrap.stores.log_format import message_range
 from ctxwrap.types import Record
@@ -28,7 +28,7 @@ _TEXT = 1000
 """No text in a line is longer than that."""
 
 
-class Told(NamedTuple):
+class CompressionInput(NamedTuple):
     """What the log tells beside memory."""
 
     messages: int = 0
@@ -39,7 +39,7 @@ class Told(NamedTuple):
     """What was answered last, in short."""
     summary: Record | None = None
     """The last summary that a model wrote, with the messages it is of."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[DigestRow, ...] = ()
     """What was said in each stretch of the conversation, in short."""
     refs: tuple[Record, ...] = ()
     """What can be looked up: files that were named, tool outputs, results of children, chunks in swap."""
@@ -53,7 +53,7 @@ class Told(NamedTuple):
 class View(NamedTuple):
     """One item as the files show it."""
 
-    item: Item
+    item: MemoryItem
     kind: str
     text: str
     line: bytes
@@ -67,7 +67,7 @@ class Compression:
         self._files: dict[str, bytes] = {}
         self._made_of: object = None
 
-    def files(self, memory: Memory, told: Told) -> dict[str, bytes]:
+    def files(self, memory: Memory, told: CompressionInput) -> dict[str, bytes]:
         """The files and what is to stand in them."""
         self._look_at(memory)
         made_of = memory.active_task, told.refs, [(view.line, view.kind) for view in self._views.values()]
@@ -103,7 +103,7 @@ class Compression:
             if ref["path"] not in paths:
                 yield ref if ref["id"] not in known else {**ref, "id": legal_name(f"{ref['kind']}/{ref['id']}")}
 
-    def _summary(self, memory: Memory, told: Told) -> bytes:
+    def _summary(self, memory: Memory, told: CompressionInput) -> bytes:
         """What the session is about, in the order in which somebody new to it would ask."""
         lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
         if told.missing:
@@ -129,13 +129,13 @@ class Compression:
         return _markdown(lines)
 
 
-def _view(item: Item) -> View:
+def _view(item: MemoryItem) -> View:
     kind, text = kind_of(item.type), shortened(item.content, _TEXT) or "(nothing)"
     said = _ref(item, text) if kind == "ref" else {"decision" if kind == "decision" else "text": text}
     return View(item, kind, text, line({"id": legal_name(item.id), **said, **_whence(item)}))
 
 
-class Counts(NamedTuple):
+class SessionCountsLine(NamedTuple):
     """What a summary says of its session in numbers."""
 
     messages: int
@@ -146,27 +146,27 @@ class Counts(NamedTuple):
     has_ended: bool
 
 
-def counts_in(summary: bytes) -> Counts | None:
+def counts_in(summary: bytes) -> SessionCountsLine | None:
     head = _HEAD.match(summary)
     if head is None:
         return None
     messages, rounds, missing, asked = (int(number or 0) for number in head.groups()[:4])
-    return Counts(messages, rounds, missing, asked, has_ended=bool(head[5]))
+    return SessionCountsLine(messages, rounds, missing, asked, has_ended=bool(head[5]))
 
 
-def _whence(item: Item) -> Record:
+def _whence(item: MemoryItem) -> Record:
     source = item.source or f"rounds:{item.first}-{item.last}"
     named = {} if legal_name(item.id) == item.id else {"item": item.id}
     return {"source": source, "tier": item.tier, "origin": item.origin, **named}
 
 
-def path_of(item: Item) -> str:
+def path_of(item: MemoryItem) -> str:
     """Where an item says that something lies; nothing if it names no place."""
     told = [str(item.extra.get("path") or ""), *paths_in(item.content[:_TEXT])]
     return next((path for each in told if (path := shortened(each, _PATH)) and not _DOTS & set(path.split("/"))), "")
 
 
-def _ref(item: Item, text: str) -> Record:
+def _ref(item: MemoryItem, text: str) -> Record:
     path = path_of(item)
     kind = "artifact" if is_address(path) or item.type.strip().casefold() == "artifact" else "file"
     return {"path": path or "messages.jsonl", "kind": kind, "summary": text}

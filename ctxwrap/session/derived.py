@@ -11,9 +11,9 @@ from typing import Any
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import DedupIndex, blobs_in
 from ctxwrap.session.children import Children
-from ctxwrap.session.compression import Compression, Told
-from ctxwrap.session.documents import DOCUMENT, Collected, Documents, Summaries
-from ctxwrap.session.extract import Digest, Row, is_address, paths_in
+from ctxwrap.session.compression import Compression, CompressionInput
+from ctxwrap.session.documents import DOCUMENT, Documents, EntryLedger, Summaries
+from ctxwrap.session.extract import ConversationDigest, DigestRow, is_address, paths_in
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
@@ -59,9 +59,9 @@ class Derived:
         self.children = Children()
         self.summaries = Summaries()
         self.documents = Documents()
-        self.collected = Collected()
+        self.collected = EntryLedger()
         self.compliance = Compliance()
-        self._digest = Digest()
+        self._digest = ConversationDigest()
         self._outputs = Newest(_REFS)
         self._files = Newest(_REFS)
         self._said: dict[str, str] = {}
@@ -153,8 +153,8 @@ class Derived:
         return files | self._compression.files(memory, self._told)
 
     @property
-    def _told(self) -> Told:
-        return Told(
+    def _told(self) -> CompressionInput:
+        return CompressionInput(
             messages=self._messages,
             round=self._round,
             user=shortened(self._said.get("user", ""), _SHOWN),
@@ -168,7 +168,7 @@ class Derived:
         )
 
     @property
-    def _rows(self) -> tuple[Row, ...]:
+    def _rows(self) -> tuple[DigestRow, ...]:
         self._digest_filled()
         rows = (*self._digest.rows, *([self.swap.open.row] if self.swap.open else []))
         return tuple(row for row in rows if row.first > self.summaries.forgotten)
@@ -210,12 +210,12 @@ class Derived:
         derived.swap = SwapIndex.from_json(value["swap"])
         derived.dedup = DedupIndex.from_json(value["dedup"])
         derived.children = Children.from_json(value["children"])
-        derived._digest = Digest.from_json(value["digest"])
+        derived._digest = ConversationDigest.from_json(value["digest"])
         derived._outputs, derived._files = Newest(_REFS, value["outputs"]), Newest(_REFS, value["files"])
         derived._said, derived._messages, derived._round = value["said"], value["messages"], value["round"]
         derived.summaries = Summaries(**value["summaries"])
         derived.documents = Documents(**value["documents"])
-        derived.collected = Collected.from_json(value["collected"])
+        derived.collected = EntryLedger.from_json(value["collected"])
         derived.compliance = Compliance(**value["compliance"])
         derived.created_at, derived.updated_at = value["created_at"], value["updated_at"]
         derived.ended_at = value["ended_at"]

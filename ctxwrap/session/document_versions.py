@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ctxwrap.documents.sentences import Raw, Remembered
-from ctxwrap.memory.items import Item, Origin, is_passing, kind_of, least_trusted
+from ctxwrap.documents.sentences import MemoryLine, RawMessage
+from ctxwrap.memory.items import MemoryItem, Origin, is_passing, kind_of, least_trusted
 from ctxwrap.session.documents import EXTRACT, Documents
-from ctxwrap.session.redaction import FORGOTTEN, PURGED, Redaction
+from ctxwrap.session.redaction import FORGOTTEN, PURGED, EventRedaction
 from ctxwrap.session.session import Session
-from ctxwrap.types import Kept, Message, Record
+from ctxwrap.types import LoggedMessage, Message, Record
 
 END_MARKER = "<END_SESSION>"
 """A user's message that ends with it, on a line of its own, ends the session."""
@@ -23,8 +23,8 @@ class News(NamedTuple):
 
     document: str
     version: int
-    raws: list[Raw]
-    items: list[Remembered]
+    raws: list[RawMessage]
+    items: list[MemoryLine]
     covers: int
     """The last message that there is."""
     origin: Origin
@@ -60,7 +60,7 @@ def next_version(session: Session) -> Record:
 
 
 def document_without(
-    session: Session, gone: Redaction, events: Sequence[Record], without: frozenset[int]
+    session: Session, gone: EventRedaction, events: Sequence[Record], without: frozenset[int]
 ) -> list[Record]:
     """The document made anew, if it is an extract and what is to be forgotten changes it.
 
@@ -84,18 +84,18 @@ def document_without(
     return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
 
 
-def _lasting(items: Iterable[Item]) -> list[Item]:
+def _lasting(items: Iterable[MemoryItem]) -> list[MemoryItem]:
     """The items of memory that a document tells: none of those that soon pass, or that another took the place of."""
     return [
         item for item in items if item.tier in ("core", "working") and not item.successor and not is_passing(item.type)
     ]
 
 
-def _remembered(items: Iterable[Item]) -> list[Remembered]:
-    return [Remembered(_type_of(item), item.content) for item in items]
+def _remembered(items: Iterable[MemoryItem]) -> list[MemoryLine]:
+    return [MemoryLine(_type_of(item), item.content) for item in items]
 
 
-def _type_of(item: Item) -> str:
+def _type_of(item: MemoryItem) -> str:
     """What a document calls an item: models have many words for decisions and for work that is to be done."""
     name, kind = item.type.strip().casefold(), kind_of(item.type)
     if kind == "todo" and name not in ("deadline", "question", "plan", "goal"):
@@ -103,11 +103,11 @@ def _type_of(item: Item) -> str:
     return "decision" if kind == "decision" else name
 
 
-def raws_of(session: Session, messages: Sequence[Kept]) -> list[Raw]:
+def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMessage]:
     """Messages as they were said, each with its time; purged ones say nothing."""
     records = session.log.pick("messages", [kept.number for kept in messages])
     return [
-        Raw(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
+        RawMessage(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
         for kept in messages
         if (text := _said(kept.message)).strip() not in ("", PURGED)
     ]

@@ -86,7 +86,7 @@ _REQUESTS = 512
 """So many of the newest requests are known again."""
 
 
-class Request(NamedTuple):
+class SeenRequest(NamedTuple):
     """A request that added an entry."""
 
     number: int
@@ -96,7 +96,7 @@ class Request(NamedTuple):
 
 
 @dataclass(slots=True)
-class Collected:
+class EntryLedger:
     title: str = ""
     kind: str = ""
     description: str = ""
@@ -105,13 +105,13 @@ class Collected:
     characters: int = 0
     newest: str = ""
     """When the last of them came."""
-    requests: dict[str, Request] = field(default_factory=dict)
+    requests: dict[str, SeenRequest] = field(default_factory=dict)
 
     def take_message(self, number: int, message: Message, record: Record) -> None:
         control = record.get("ctx") or {}
         asked = control.get("request")
         if isinstance(asked, dict):
-            self.requests[str(asked["id"])] = Request(number, str(asked["said"]))
+            self.requests[str(asked["id"])] = SeenRequest(number, str(asked["said"]))
             while len(self.requests) > _REQUESTS:
                 self.requests.pop(next(iter(self.requests)))
         if message.role != "system" and "purged" not in control:
@@ -128,8 +128,8 @@ class Collected:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Record) -> "Collected":
-        requests = {id: Request(*known) for id, known in value["requests"].items()}
+    def from_json(cls, value: Record) -> "EntryLedger":
+        requests = {id: SeenRequest(*known) for id, known in value["requests"].items()}
         return cls(**{**value, "requests": requests})
 
 

@@ -31,7 +31,7 @@ _ROWS = 12
 _PER_ROW = 4
 
 
-class Sentence(NamedTuple):
+class ExtractedSentence(NamedTuple):
     number: int
     """The message that says it."""
     role: str
@@ -43,14 +43,14 @@ class Sentence(NamedTuple):
 class Extract:
     """The candidates of a stretch of messages that still grows."""
 
-    candidates: list[Sentence] = field(default_factory=list)
+    candidates: list[ExtractedSentence] = field(default_factory=list)
 
     def add(self, number: int, message: Message) -> None:
         if message.role not in ("user", "assistant"):
             return
-        self.candidates += [Sentence(number, message.role, text) for text in sentences_in(message.text)]
+        self.candidates += [ExtractedSentence(number, message.role, text) for text in sentences_in(message.text)]
 
-    def best(self) -> list[Sentence]:
+    def best(self) -> list[ExtractedSentence]:
         """The sentences that say the most, in their order."""
         terms = [frozenset(terms_of(each.text)) for each in self.candidates]
         counts = Counter(term for each in terms for term in each)
@@ -60,15 +60,15 @@ class Extract:
         told = [each for each in scored if each.score]
         return _chosen([each for each in told if each.score >= _FILLER] or told)
 
-    def as_json(self) -> list[Sentence]:
+    def as_json(self) -> list[ExtractedSentence]:
         return self.candidates
 
     @classmethod
     def from_json(cls, value: Iterable[Iterable[Any]]) -> "Extract":
-        return cls([Sentence(*each) for each in value])
+        return cls([ExtractedSentence(*each) for each in value])
 
 
-def _score(sentence: Sentence, terms: frozenset[str], counts: Counter[str]) -> float:
+def _score(sentence: ExtractedSentence, terms: frozenset[str], counts: Counter[str]) -> float:
     """What its terms weigh, more if the stretch comes back to them; less in a question or a single word."""
     weight = float(sum(min(_COMMON, counts[term]) + (3 if any(map(str.isdigit, term)) else 1) for term in terms))
     weight *= (1.25 if sentence.role == "user" else 1.0) * (0.6 if sentence.text.endswith(("?", "？")) else 1.0)
@@ -76,42 +76,42 @@ def _score(sentence: Sentence, terms: frozenset[str], counts: Counter[str]) -> f
     return round(weight / (6 + len(terms)), 4)
 
 
-class Row(NamedTuple):
+class DigestRow(NamedTuple):
     """A stretch of messages and the sentences that stand for it."""
 
     first: int
     last: int
-    sentences: list[Sentence]
+    sentences: list[ExtractedSentence]
 
     @property
     def text(self) -> str:
         return told(self.sentences)
 
     @classmethod
-    def from_json(cls, value: tuple[int, int, list[Any]]) -> "Row":
+    def from_json(cls, value: tuple[int, int, list[Any]]) -> "DigestRow":
         first, last, sentences = value
-        return cls(first, last, [Sentence(*each) for each in sentences])
+        return cls(first, last, [ExtractedSentence(*each) for each in sentences])
 
 
 @dataclass(slots=True)
-class Digest:
+class ConversationDigest:
     """A whole conversation in a few rows, the oldest of which are the widest."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[DigestRow] = field(default_factory=list)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: DigestRow) -> None:
         self.rows.append(row)
         if len(self.rows) > _ROWS:
             at = min(range(len(self.rows) - 1), key=lambda at: self.rows[at + 1].last - self.rows[at].first)
             one, other = self.rows[at : at + 2]
-            self.rows[at : at + 2] = [Row(one.first, other.last, _chosen([*one.sentences, *other.sentences]))]
+            self.rows[at : at + 2] = [DigestRow(one.first, other.last, _chosen([*one.sentences, *other.sentences]))]
 
-    def as_json(self) -> list[Row]:
+    def as_json(self) -> list[DigestRow]:
         return self.rows
 
     @classmethod
-    def from_json(cls, value: Iterable[tuple[int, int, list[Any]]]) -> "Digest":
-        return cls([Row.from_json(each) for each in value])
+    def from_json(cls, value: Iterable[tuple[int, int, list[Any]]]) -> "ConversationDigest":
+        return cls([DigestRow.from_json(each) for each in value])
 
 
 def sentences_in(text: str) -> list[str]:
@@ -120,22 +120,22 @@ def sentences_in(text: str) -> list[str]:
     return list(islice((line for line in lines if len(line) > 1), _PER_MESSAGE))
 
 
-def told(sentences: list[Sentence]) -> str:
+def told(sentences: list[ExtractedSentence]) -> str:
     """Sentences in a row, each with who said it where that changes."""
     speakers = [""] + [each.role for each in sentences]
     heads = ["" if one == other else f"{other}: " for one, other in pairwise(speakers)]
     return " ".join(head + each.text for head, each in zip(heads, sentences, strict=True))
 
 
-def _distinct(sentences: Iterable[Sentence]) -> list[Sentence]:
+def _distinct(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
     """The first of those that differ in numbers only."""
-    found: dict[str, Sentence] = {}
+    found: dict[str, ExtractedSentence] = {}
     for each in sentences:
         found.setdefault(_NUMBER.sub("0", each.text), each)
     return list(found.values())
 
 
-def _chosen(sentences: Iterable[Sentence]) -> list[Sentence]:
+def _chosen(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
     best = sorted(_distinct(sentences), key=lambda each: (-each.score, each.number))[:_PER_ROW]
     return sorted(best, key=lambda each: each.number)
 

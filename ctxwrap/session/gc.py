@@ -15,10 +15,10 @@ from ctxwrap.session.blobs import INDEX as DEDUP_INDEX
 from ctxwrap.session.children import CHILD
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.index_files import is_file_of_ours
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.swap import CHUNKS
 from ctxwrap.session.swap import INDEX as SWAP_INDEX
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import CACHE, STREAMS, FileEntry, Files, Log
 
 POLICY = "context/gc.policy"
@@ -65,7 +65,7 @@ class Garbage(NamedTuple):
     reason: str
 
 
-class Collected(NamedTuple):
+class RemovedFile(NamedTuple):
     """One file that was to go."""
 
     garbage: Garbage
@@ -158,18 +158,18 @@ def plan(log: Log, now: datetime) -> tuple[Garbage, ...]:
     return tuple(sorted([*unnamed, *_contents(files, uses, now), *_leftovers(files, now)]))
 
 
-def collect(log: Log, now: datetime) -> tuple[Collected, ...]:
+def collect(log: Log, now: datetime) -> tuple[RemovedFile, ...]:
     """Remove what may go, while nobody else writes; the log itself is not written to."""
     with log.locked():
         return tuple(_removed(garbage, log.files) for garbage in plan(log, now))
 
 
-def _removed(garbage: Garbage, files: Files) -> Collected:
+def _removed(garbage: Garbage, files: Files) -> RemovedFile:
     try:
         files.remove(garbage.name)
     except (OSError, StoreError) as error:
-        return Collected(garbage, getattr(error, "strerror", None) or str(error))
-    return Collected(garbage)
+        return RemovedFile(garbage, getattr(error, "strerror", None) or str(error))
+    return RemovedFile(garbage)
 
 
 def _packs(files: Files, policy: Policy, now: datetime) -> Iterator[Garbage]:
@@ -309,7 +309,7 @@ def collect_garbage(
     session: str,
     *,
     dry_run: bool = True,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     now: datetime | None = None,
@@ -319,8 +319,8 @@ def collect_garbage(
     Messages, events, what they refer to, children and your own files in `context/` are never among it, and `rebuild`
     brings back what is removed, but for a pack, which every call makes anew.
     """
-    log, moment = existing(key_for(session, tenant, agent), store).log, now or utc_now()
-    with undisturbed():
+    log, moment = open_existing(key_for(session, tenant, agent), store).log, now or utc_now()
+    with defer_finalizers():
         policy = policy_of(log.files)
         if dry_run:
             files = tuple(Collectable(*garbage, removed=False) for garbage in plan(log, moment))

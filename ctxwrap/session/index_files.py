@@ -27,7 +27,7 @@ _MEANING = "meaning-"
 """How the names of such files begin."""
 
 
-class Kind(NamedTuple):
+class IndexKind(NamedTuple):
     """Words, or meanings by one model."""
 
     prefix: str
@@ -35,11 +35,11 @@ class Kind(NamedTuple):
     """Of these files; another one whenever that, or what of a message is indexed, changes."""
 
 
-WORDS = Kind("", 1)
+WORDS = IndexKind("", 1)
 
 
-def meanings(model: str) -> Kind:
-    return Kind(_MEANING, zlib.crc32(f"1 {model}".encode()))
+def meanings(model: str) -> IndexKind:
+    return IndexKind(_MEANING, zlib.crc32(f"1 {model}".encode()))
 
 
 class Segmented(Protocol):
@@ -57,14 +57,14 @@ class Segmented(Protocol):
 T = TypeVar("T", bound=Segmented)
 
 
-class Segment(NamedTuple):
+class IndexSegment(NamedTuple):
     before: int
     """The highest number of the messages before it, -1 for none."""
     highest: int
     body: bytes
 
 
-def load(log: Log, kind: Kind, made_of: Callable[[Sequence[bytes]], T]) -> T:
+def load(log: Log, kind: IndexKind, made_of: Callable[[Sequence[bytes]], T]) -> T:
     """What the files of a kind hold; those of the kind that do not belong to it are removed, inside `locked`."""
     whole, kept = made_of([]), set[str]()
     with _at_best("loaded"):
@@ -79,35 +79,35 @@ def load(log: Log, kind: Kind, made_of: Callable[[Sequence[bytes]], T]) -> T:
     return whole
 
 
-def segments_of(log: Log, kind: Kind = WORDS) -> list[Segment]:
+def segments_of(log: Log, kind: IndexKind = WORDS) -> list[IndexSegment]:
     """The segments that follow each other and are of this log."""
     edition, before = log.edition(), -1
-    found: list[tuple[_Head, Segment]] = []
+    found: list[tuple[_Head, IndexSegment]] = []
     for ordinal in count():
         read = _read(log.files.load(_name(kind, ordinal)) or b"")
         if read is None or (read[0].format, read[0].edition, read[0].before) != (kind.format, edition, before):
             break
         head, body = read
-        found.append((head, Segment(head.before, head.highest, body)))
+        found.append((head, IndexSegment(head.before, head.highest, body)))
         before = head.highest
     while found and found[-1][0].mark != _mark(log, found[-1][0].highest):
         found.pop()
     return [segment for _, segment in found]
 
 
-def save(log: Log, kind: Kind, whole: Segmented) -> None:
+def save(log: Log, kind: IndexKind, whole: Segmented) -> None:
     """Write down what is new, inside `locked`; what another process wrote of more messages stays."""
     with _at_best("saved"):
         ends = [-1, *whole.ends]
         for ordinal, body in whole.unsaved().items():
             before, highest = ends[ordinal : ordinal + 2]
             if before < highest:
-                _save(log, kind, ordinal, Segment(before, highest, body))
+                _save(log, kind, ordinal, IndexSegment(before, highest, body))
 
 
 def outlived(log: Log, rewrite: Callable[[], int]) -> None:
     """Rewrite the log, inside `locked`; segments that hold only messages before the number that this gives stay."""
-    segments: list[tuple[Kind, int, Segment]] = []
+    segments: list[tuple[IndexKind, int, IndexSegment]] = []
     with _at_best("read"):
         for kind in _kinds_of(log):
             segments += [(kind, *each) for each in enumerate(segments_of(log, kind))]
@@ -123,10 +123,10 @@ def is_file_of_ours(name: str) -> bool:
     return name.removeprefix(_MEANING).isdecimal()
 
 
-def _kinds_of(log: Log) -> list[Kind]:
+def _kinds_of(log: Log) -> list[IndexKind]:
     """Words, and meanings by whatever model."""
     head = _head_in(log.files.load(f"{CACHE}/{_MEANING}0", _HEAD) or b"")
-    return [WORDS, *([Kind(_MEANING, head.format)] if head else [])]
+    return [WORDS, *([IndexKind(_MEANING, head.format)] if head else [])]
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _at_best(done: str) -> Iterator[None]:
         logger.debug("an index could not be %s: %r", done, error)
 
 
-def _save(log: Log, kind: Kind, ordinal: int, segment: Segment) -> None:
+def _save(log: Log, kind: IndexKind, ordinal: int, segment: IndexSegment) -> None:
     name, edition, mark = _name(kind, ordinal), log.edition(), _mark(log, segment.highest)
     there = _head_in(log.files.load(name, _HEAD) or b"")
     is_behind = there is not None and there[:2] == (kind.format, edition) and there.highest >= segment.highest
@@ -155,7 +155,7 @@ class _Head(NamedTuple):
     """A checksum of the last message. Where lines are sealed it vouches for all before it, too."""
 
 
-def _name(kind: Kind, ordinal: int) -> str:
+def _name(kind: IndexKind, ordinal: int) -> str:
     return f"{CACHE}/{kind.prefix}{ordinal}"
 
 

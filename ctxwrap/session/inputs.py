@@ -4,7 +4,7 @@ import logging
 
 from ctxwrap.session.abi import budget_in, is_legal_name
 from ctxwrap.stores.base import FileEntry, Files
-from ctxwrap.types import Text
+from ctxwrap.types import SourcedText
 
 logger = logging.getLogger("ctxwrap")
 
@@ -23,7 +23,7 @@ _MOST = 64
 class Inputs:
     def __init__(self, files: Files) -> None:
         self._files = files
-        self._known: dict[FileEntry, Text] = {}
+        self._known: dict[FileEntry, SourcedText] = {}
 
     @property
     def limit(self) -> int | None:
@@ -38,13 +38,13 @@ class Inputs:
             return None
 
     @property
-    def pinned(self) -> tuple[Text, ...]:
+    def pinned(self) -> tuple[SourcedText, ...]:
         """The pinned texts, in the order of their names."""
         names = {entry: entry.name.removeprefix(f"{PINNED}/") for entry in self._files.entries(PINNED)}
         entries = [entry for entry, name in names.items() if is_legal_name(name)]
         self._known = {entry: self._known.get(entry) or self._read(entry) for entry in entries[:_MOST]}
         return tuple(text for text in self._known.values() if text.text.strip())
 
-    def _read(self, entry: FileEntry) -> Text:
+    def _read(self, entry: FileEntry) -> SourcedText:
         data = (self._files.load(entry.name) or b"")[:_LARGEST]
-        return Text(entry.name, data.decode("utf-8", "replace"))
+        return SourcedText(entry.name, data.decode("utf-8", "replace"))

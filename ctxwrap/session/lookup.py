@@ -11,7 +11,7 @@ from ctxwrap.stores.base import STREAMS, Log, Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
 
-Place = Store | str | os.PathLike[str] | None
+StoreLike = Store | str | os.PathLike[str] | None
 """A store, or where one is; None is the default one."""
 
 
@@ -25,8 +25,8 @@ def finish_background_work(key: SessionKey) -> None:
     background.finish(lambda session: session.key == key)
 
 
-def existing(
-    key: SessionKey, store: Place = None, settings: Settings | None = None, *, keeps_all: bool = False
+def open_existing(
+    key: SessionKey, store: StoreLike = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
     """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
     finish_background_work(key)

@@ -5,12 +5,12 @@ from hashlib import sha256
 from typing import Any, get_args
 
 from ctxwrap.memory.similarity import key_of
-from ctxwrap.pack.receipt import EventClass, Ids, context_event
+from ctxwrap.pack.receipt import EventClass, EventIds, context_event
 from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
 from ctxwrap.redaction.visibility import FILES
-from ctxwrap.types import Missing, MissingStatus, PackItem, Record, Severity
+from ctxwrap.types import MissingContext, MissingStatus, PackItem, Record, Severity
 
-Known = tuple[Missing, ...]
+MissingItems = tuple[MissingContext, ...]
 
 MODEL = "model"
 """The source of a question that the model flagged."""
@@ -41,15 +41,15 @@ def severity_in(told: Mapping[str, Any]) -> Severity | None:
     return next((word for word in SEVERITIES if word == told.get("severity")), None)
 
 
-def is_open(each: Missing) -> bool:
+def is_open(each: MissingContext) -> bool:
     return each.status in ("open", "requested", "waiting", "blocked")
 
 
-def open_in(known: Iterable[Missing]) -> Known:
+def open_in(known: Iterable[MissingContext]) -> MissingItems:
     return tuple(filter(is_open, known))
 
 
-def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[Missing]:
+def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
     """What a pack should show and does not: vital files and texts of the session, the worst first."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
@@ -57,7 +57,7 @@ def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[Missin
     return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
 
 
-def _file(path: str, told: Mapping[str, Any]) -> Missing:
+def _file(path: str, told: Mapping[str, Any]) -> MissingContext:
     return _of_source(
         f"workingset:{path}",
         f"What does {path!r} of the working set say?",
@@ -68,7 +68,7 @@ def _file(path: str, told: Mapping[str, Any]) -> Missing:
     )
 
 
-def _unshown(item: PackItem) -> Missing | None:
+def _unshown(item: PackItem) -> MissingContext | None:
     """What had no room though it matters, or not all of it."""
     if item.kind in FILES and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
         told = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
@@ -85,15 +85,17 @@ def _unshown(item: PackItem) -> Missing | None:
     )
 
 
-def _of_source(source: str, question: str, severity: Severity, **more: Any) -> Missing:
-    return Missing(id_of(source), question, severity, "open", source, "the context of this turn", "operator", **more)
+def _of_source(source: str, question: str, severity: Severity, **more: Any) -> MissingContext:
+    return MissingContext(
+        id_of(source), question, severity, "open", source, "the context of this turn", "operator", **more
+    )
 
 
 def _source_of(item: PackItem) -> str:
     return f"workingset:{item.source}" if item.kind in FILES else f"session:{item.source}"
 
 
-def packed(known: Known, items: Sequence[PackItem], report: Mapping[str, Any], ids: Ids) -> list[Record]:
+def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, Any], ids: EventIds) -> list[Record]:
     """What happens to what is missing when a pack is made: sources that are there again, or are not; and what is over.
 
     What stays missing is told once, and again only if it is worse or better than before.
@@ -113,24 +115,24 @@ def packed(known: Known, items: Sequence[PackItem], report: Mapping[str, Any], i
     ]
 
 
-def _overdue(known: Known, round: int) -> list[Missing]:
+def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
     """What has been open for long, and the oldest of too many questions."""
     asked = [each for each in open_in(known) if each.source == MODEL]
     return [each for each in open_in(known) if round - each.round > _ROUNDS or each in asked[:-_MOST]]
 
 
-def asked_in(known: Known, round: int) -> tuple[Missing, ...]:
+def asked_in(known: MissingItems, round: int) -> tuple[MissingContext, ...]:
     """The questions that a model is shown in a round, the newest first."""
     over = _overdue(known, round)
     asked = [each for each in open_in(known) if each.source == MODEL and each not in over]
     return tuple(asked[: -MAX_QUESTIONS - 1 : -1])
 
 
-def as_shown(questions: Iterable[Missing]) -> list[Record]:
+def as_shown(questions: Iterable[MissingContext]) -> list[Record]:
     return [{"question": each.question, "severity": each.severity} for each in questions]
 
 
-def flagged(known: Known, listed: Iterable[Mapping[str, str]], ids: Ids, resolution: str) -> list[Record]:
+def flagged(known: MissingItems, listed: Iterable[Mapping[str, str]], ids: EventIds, resolution: str) -> list[Record]:
     """What a list of questions changes: of those that the model was shown, what it does not list is settled.
 
     What somebody declined to answer stays declined.
@@ -144,7 +146,7 @@ def flagged(known: Known, listed: Iterable[Mapping[str, str]], ids: Ids, resolut
     return events
 
 
-def _flagged(id: str, told: Mapping[str, str], before: Missing | None, ids: Ids) -> list[Record]:
+def _flagged(id: str, told: Mapping[str, str], before: MissingContext | None, ids: EventIds) -> list[Record]:
     if before is not None and not is_open(before):
         return []
     severity = severity_in(told) or (before.severity if before else "medium")
@@ -152,30 +154,32 @@ def _flagged(id: str, told: Mapping[str, str], before: Missing | None, ids: Ids)
     blocked = (needed_for,) if severity == "blocking" and needed_for else ()
     events = []
     if before is None or _differs(before, severity):
-        events.append(_detected(Missing(id, told["question"], severity, "open", MODEL, needed_for, "", blocked), ids))
+        events.append(
+            _detected(MissingContext(id, told["question"], severity, "open", MODEL, needed_for, "", blocked), ids)
+        )
     if asked and (before is None or before.requested_from != asked):
         data = {"requested_from": asked, "status": "requested", "severity": severity}
         events.append(context_event(REQUESTED, ids, id, **data))
     return events
 
 
-def settled(known: Known, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
+def settled(known: MissingItems, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
     """What says that somebody settled it by hand; None if nothing of that id is known."""
     each = next((each for each in known if each.id == id), None)
-    return each and _settled(each, Ids(session, each.turn), status, note)
+    return each and _settled(each, EventIds(session, each.turn), status, note)
 
 
-def _differs(before: Missing, severity: Severity) -> bool:
+def _differs(before: MissingContext, severity: Severity) -> bool:
     return is_open(before) and before.severity != severity
 
 
-def _detected(each: Missing, ids: Ids) -> Record:
+def _detected(each: MissingContext, ids: EventIds) -> Record:
     names = ("question", "severity", "needed_for", "source", "requested_from", "reason", "remedy", "status")
     data = {name: getattr(each, name) for name in names if getattr(each, name)}
     return context_event(DETECTED, ids, each.id, **data, blocked_actions=list(each.blocked_actions), round=ids.round)
 
 
-def _settled(each: Missing, ids: Ids, status: MissingStatus, resolution: str) -> Record:
+def _settled(each: MissingContext, ids: EventIds, status: MissingStatus, resolution: str) -> Record:
     return context_event(RESOLVED, ids, each.id, status=status, resolution=resolution, severity=each.severity)
 
 
@@ -186,7 +190,7 @@ _OVER = ("resolved", "expired")
 _SETTLED: tuple[MissingStatus, ...] = ("resolved", "declined", "expired")
 
 
-def changed_by(told: Record, before: Missing | None) -> Missing | None:
+def changed_by(told: Record, before: MissingContext | None) -> MissingContext | None:
     """What an event makes of something that is missing, if it is about that; what is settled says how."""
     data, kind = told.get("data"), told.get("type")
     data = data if isinstance(data, dict) else {}
@@ -205,7 +209,7 @@ def changed_by(told: Record, before: Missing | None) -> Missing | None:
     return before
 
 
-def taken(known: Known, told: Record) -> Known:
+def taken(known: MissingItems, told: Record) -> MissingItems:
     """What is known after one more event of the log."""
     id = told.get("subject")
     if told.get("type") not in CLASSES or not isinstance(id, str) or not id:
@@ -216,9 +220,9 @@ def taken(known: Known, told: Record) -> Known:
     return (*known[:at], *([new] if new and stays else []), *known[at + 1 :])[-_HELD:]
 
 
-def history(events: Iterable[Record]) -> Known:
+def history(events: Iterable[Record]) -> MissingItems:
     """All that was ever missing, as it ended; what was detected anew counts from then on."""
-    found: dict[str, Missing] = {}
+    found: dict[str, MissingContext] = {}
     for told in events:
         id = told.get("subject")
         if told.get("type") in CLASSES and isinstance(id, str) and id:
@@ -230,9 +234,9 @@ def history(events: Iterable[Record]) -> Known:
     return tuple(found.values())
 
 
-def _read(told: Record, data: Mapping[str, Any]) -> Missing:
+def _read(told: Record, data: Mapping[str, Any]) -> MissingContext:
     number, blocked = data.get("round"), data.get("blocked_actions")
-    return Missing(
+    return MissingContext(
         id=_text(told.get("subject")),
         question=_text(data.get("question")),
         severity=severity_in(data) or "medium",
@@ -255,7 +259,7 @@ def _status_in(data: Mapping[str, Any]) -> MissingStatus:
     return next((word for word in _SETTLED if word == data.get("status")), "resolved")
 
 
-def from_json(value: Any) -> Known:
+def from_json(value: Any) -> MissingItems:
     """What is known, as a checkpoint holds it."""
-    found = (Missing(*each) for each in value)
+    found = (MissingContext(*each) for each in value)
     return tuple(each._replace(blocked_actions=tuple(each.blocked_actions)) for each in found)

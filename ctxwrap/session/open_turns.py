@@ -26,7 +26,7 @@ def is_presumed(done: Record) -> bool:
     return done.get("status") == "cancelled" and done.get("reason") == PRESUMED
 
 
-class Begun(NamedTuple):
+class OpenTurn(NamedTuple):
     """A turn under way."""
 
     writer: str
@@ -45,12 +45,12 @@ class Turns:
 
     def __init__(
         self,
-        begun: Mapping[str, Begun] | None = None,
+        begun: Mapping[str, OpenTurn] | None = None,
         over: Mapping[str, str] | None = None,
         presumed: Iterable[str] = (),
         answers: Mapping[str, str] | None = None,
     ) -> None:
-        self.begun: dict[str, Begun] = dict(begun or {})
+        self.begun: dict[str, OpenTurn] = dict(begun or {})
         self._over: dict[str, str] = dict(over or {})
         self._presumed = dict.fromkeys(presumed, "")
         """Those that are over only by what another process says."""
@@ -90,7 +90,7 @@ class Turns:
         if event["type"] == "start":
             runtime, writer = event["runtime"], str((event.get("ctx") or {}).get("writer") or "")
             known = int(runtime["round"]), str(runtime["datetime"])
-            self.begun[run] = Begun(writer, *known, origin=str(event.get("origin") or ""))
+            self.begun[run] = OpenTurn(writer, *known, origin=str(event.get("origin") or ""))
             _bound(self.begun)
         elif event["type"] == "delta" and run in self.begun:
             turn = self.begun[run]
@@ -119,11 +119,11 @@ class Turns:
 
     @classmethod
     def from_json(cls, value: Record) -> "Turns":
-        begun = {turn: Begun(*known) for turn, known in value["begun"].items()}
+        begun = {turn: OpenTurn(*known) for turn, known in value["begun"].items()}
         return cls(begun, value["over"], value["presumed"], value["answers"])
 
 
-def _bound(turns: dict[str, Begun] | dict[str, str]) -> None:
+def _bound(turns: dict[str, OpenTurn] | dict[str, str]) -> None:
     while len(turns) > _AT_ONCE:
         turns.pop(next(iter(turns)))
 
@@ -138,14 +138,14 @@ _MODELS = 50
 """So many models are told apart; all others are one."""
 
 
-class Count(NamedTuple):
+class SnapshotCount(NamedTuple):
     asked: int = 0
     missing: int = 0
     unusable: int = 0
 
-    def with_one(self, status: str) -> "Count":
+    def with_one(self, status: str) -> "SnapshotCount":
         unusable = status not in (*USABLE, "missing")
-        return Count(self.asked + 1, self.missing + (status == "missing"), self.unusable + unusable)
+        return SnapshotCount(self.asked + 1, self.missing + (status == "missing"), self.unusable + unusable)
 
 
 class Compliance:
@@ -154,11 +154,11 @@ class Compliance:
         """How many of the last replies had none; only one that can be used ends the row."""
         self.alarms = alarms
         """How often there were so many in a row that somebody should be told."""
-        self.models = {model: Count(*count) for model, count in (models or {}).items()}
+        self.models = {model: SnapshotCount(*count) for model, count in (models or {}).items()}
 
     @property
-    def total(self) -> Count:
-        return Count(*map(sum, zip(*self.models.values(), strict=True))) if self.models else Count()
+    def total(self) -> SnapshotCount:
+        return SnapshotCount(*map(sum, zip(*self.models.values(), strict=True))) if self.models else SnapshotCount()
 
     def take(self, event: Record) -> None:
         if event.get("type") != "snapshot" or event.get("due") is not True:
@@ -166,7 +166,7 @@ class Compliance:
         status, model = str(event.get("status")), str(event.get("model") or "")
         if model not in self.models and len(self.models) >= _MODELS:
             model = "others"
-        self.models[model] = self.models.get(model, Count()).with_one(status)
+        self.models[model] = self.models.get(model, SnapshotCount()).with_one(status)
         self.in_a_row = row_after(self.in_a_row, status)
         self.alarms += status == "missing" and self.in_a_row == MANY
 

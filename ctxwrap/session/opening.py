@@ -4,24 +4,30 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ctxwrap.memory.items import Item, is_foreign
+from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall
 from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.missing import as_shown, asked_in
-from ctxwrap.session.state import Past
+from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
-from ctxwrap.types import Message, Opening, Operation, Record, Request, Text
+from ctxwrap.types import Message, Operation, Record, Request, SourcedText, TurnInputs
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
 """Of a conversation that is to take no more than its last messages, so many times these are offered, or a few more."""
 
 
 def opening_of(
-    past: Past, log: Log, inputs: Inputs, rules: Record | None, request: Request, now: datetime, budget_messages: int
-) -> Opening:
+    past: SessionState,
+    log: Log,
+    inputs: Inputs,
+    rules: Record | None,
+    request: Request,
+    now: datetime,
+    budget_messages: int,
+) -> TurnInputs:
     """What a turn starts from; `rules` are those that memory goes by from now on, if the log does not say so yet."""
     system = tuple(message for message in request.messages if message.role == "system")
     spoken = tuple(message for message in request.messages if message.role != "system")
@@ -38,7 +44,7 @@ def opening_of(
     most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
     history = past.branch.history(len(past.branch) - alignment.before, most)
     summary, document = past.derived.summaries, past.documents
-    return Opening(
+    return TurnInputs(
         runtime=past.next_runtime(number, now),
         state=state,
         new=(*((message, number) for message in changed_system), *zip(new, rounds, strict=True)),
@@ -56,8 +62,8 @@ def opening_of(
         before=past.prefix,
         limit=inputs.limit,
         pinned=inputs.pinned,
-        summary=Text(SUMMARY, summary.text, summary.origin) if summary.text else None,
-        document=Text(DOCUMENT, document.text, document.origin) if document.authored else None,
+        summary=SourcedText(SUMMARY, summary.text, summary.origin) if summary.text else None,
+        document=SourcedText(DOCUMENT, document.text, document.origin) if document.authored else None,
         children=tuple(past.derived.children.results(log.files)),
         outputs=past.outputs,
         missing=past.missing,
@@ -68,7 +74,7 @@ def opening_of(
     )
 
 
-def _foreign_messages(past: Past, numbers: Sequence[int], first_message: int) -> dict[int, str]:
+def _foreign_messages(past: SessionState, numbers: Sequence[int], first_message: int) -> dict[int, str]:
     """The origins of those messages that are foreign; of new ones as if a model wrote them that saw all of the log."""
     least = past.origins.least
     if least is None:
@@ -77,7 +83,7 @@ def _foreign_messages(past: Past, numbers: Sequence[int], first_message: int) ->
     return {0: least, **{number: origin for number, origin in known if origin}}
 
 
-def _foreign_items(past: Past, state: dict[str, Any]) -> dict[str, str]:
+def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
     """The origins of the items that may be shown and are foreign; one that an epoch tells may be long gone."""
     shown = {
         str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
@@ -91,7 +97,7 @@ def _says_more(state: dict[str, Any]) -> bool:
     return any(value for name, value in state.items() if name != "memory")
 
 
-def rounds_of(past: Past, new: Sequence[Message]) -> list[int]:
+def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
     """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
     current, rounds, before = past.round, [], ""
     for message in new:
@@ -101,7 +107,7 @@ def rounds_of(past: Past, new: Sequence[Message]) -> list[int]:
     return rounds
 
 
-def _aligned(past: Past, spoken: Sequence[Message]) -> Alignment:
+def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
     branch = past.branch
     given = [digest(message) for message in spoken]
     return align(branch.digests, given, answers=_answers(spoken), began=branch.place_of(past.began), cut=branch.is_cut)
@@ -114,40 +120,42 @@ def _answers(spoken: Sequence[Message]) -> list[int]:
     return [at for at in range(asked, last) if spoken[at].role == "assistant"]
 
 
-def _began(past: Past, alignment: Alignment, numbers: Sequence[int]) -> int:
+def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:
     """The number of the message that the caller's list begins with; where it did before, if it is a changed one."""
     first = next(iter(numbers), 0)
     return first or (past.began if alignment.before else 0)
 
 
-def _recalled(past: Past, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
+def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[Operation, ...]:
     said = "\n".join(message.text for message in new if message.role == "user")
     return recall(past.memory, Circumstances(number, said=said))
 
 
-def _state(past: Past, recalled: Sequence[Operation], number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _state(
+    past: SessionState, recalled: Sequence[Operation], number: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Memory as the model is shown it in a round, with what came back and what is asked; and what moved until then."""
     state, moves = past.memory.at(number)
     for operation in recalled:
-        item = Item.from_json(operation.item or {})
+        item = MemoryItem.from_json(operation.item or {})
         state["memory"][item.tier].append(item.shown(past.memory.faded(item, number)))
     if asked := asked_in(past.missing, number):
         state["missing"] = as_shown(asked)
     return state, [move._asdict() for move in moves]
 
 
-def _changed_system(past: Past, system: Sequence[Message]) -> tuple[Message, ...]:
+def _changed_system(past: SessionState, system: Sequence[Message]) -> tuple[Message, ...]:
     """The system messages, if they are not the ones the log saw last."""
     return tuple(system) if [digest(message) for message in system] != past.system else ()
 
 
-def _system_numbers(past: Past, sent: int, changed: int) -> tuple[int, ...]:
+def _system_numbers(past: SessionState, sent: int, changed: int) -> tuple[int, ...]:
     """The numbers of the system messages: those of the log, unless they are others."""
     first = past.sequence["messages"] + 1
     return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers) if sent else ()
 
 
-def _numbers(past: Past, alignment: Alignment, count: int, next_number: int) -> list[int]:
+def _numbers(past: SessionState, alignment: Alignment, count: int, next_number: int) -> list[int]:
     """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
     known = past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
     new = range(next_number, next_number + count - alignment.new)

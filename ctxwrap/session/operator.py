@@ -5,28 +5,28 @@ from typing import Literal
 
 from ctxwrap.errors import NotFound, unknown_name
 from ctxwrap.memory.decay import rehydrated
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.clock import new_turn_id, utc_now
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.missing import history, open_in, settled
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.types import Missing, Operation
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.types import MissingContext, Operation
 
 
-def pin(session: str, item: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
+def pin(session: str, item: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
     """Keep the memory item of that id: it neither fades nor leaves; from swap it comes back first."""
     _set(session, item, True, store, tenant, agent)
 
 
-def unpin(session: str, item: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
+def unpin(session: str, item: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
     """Let the memory item of that id age again, from now on."""
     _set(session, item, False, store, tenant, agent)
 
 
-def _set(session: str, id: str, pinned: bool, store: Place, tenant: str, agent: str) -> None:
-    known = existing(key_for(session, tenant, agent), store, keeps_all=True)
-    with undisturbed(), known.locked():
+def _set(session: str, id: str, pinned: bool, store: StoreLike, tenant: str, agent: str) -> None:
+    known = open_existing(key_for(session, tenant, agent), store, keeps_all=True)
+    with defer_finalizers(), known.locked():
         item = known.memory.named(id)
         if item is None:
             raise NotFound(f"session {session!r} remembers no {id!r}: `ctxwrap memory` lists the ids there are")
@@ -38,12 +38,12 @@ def _set(session: str, id: str, pinned: bool, store: Place, tenant: str, agent: 
             known.append(new_turn_id(), [], [event], utc_now())
 
 
-def _pinned(item: Item, memory: Memory) -> Item:
+def _pinned(item: MemoryItem, memory: Memory) -> MemoryItem:
     back = rehydrated(item, memory.round, memory.rules) if item.tier == "swap" else item
     return replace(back, pinned=True)
 
 
-def _unpinned(item: Item, memory: Memory) -> Item:
+def _unpinned(item: MemoryItem, memory: Memory) -> MemoryItem:
     now = max(memory.round, item.anchor)
     return replace(item, pinned=False, anchor=now, since=now)
 
@@ -55,12 +55,12 @@ def missing_in(
     session: str,
     *,
     everything: bool = False,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
-) -> tuple[Missing, ...]:
+) -> tuple[MissingContext, ...]:
     """What is missing, the oldest first; with `everything` also what was settled, as it ended."""
-    known = existing(key_for(session, tenant, agent), store)
+    known = open_existing(key_for(session, tenant, agent), store)
     return history(known.records("events")) if everything else open_in(known.past.missing)
 
 
@@ -70,7 +70,7 @@ def resolve_missing(
     *,
     status: Literal["resolved", "declined"] = "resolved",
     note: str = "",
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> None:
@@ -81,8 +81,8 @@ def resolve_missing(
     """
     if status not in _STATUSES:
         raise unknown_name("status", status, _STATUSES)
-    known = existing(key_for(session, tenant, agent), store)
-    with undisturbed(), known.locked():
+    known = open_existing(key_for(session, tenant, agent), store)
+    with defer_finalizers(), known.locked():
         event = settled(known.past.missing, id, status, note or "by hand", session)
         if event is None:
             raise NotFound(f"nothing of the id {id!r} is missing in session {session!r}")

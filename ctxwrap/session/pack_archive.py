@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ctxwrap.memory.epoch import Tiers, unchanged
-from ctxwrap.pack.history import Passage, told
+from ctxwrap.pack.history import Passage, speaker_line
 from ctxwrap.pack.injection import Words, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
 from ctxwrap.pack.selection import reference_to
@@ -16,11 +16,11 @@ from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.missing import open_in
 from ctxwrap.session.pack_view import Block, PackView, save_pack
-from ctxwrap.session.state import Past
-from ctxwrap.stores.base import Change, Log
+from ctxwrap.session.state import SessionState
+from ctxwrap.stores.base import Log, RecordChange
 from ctxwrap.stores.log_format import message_in, numbers_in, tokens_in
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, Missing, Record, Runtime, SessionKey
+from ctxwrap.types import LoggedMessage, MissingContext, Record, Runtime, SessionKey
 
 _GONE = "[no longer kept]"
 _UNKNOWN = "[a message that the log does not have]"
@@ -30,7 +30,7 @@ _UNKNOWN = "[a message that the log does not have]"
 class Lookups:
     """Where what a pack refers to is found."""
 
-    message: Callable[[int], Kept | None]
+    message: Callable[[int], LoggedMessage | None]
     """A message by its number."""
     text: Callable[[str], str | None]
     """A text by the name of its content."""
@@ -123,7 +123,7 @@ class _Telling:
         known = self._lookups.message(first) if first else None
         if known is not None:
             message = message._replace(content=reference_to(known.message, first))
-            kept = Kept(number, message)
+            kept = LoggedMessage(number, message)
         text = message.content if isinstance(message.content, str) else escaped(message.content)
         shown = text if message.role == "system" else neutral(text)
         calls = [escaped(call) for call in message.tool_calls]
@@ -136,7 +136,7 @@ class _Telling:
             kept = self._lookups.message(number)
             pieces = passages(kept.message.text) if kept else []
             text = pieces[part] if part < len(pieces) else _GONE
-            lines.append(told(Passage(number, part, text, heading, speaker)))
+            lines.append(speaker_line(Passage(number, part, text, heading, speaker)))
         return "\n".join(lines)
 
     def _block(self, name: str, role: str, source: str, text: str) -> Block:
@@ -146,15 +146,15 @@ class _Telling:
 logger = logging.getLogger("ctxwrap")
 
 
-class Shelf:
+class PackArchive:
     """Use it inside the session's lock."""
 
-    def __init__(self, key: SessionKey, log: Log, keep: Callable[[bytes], Record], whole: Change) -> None:
+    def __init__(self, key: SessionKey, log: Log, keep: Callable[[bytes], Record], whole: RecordChange) -> None:
         """`keep` stores a content and gives its reference; `whole` gives a record with its content."""
         self._key, self._log, self._keep, self._whole = key, log, keep, whole
         self._texts: dict[str, tuple[str, Record]] = {}
         """What was kept last, by name."""
-        self._saved: tuple[str, tuple[Missing, ...]] = "", ()
+        self._saved: tuple[str, tuple[MissingContext, ...]] = "", ()
         """What is shown: the hash of a request, and what was missing."""
 
     def clear(self) -> None:
@@ -169,7 +169,7 @@ class Shelf:
                 self._texts[name] = text, self._keep(text.encode("utf-8", "surrogatepass"))
         return {name: self._texts[name][1] for name in texts}
 
-    def newest(self, past: Past) -> PackView | None:
+    def newest(self, past: SessionState) -> PackView | None:
         """The newest pack that was sent, if there is one that makes sense."""
         if past.pack is None:
             return None
@@ -180,24 +180,24 @@ class Shelf:
             return None
         return replace(view, missing=open_in(past.missing))
 
-    def show(self, past: Past) -> None:
+    def show(self, past: SessionState) -> None:
         """Show what the newest call sent in the session's files, once."""
         view = self.newest(past)
         if view is not None and (view.sha256, view.missing) != self._saved:
             save_pack(view, self._log.files)
             self._saved = view.sha256, view.missing
 
-    def lookups(self, past: Past) -> Lookups:
+    def lookups(self, past: SessionState) -> Lookups:
         """Where messages and texts are found that a pack refers to."""
         recent = past.branch.recent
         return Lookups(lambda number: recent.get(number) or self._message(number), self._text)
 
-    def _message(self, number: int) -> Kept | None:
+    def _message(self, number: int) -> LoggedMessage | None:
         if not number:
             return None
         records = self._log.pick("messages", [number]).values() or self._log.between("messages", number, number)
         whole = map(self._whole, records)
-        return next((Kept(number, message_in(record), tokens_in(record)) for record in whole), None)
+        return next((LoggedMessage(number, message_in(record), tokens_in(record)) for record in whole), None)
 
     def _text(self, name: str) -> str | None:
         """A text that was kept under that name."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ctxwrap.session.abi import source_issue
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
-from ctxwrap.types import Body, Missing, PackItem, Record
+from ctxwrap.types import Body, MissingContext, PackItem, Record
 
 
 class Block(NamedTuple):
@@ -44,7 +44,7 @@ class PackView:
     """The `assembly_report` of the working set."""
     notes: tuple[str, ...] = ()
     """What cannot be shown any more, and why."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingContext, ...] = ()
     """What the model should have had, and what it asked for, as far as that is open at the turn's end."""
     body: Body = field(default_factory=dict)
     """The whole request, for a call that was not made."""
@@ -168,7 +168,7 @@ def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
         yield "| " + " | ".join(map(_cell, row)) + " |"
 
 
-def _missing(missing: Iterable[Missing]) -> Iterator[str]:
+def _missing(missing: Iterable[MissingContext]) -> Iterator[str]:
     rows = [(each.severity, each.status, each.question, each.reason, each.id) for each in missing]
     if rows:
         yield from ("", "## Missing", "")

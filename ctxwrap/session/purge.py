@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.similarity import codes, key_of, marks, telling_words
 from ctxwrap.session import blobs, index_files
@@ -16,17 +16,17 @@ from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import loaded
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import document_without
-from ctxwrap.session.lookup import Place, existing, key_for
-from ctxwrap.session.redaction import CHILD_EVENTS, LONG, Redaction, items_in, redaction, tombstone, with_contents
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
+from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.stores.base import STREAMS, Change, Log
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.stores.base import STREAMS, Log, RecordChange
 from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
 from ctxwrap.types import Message, Operation, Record
 
 
 def rewrite_events(
-    session: Session, change: Change, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
+    session: Session, change: RecordChange, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
 ) -> None:
     """Change the log's events, and add `new` ones that say so, in one step; inside the session's lock."""
     session.remove_derived()
@@ -40,7 +40,7 @@ def rewrite_events(
     _made_anew(session)
 
 
-def rewrite_messages(session: Session, change: Change, banned: Sequence[str] = ()) -> None:
+def rewrite_messages(session: Session, change: RecordChange, banned: Sequence[str] = ()) -> None:
     """Change the log's messages, and let the contents go that no record has any more; inside the session's lock."""
     changed = [session.next_message]
 
@@ -94,7 +94,7 @@ def forget(
     item: str | None = None,
     query: str | None = None,
     reason: str = "on request",
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
@@ -116,12 +116,12 @@ def matching(
     *,
     item: str | None = None,
     query: str | None = None,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
     """What `forget` would return."""
-    return _found(existing(key_for(session, tenant, agent), store, keeps_all=True), item, query).names
+    return _found(open_existing(key_for(session, tenant, agent), store, keeps_all=True), item, query).names
 
 
 def purge(
@@ -130,7 +130,7 @@ def purge(
     message: int | str | None = None,
     child: str | None = None,
     reason: str = "on request",
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
@@ -174,9 +174,9 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
 
 
 @contextmanager
-def _opened(store: Place, tenant: str, agent: str, session: str) -> Iterator[Session]:
-    known = existing(key_for(session, tenant, agent), store, keeps_all=True)
-    with undisturbed(), known.locked():
+def _opened(store: StoreLike, tenant: str, agent: str, session: str) -> Iterator[Session]:
+    known = open_existing(key_for(session, tenant, agent), store, keeps_all=True)
+    with defer_finalizers(), known.locked():
         finish_rewriting(known)
         yield known
 
@@ -187,7 +187,7 @@ class _Trace(NamedTuple):
     ids: tuple[str, ...]
     """Memory items."""
     children: tuple[str, ...]
-    redaction: Redaction
+    redaction: EventRedaction
     sources: frozenset[int] = frozenset()
     """The messages of which no document is made any more."""
 
@@ -212,7 +212,9 @@ def _found(known: Session, item: str | None, query: str | None) -> _Trace:
     return _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
 
 
-def _trace_of(known: Session, ids: Sequence[str], gone: Redaction, sources: frozenset[int] = frozenset()) -> _Trace:
+def _trace_of(
+    known: Session, ids: Sequence[str], gone: EventRedaction, sources: frozenset[int] = frozenset()
+) -> _Trace:
     told = [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
     whole = with_contents(gone, told, partial(loaded, files=known.log.files))
     children = dict.fromkeys(str(event.get("child")) for event in told if whole.event(event) != event)
@@ -236,7 +238,7 @@ def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, .
     return tuple(each.id for each in _items(memory) if words <= set(key_of(each.content).split()))
 
 
-def _items(memory: Memory) -> list[Item]:
+def _items(memory: Memory) -> list[MemoryItem]:
     return [*memory.items.values(), *memory.swap.values()]
 
 

@@ -28,22 +28,22 @@ class Caller(NamedTuple):
         return self.thread == owner.thread and (blocks or owner.task is None or self.task == owner.task)
 
 
-class Line:
+class TurnQueue:
     """Those who wait for a session in this process, through whichever client: first come, first served.
 
     Between processes the lease decides, which goes to whoever asks at the right moment.
     """
 
     def __init__(self) -> None:
-        self.waiting: deque[Place] = deque()
+        self.waiting: deque[TurnTicket] = deque()
         self.owner: Caller | None = None
         """Who has the session."""
 
 
-class Place:
+class TurnTicket:
     """One call's place in a line."""
 
-    def __init__(self, line: Line, caller: Caller, lease: Callable[[], Callable[[], None] | None]) -> None:
+    def __init__(self, line: TurnQueue, caller: Caller, lease: Callable[[], Callable[[], None] | None]) -> None:
         self._line, self._caller, self._lease = line, caller, lease
         self._give_back: Callable[[], None] | None = None
 
@@ -92,14 +92,14 @@ class Place:
             self._line.waiting.remove(self)
 
 
-_lines: WeakValueDictionary[Hashable, Line] = WeakValueDictionary()
+_lines: WeakValueDictionary[Hashable, TurnQueue] = WeakValueDictionary()
 _finding = threading.Lock()
 
 
-def line_at(place: Hashable) -> Line:
+def turn_queue(place: Hashable) -> TurnQueue:
     """The line of the session that lies there; there is one while somebody stands in it."""
     with _finding:
-        return _lines.setdefault(place, Line())
+        return _lines.setdefault(place, TurnQueue())
 
 
 def _begin_in_child() -> None:

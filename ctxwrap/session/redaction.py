@@ -38,7 +38,7 @@ LONG = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Redaction:
+class EventRedaction:
     """What is to be gone from events."""
 
     ids: frozenset[str] = frozenset()
@@ -269,18 +269,18 @@ def redaction(
     tasks: Iterable[str] = (),
     turn: str = "",
     message: int = 0,
-) -> Redaction:
+) -> EventRedaction:
     """What has to go from `events` with these items and texts: also every text in which a turn wrote such an item.
 
     Summaries go from the first message on of which an item was made, and from `message` on.
     """
-    wanted = Redaction(ids=frozenset(ids), versions=frozenset(versions))
+    wanted = EventRedaction(ids=frozenset(ids), versions=frozenset(versions))
     touched = [(at, item) for at, item in items_in(events) if wanted.concerns(item)]
     sources = [message_range(str(item.get("source")))[0] for _, item in touched]
     asked = questions_in(events, turn) if turn else {}
     said = (*texts, *tasks, *(str(item.get("content")) for _, item in touched), *asked.values())
     banned = {text.strip() for text in said}
-    return Redaction(
+    return EventRedaction(
         ids=wanted.ids,
         versions=wanted.versions,
         texts=tuple(sorted(banned - {"", FORGOTTEN}, key=lambda text: (-len(text), text))),
@@ -292,7 +292,7 @@ def redaction(
     )
 
 
-def with_contents(gone: Redaction, events: Iterable[Record], load: Callable[[Record], bytes]) -> Redaction:
+def with_contents(gone: EventRedaction, events: Iterable[Record], load: Callable[[Record], bytes]) -> EventRedaction:
     """The redaction, with the contents that events keep apart and that hold a text which is to be gone."""
     found = set[str]()
     for event in events:

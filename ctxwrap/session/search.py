@@ -7,11 +7,11 @@ from functools import lru_cache, partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from ctxwrap.pack.history import Found, Passage
+from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
-from ctxwrap.retrieval.ranking import Hit, Ranking
-from ctxwrap.retrieval.selection import Packed, choose
+from ctxwrap.retrieval.ranking import RankedPassage, Ranking
+from ctxwrap.retrieval.selection import SelectedPassage, choose
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
@@ -45,11 +45,17 @@ Pick = Callable[[Iterable[int]], Mapping[int, Record]]
 """The messages of these numbers."""
 
 
-class Following:
+class IncrementalIndexer:
     """Use it inside the session's lock."""
 
     def __init__(
-        self, log: Log, pick: Pick, kind: index_files.Kind, whole: index_files.Segmented, add: Add, most: float = inf
+        self,
+        log: Log,
+        pick: Pick,
+        kind: index_files.IndexKind,
+        whole: index_files.Segmented,
+        add: Add,
+        most: float = inf,
     ) -> None:
         """`whole` grows by what `add` adds: messages of about `most` characters for one question."""
         self._log, self._pick, self._kind, self._whole = log, pick, kind, whole
@@ -123,7 +129,7 @@ class Meanings:
     def __init__(self, log: Log, embedding: Embedding, pick: Pick) -> None:
         self._log, self._pick = log, pick
         self._embedding = embedding
-        self._vectors: tuple[Vectors, Following] | None = None
+        self._vectors: tuple[Vectors, IncrementalIndexer] | None = None
 
     def of_all_before(self, number: int) -> "Vectors | None":
         """None until all these messages were embedded: some alone would outweigh the others."""
@@ -147,7 +153,7 @@ class Meanings:
         logger.warning("earlier messages are found by their words only: %r", error)
         self._embedding, self._vectors = no_model, None
 
-    def _loaded(self) -> "tuple[Vectors, Following] | None":
+    def _loaded(self) -> "tuple[Vectors, IncrementalIndexer] | None":
         embedder = self._embedding()
         if embedder is None:
             return None
@@ -159,7 +165,7 @@ class Meanings:
         def add(number: int, _: Record, text: str) -> None:
             vectors.add(number, text)
 
-        return vectors, Following(self._log, self._pick, kind, vectors, add, _MEANT_AT_ONCE)
+        return vectors, IncrementalIndexer(self._log, self._pick, kind, vectors, add, _MEANT_AT_ONCE)
 
 
 _QUERY = 4000
@@ -190,20 +196,20 @@ class Retriever:
     def __init__(self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None) -> None:
         """`pick` gives messages of the log, if somebody has some at hand."""
         self._log, self._pick = log, pick or partial(log.pick, "messages")
-        self._index: tuple[Index, Following] | None = None
+        self._index: tuple[Index, IncrementalIndexer] | None = None
         self._meanings = Meanings(log, embedding, self._pick)
         self._texts = _Texts(log, self._pick)
 
-    def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Found:
+    def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Retrieved:
         """What messages of lower numbers than `below` say, but for those that are `left`."""
         if below <= 1:
-            return Found()
+            return Retrieved()
         index, end = self._fed(below)
         if not len(index):
-            return Found()
+            return Retrieved()
         query, vectors = _shortened(query), self._meanings.of_all_before(end)
         if vectors is None and not _is_specific(index, query):
-            return Found()
+            return Retrieved()
         ranking = self._ranking(index, query, vectors)
         ranking.leave_out(below, left)
         ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
@@ -212,13 +218,13 @@ class Retriever:
         chosen, missed = choose(index, ranking, texts.passage, budget, count)
         places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
 
-        def passage(each: Packed) -> Passage:
+        def passage(each: SelectedPassage) -> Passage:
             place = places[each.number, each.part]
             text = (texts.passage(each.number, each.part) or "").strip()
             told = _heading(index, place), index.speaker(place)
             return Passage(each.number, each.part, text, *told, each.score, each.reasons)
 
-        return Found(tuple(map(passage, chosen)), tuple(map(passage, missed)))
+        return Retrieved(tuple(map(passage, chosen)), tuple(map(passage, missed)))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
         """The messages that say the most, all before `below` being known; each once, with the best of its passages."""
@@ -229,7 +235,7 @@ class Retriever:
             return []
         ranking = self._ranking(index, _shortened(query), self._meanings.of_all_before(end))
         ranking.leave_out(below, left)
-        best: dict[int, Hit] = {}
+        best: dict[int, RankedPassage] = {}
         for hit in ranking.relevant(0.0):
             best.setdefault(hit.number, hit)
         hits = list(best.values())[:limit]
@@ -245,7 +251,7 @@ class Retriever:
             self._index[1].save(least)
         self._meanings.save(least)
 
-    def _told(self, index: Index, hit: Hit, reasons: tuple[str, ...]) -> Passage:
+    def _told(self, index: Index, hit: RankedPassage, reasons: tuple[str, ...]) -> Passage:
         text = (self._texts.passage(hit.number, hit.part) or "").strip()
         heading, speaker = _heading(index, hit.place), index.speaker(hit.place)
         return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
@@ -254,7 +260,10 @@ class Retriever:
         """The index, and the first message that is not in it yet."""
         if self._index is None:
             index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
-            self._index = index, Following(self._log, self._pick, index_files.WORDS, index, partial(_add, index))
+            self._index = (
+                index,
+                IncrementalIndexer(self._log, self._pick, index_files.WORDS, index, partial(_add, index)),
+            )
         index, following = self._index
         following.go_on(below)
         return index, following.next
@@ -282,7 +291,7 @@ class _Texts:
         self._size = 0
         self._ahead: list[int] = []
 
-    def expect(self, hits: Iterable[Hit]) -> None:
+    def expect(self, hits: Iterable[RankedPassage]) -> None:
         """These will be asked for, about in this order."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0

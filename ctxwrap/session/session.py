@@ -9,26 +9,26 @@ from typing import TypeVar
 
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
-from ctxwrap.pack.history import Found, Passage
+from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.pack.receipt import session_stages_of
 from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
 from ctxwrap.session.derived import COUNTING, DERIVED, is_derived
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.session.open_turns import LATE, OWN, PRESUMED, Begun, answer_id
+from ctxwrap.session.open_turns import LATE, OWN, PRESUMED, OpenTurn, answer_id
 from ctxwrap.session.opening import opening_of, rounds_of
-from ctxwrap.session.pack_archive import Shelf
-from ctxwrap.session.queue import Line, line_at
-from ctxwrap.session.redaction import Redaction as Forgetting
+from ctxwrap.session.pack_archive import PackArchive
+from ctxwrap.session.queue import TurnQueue, turn_queue
+from ctxwrap.session.redaction import EventRedaction as Forgetting
 from ctxwrap.session.redaction import unanswered
 from ctxwrap.session.search import Embedding, Retriever, embedding_for
-from ctxwrap.session.state import Past
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.state import SessionState
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import Settings
-from ctxwrap.stores.base import STREAMS, Change, Checkpoint, Log, Outdated
+from ctxwrap.stores.base import STREAMS, Checkpoint, Log, Outdated, RecordChange
 from ctxwrap.stores.log_format import as_record, number_in, timestamp
-from ctxwrap.types import Message, Opening, Record, Request, SessionKey
+from ctxwrap.types import Message, Record, Request, SessionKey, TurnInputs
 
 logger = logging.getLogger("ctxwrap")
 
@@ -45,7 +45,7 @@ _RECENT = 64
 
 _MOST_OWED = 64
 
-Ending = tuple[Sequence[Record], Sequence[Record], datetime]
+TurnEnd = tuple[Sequence[Record], Sequence[Record], datetime]
 """A turn's last messages and events, and when they came."""
 
 
@@ -75,19 +75,19 @@ class Session:
         self._keeps_all = keeps_all
         self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
-        self.shelf = Shelf(key, log, self.keep, self.whole)
+        self.shelf = PackArchive(key, log, self.keep, self.whole)
         self._edition = 0
         self._opened = False
         self._unsaved = 0
         self.is_ending = False
         """Whether the end of the session was asked for and is still to be written."""
-        self._owed: dict[str, Callable[[], Ending]] = {}
+        self._owed: dict[str, Callable[[], TurnEnd]] = {}
         """The ends of turns that the medium refused, by turn."""
         self._begin()
 
     def _begin(self) -> None:
         """Before the first record."""
-        self.past = Past(self._settings, keeps_all=self._keeps_all)
+        self.past = SessionState(self._settings, keeps_all=self._keeps_all)
         self._recent: dict[int, Record] = {}
         """The newest messages as they stand in the log, by their numbers."""
         self.shelf.clear()
@@ -96,9 +96,9 @@ class Session:
         self._placed = False
 
     @property
-    def line(self) -> Line:
+    def line(self) -> TurnQueue:
         """Those who want a turn, in this process."""
-        return line_at(self.log.place)
+        return turn_queue(self.log.place)
 
     @property
     def memory(self) -> Memory:
@@ -160,7 +160,7 @@ class Session:
 
     def sync(self) -> int:
         """Wait, outside of `locked`, until the medium has everything written so far; the number of the last message."""
-        with undisturbed(), self.locked():
+        with defer_finalizers(), self.locked():
             wait, last = self.log.settled(), self.past.sequence["messages"]
         self._wait_for(wait)
         return last
@@ -186,7 +186,7 @@ class Session:
             count += len(records)
         return count
 
-    def open_turn(self, request: Request, now: datetime) -> Opening:
+    def open_turn(self, request: Request, now: datetime) -> TurnInputs:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
         limit = self._settings.budget_messages
         return opening_of(self.past, self.log, self._inputs, self._new_rules(), request, now, limit)
@@ -267,7 +267,7 @@ class Session:
         }
         count = self.past.sequence["messages"] + len(messages)
         whole["events"] = [_counted(event, count) for event in map(self._allowed(turn), whole["events"])]
-        apart = [blobs.set_apart(record, self.log.files, lasting=lasting) for record in whole["messages"]]
+        apart = [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole["messages"]]
         written = {"messages": apart, "events": whole["events"]}
         contents = {record["ctx"]["id"]: original for record, original in zip(apart, whole["messages"], strict=True)}
         for stream, position in self.log.append(written, lasting=lasting).items():
@@ -279,7 +279,7 @@ class Session:
     def catch_up(self) -> None:
         """Bring what follows from the log up to date, unless that happens with every append."""
         if not self._derives:
-            with undisturbed():
+            with defer_finalizers():
                 self.do(self._catch_up)
 
     def _catch_up(self) -> None:
@@ -298,17 +298,17 @@ class Session:
         """The messages of these numbers, both included, with their contents."""
         return [self.whole(record) for record in self.log.between("messages", first, last)]
 
-    def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Found:
+    def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
         """What the messages before number `below` say about a query; nothing, should anything go wrong."""
         try:
             found = self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
-            return Found(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
+            return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise
         except Exception as error:
             logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
             self._retriever = self._new_retriever()
-            return Found()
+            return Retrieved()
 
     def _with_origin(self, passage: Passage) -> Passage:
         return passage._replace(origin=self.past.origins.of(passage.number) or "")
@@ -321,7 +321,7 @@ class Session:
             self._retriever = self._new_retriever()
             raise
 
-    def _allowed(self, turn: str) -> Change:
+    def _allowed(self, turn: str) -> RecordChange:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
         if not forgotten and turn not in self.past.purged:
@@ -349,7 +349,7 @@ class Session:
             for at, (seq, record) in enumerate(enumerate(records, first))
         ]
 
-    def owe(self, turn: str, end: Callable[[], Ending]) -> None:
+    def owe(self, turn: str, end: Callable[[], TurnEnd]) -> None:
         """Write the end of a turn as soon as that is possible, since it was not: before anything else is written."""
         if len(self._owed) < _MOST_OWED:
             self._owed[turn] = end
@@ -374,7 +374,7 @@ class Session:
             if begun.writer and begun.writer != self.log.writer and not self.log.is_alive(begun.writer):
                 self._close_dead_turn(turn, begun)
 
-    def _close_dead_turn(self, turn: str, begun: Begun) -> None:
+    def _close_dead_turn(self, turn: str, begun: OpenTurn) -> None:
         """A process may have died when its answer was in the log and nothing else of the end was: it stays as it is."""
         control = {"round": begun.round, "status": "aborted", "reason": PRESUMED, "origin": begun.origin}
         known, is_newest = self.past.turns.answered(turn), self.past.last_turn == turn
@@ -388,7 +388,7 @@ class Session:
         """The round of each message that is to be added."""
         return rounds_of(self.past, new)
 
-    def _take(self, stream: str, records: Sequence[Record], position: int, whole: Change | None = None) -> None:
+    def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange | None = None) -> None:
         for record in records:
             self.past.take(stream, record, whole or self.whole)
             if stream == "messages" and (number := number_in(record)):
@@ -409,7 +409,7 @@ class Session:
 
     def whole(self, record: Record) -> Record:
         try:
-            return blobs.put_back(record, self.log.files)
+            return blobs.inline(record, self.log.files)
         except LookupError as error:
             logger.error("session %r: %s", self.key.session, error)  # noqa: TRY400  # the traceback tells nothing
             return record

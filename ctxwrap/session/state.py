@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
-from ctxwrap.memory.decay import Move
+from ctxwrap.memory.decay import TierMove
 from ctxwrap.memory.epoch import Tiers, epoch_in
 from ctxwrap.memory.items import Origin, foreign_in, least_trusted, origin_in, origin_of, origin_of_all
 from ctxwrap.memory.memory import Memory, rules_from_json
@@ -20,7 +20,7 @@ from ctxwrap.session.redaction import placeholder
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import message_in, next_number, timestamp, tokens_in, turn_in
-from ctxwrap.types import Kept, Message, Missing, Operation, Prefix, Record, Runtime
+from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Prefix, Record, Runtime
 
 logger = logging.getLogger("ctxwrap")
 
@@ -38,10 +38,10 @@ _FORMAT = 16
 """Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
 
 
-class Past:
+class SessionState:
     def __init__(self, settings: Settings, *, keeps_all: bool = False) -> None:
         self.memory = Memory(settings.memory, evolves=settings.evolution == "decay", keeps_all=keeps_all)
-        self.moves: list[Move] = []
+        self.moves: list[TierMove] = []
         """What moved in memory and is not in the log yet."""
         self.sequence = dict.fromkeys(STREAMS, 0)
         """The number of each stream's last record."""
@@ -74,7 +74,7 @@ class Past:
         """The tool outputs that were files in it."""
         self.files: dict[str, Record] = {}
         """What the model was granted of its working set, by path."""
-        self.missing: tuple[Missing, ...] = ()
+        self.missing: tuple[MissingContext, ...] = ()
         """What is missing, and what somebody declined to give."""
         self.derived = Derived()
 
@@ -129,7 +129,7 @@ class Past:
             return
         at, id, parent = self.sequence["messages"], str(control.get("id") or ""), control.get("parent") or ""
         self.branch.drop(str(control.get("supersedes") or ""))
-        self.branch.add(Kept(at, message, tokens_in(record)), said, id, parent)
+        self.branch.add(LoggedMessage(at, message, tokens_in(record)), said, id, parent)
         self.turns.take_answer(turn, control)
         self.last_turn = turn
         self.round = max(self.round, number)
@@ -142,7 +142,7 @@ class Past:
             return own
         return least_trusted(own, origin_in(control.get("origin")) or self.origins.least or own)
 
-    def origin_of(self, messages: Iterable[Kept]) -> Origin:
+    def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
         """The least trusted of what these messages are made of."""
         told = [(kept.number, kept.message) for kept in messages]
         return origin_of_all(told, {number: self.origins.of(number) or "" for number, _ in told})
@@ -164,7 +164,7 @@ class Past:
             self.began = int(event.get("began") or 0)
             self.moves += self.memory.advance(runtime.round)
         elif kind == "evolution":
-            told = [Move(**move) for move in event["moves"]]
+            told = [TierMove(**move) for move in event["moves"]]
             self.moves = [move for move in self.moves if move not in told]
         elif kind in OPERATING and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
@@ -259,7 +259,7 @@ class Past:
         self.round, self.answered = known["round"], known["answered"]
         self.runtime = Runtime(**known["runtime"]) if known["runtime"] else None
         self.memory.restore(known["memory"])
-        self.moves = [Move(*move) for move in known["moves"]]
+        self.moves = [TierMove(*move) for move in known["moves"]]
         self.epoch = known["epoch"]
         self.prefix = injection.from_json(known["prefix"]) if known["prefix"] else None
         self.pack = known["pack"]

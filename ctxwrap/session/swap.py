@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import sha256
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.similarity import telling_words
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.alignment import Digest
-from ctxwrap.session.append_only_file import Growing
+from ctxwrap.session.append_only_file import AppendOnlyFile
 from ctxwrap.session.blobs import blobs_in
-from ctxwrap.session.extract import Extract, Row
+from ctxwrap.session.extract import DigestRow, Extract
 from ctxwrap.stores.base import Files
 from ctxwrap.tokens.truncation import estimate, estimate_message
 from ctxwrap.types import Message, Record
@@ -81,7 +81,7 @@ class Chunk:
     """What a tool gave first, in short."""
     outputs: dict[str, Record] = field(default_factory=dict)
     """What tools gave that is kept apart and was not said again, by its name."""
-    _row: Row | None = None
+    _row: DigestRow | None = None
 
     def add(self, number: int, message: Message, said: Digest, record: Record) -> None:
         id = str((record.get("ctx") or {}).get("id") or "")
@@ -103,10 +103,10 @@ class Chunk:
         return f"sha256-{self.digest[:56]}"
 
     @property
-    def row(self) -> Row:
+    def row(self) -> DigestRow:
         """The sentences that stand for it; the rest is let go of once it is full."""
         if self._row is None:
-            row = Row(self.first, self.last, self.extract.best())
+            row = DigestRow(self.first, self.last, self.extract.best())
             if not self.is_full:
                 return row
             self._row, self.extract = row, Extract()
@@ -147,14 +147,14 @@ class Chunk:
 
     @classmethod
     def from_json(cls, value: Record) -> "Chunk":
-        row = value["_row"] and Row.from_json(value["_row"])
+        row = value["_row"] and DigestRow.from_json(value["_row"])
         extract = Extract.from_json(value["extract"])
         return cls(**{**value, "words": set(value["words"]), "extract": extract, "_row": row})
 
 
 class SwapIndex:
     def __init__(self, size: int = 0) -> None:
-        self.index = Growing(INDEX, size)
+        self.index = AppendOnlyFile(INDEX, size)
         self._open: Chunk | None = None
         self._closed: list[Chunk] = []
         """Full, and not behind the window yet."""
@@ -253,7 +253,7 @@ class SwapIndex:
         self.index.remove(name)
         self._files[f"{CHUNKS}/{name}"] = None
 
-    def take_item(self, item: Item) -> None:
+    def take_item(self, item: MemoryItem) -> None:
         """An item of memory that nobody mentioned for too long."""
         name, digest = _item_name(item)
         said = {"source": "messages.jsonl", "range": item.source.removeprefix("messages:")}
@@ -270,7 +270,7 @@ class SwapIndex:
         content = {"item": item.id, "type": item.type, "content": item.content, "hash": digest}
         self._add(name, lambda: line, {**said, **content})
 
-    def return_item(self, item: Item) -> None:
+    def return_item(self, item: MemoryItem) -> None:
         """An item that is at hand again, or says something else, as it was before."""
         self._remove(_item_name(item)[0])
 
@@ -337,7 +337,7 @@ def _reference(source: str, start: str, end: str, digest: str) -> Record:
     return {"source": source, "start_event": start, "end_event": end, "hash": digest}
 
 
-def _item_name(item: Item) -> tuple[str, str]:
+def _item_name(item: MemoryItem) -> tuple[str, str]:
     """The name and the digest of what an item says."""
     return blob_name(f"{item.id}\n{item.content}".encode("utf-8", "surrogatepass"))
 

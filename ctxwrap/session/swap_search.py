@@ -8,25 +8,25 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.decay import rehydrated
-from ctxwrap.memory.items import Item, Origin
+from ctxwrap.memory.items import MemoryItem, Origin
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.similarity import telling_words
 from ctxwrap.session.abi import record_issues
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.clock import new_turn_id, utc_now
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import INDEX, next_digest
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.log_format import message_in, message_range, next_number, numbered
 from ctxwrap.types import Message, Operation, Record, Role
 
 _ORIGINS: dict[Role, Origin] = {"system": "operator", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-class Entry(NamedTuple):
+class SwapEntry(NamedTuple):
     """One line of the index."""
 
     id: str
@@ -52,22 +52,22 @@ class Entry(NamedTuple):
         return message_range(self.source)
 
 
-class Hit(NamedTuple):
-    entry: Entry
+class SwapHit(NamedTuple):
+    entry: SwapEntry
     share: float
     """How many of the query's words it holds, from above 0 to 1."""
 
 
-class Returned(NamedTuple):
+class ReturnedContent(NamedTuple):
     """One thing that was swapped, as it was said: a message or a memory item."""
 
     source: str
     origin: Origin
     message: Message | None = None
-    item: Item | None = None
+    item: MemoryItem | None = None
 
 
-def search(session: Session, query: str | None = None, limit: int = 10) -> tuple[Hit, ...]:
+def search(session: Session, query: str | None = None, limit: int = 10) -> tuple[SwapHit, ...]:
     """What of swap holds the most of a query's words, the newest first among equals; without a query all, the newest.
 
     The index has only the words of a chunk that tell the most: where it knows none that has all of the query's, the
@@ -75,7 +75,7 @@ def search(session: Session, query: str | None = None, limit: int = 10) -> tuple
     """
     found = entries(session)[::-1]
     if query is None:
-        return tuple(Hit(entry, 1.0) for entry in found[:limit])
+        return tuple(SwapHit(entry, 1.0) for entry in found[:limit])
     words = telling_words(query)
     hits = _hits(found, words, lambda entry: entry.words)
     if words and all(hit.share < 1 for hit in hits):
@@ -84,9 +84,9 @@ def search(session: Session, query: str | None = None, limit: int = 10) -> tuple
     return tuple(hits[:limit])
 
 
-def entries(session: Session) -> list[Entry]:
+def entries(session: Session) -> list[SwapEntry]:
     """What lies in swap, the oldest first; a thing that left more than once stands where it left last."""
-    known: dict[str, Entry] = {}
+    known: dict[str, SwapEntry] = {}
     for entry in _all_entries(session):
         known.pop(entry.id, None)
         if not entry.item or _is_swapped(entry.item, session.memory):
@@ -94,7 +94,7 @@ def entries(session: Session) -> list[Entry]:
     return list(known.values())
 
 
-def entry_of(session: Session, id: str) -> Entry:
+def entry_of(session: Session, id: str) -> SwapEntry:
     """The newest entry of that id, or of the memory item of that id."""
     found = _all_entries(session)[::-1]
     named = [entry for entry in found if entry.id == id] or [entry for entry in found if entry.item == id != ""]
@@ -104,7 +104,7 @@ def entry_of(session: Session, id: str) -> Entry:
     return entry
 
 
-def messages_of(session: Session, entry: Entry) -> tuple[Returned, ...]:
+def messages_of(session: Session, entry: SwapEntry) -> tuple[ReturnedContent, ...]:
     """The messages of an entry with their contents, once the log and the index agree on what these are."""
     records = session.messages(*entry.range)
     if not _are_those_of(entry, records):
@@ -116,20 +116,20 @@ def messages_of(session: Session, entry: Entry) -> tuple[Returned, ...]:
     return tuple(_all_returned(records, entry.range[0]))
 
 
-def returned_item(item: Item) -> Returned:
-    return Returned(item.source or f"rounds:{item.first}-{item.last}", item.origin, item=item)
+def returned_item(item: MemoryItem) -> ReturnedContent:
+    return ReturnedContent(item.source or f"rounds:{item.first}-{item.last}", item.origin, item=item)
 
 
 def _is_swapped(id: str, memory: Memory) -> bool:
     return id not in memory.items and id not in memory.forgotten
 
 
-def _hits(found: Sequence[Entry], words: set[str], words_of: Callable[[Entry], set[str]]) -> list[Hit]:
-    hits = (Hit(entry, len(words & words_of(entry)) / len(words)) for entry in found if words)
+def _hits(found: Sequence[SwapEntry], words: set[str], words_of: Callable[[SwapEntry], set[str]]) -> list[SwapHit]:
+    hits = (SwapHit(entry, len(words & words_of(entry)) / len(words)) for entry in found if words)
     return sorted((hit for hit in hits if hit.share), key=lambda hit: -hit.share)
 
 
-def _words_said(session: Session, found: Sequence[Entry]) -> dict[str, set[str]]:
+def _words_said(session: Session, found: Sequence[SwapEntry]) -> dict[str, set[str]]:
     """Every word of the messages that are in swap."""
     said: dict[int, set[str]] = {}
     for number, record in numbered(session.records("messages")):
@@ -141,7 +141,7 @@ def _words_said(session: Session, found: Sequence[Entry]) -> dict[str, set[str]]
     }
 
 
-def _all_entries(session: Session) -> list[Entry]:
+def _all_entries(session: Session) -> list[SwapEntry]:
     """What the index says, as soon as it is right."""
     read = _read(session)
     if read is None:
@@ -156,7 +156,7 @@ def _make_anew(session: Session) -> None:
         session.rebuild()
 
 
-def _read(session: Session) -> list[Entry] | None:
+def _read(session: Session) -> list[SwapEntry] | None:
     """The entries of the index, or None if it is not what the log makes of it."""
     data = session.log.files.load(INDEX) or b""
     text = data.decode("utf-8", "replace")
@@ -168,10 +168,10 @@ def _read(session: Session) -> list[Entry] | None:
         return None
 
 
-def _entry(line: Record) -> Entry:
+def _entry(line: Record) -> SwapEntry:
     item = str(line.get("item") or "")
     spoken = str(line.get("range") or "")
-    return Entry(
+    return SwapEntry(
         id=line["id"],
         kind="memory" if item else "tool_output" if line["kind"] == "tool_output" else "messages",
         source=f"messages:{spoken}" if spoken else "",
@@ -184,14 +184,14 @@ def _entry(line: Record) -> Entry:
     )
 
 
-def _all_returned(records: Sequence[Record], first: int) -> Iterator[Returned]:
+def _all_returned(records: Sequence[Record], first: int) -> Iterator[ReturnedContent]:
     number = first - 1
     for record in records:
         number, message = next_number(record, number), _message_in(record)
-        yield Returned(f"messages:{number}-{number}", _ORIGINS.get(message.role, "tool"), message=message)
+        yield ReturnedContent(f"messages:{number}-{number}", _ORIGINS.get(message.role, "tool"), message=message)
 
 
-def _are_those_of(entry: Entry, records: Sequence[Record]) -> bool:
+def _are_those_of(entry: SwapEntry, records: Sequence[Record]) -> bool:
     if entry.kind == "tool_output":
         return any(blob.get("digest") == entry.digest for record in records for blob in blobs_in(record))
     return _digest_of(records, entry.range[0]) == entry.digest
@@ -216,40 +216,37 @@ def _digest_of(records: Sequence[Record], first: int) -> str:
     return f"sha256:{whole}"
 
 
-__all__ = ["Entry", "Hit", "Returned", "bring_back", "search_swap"]
-
-
 def search_swap(
     session: str,
     query: str | None = None,
     *,
     limit: int = 10,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
-) -> tuple[Hit, ...]:
+) -> tuple[SwapHit, ...]:
     """What lies in swap and holds the most of the query's words; without a query the newest of it."""
     if query is not None and not telling_words(query):
         raise SettingsError("a query needs a word to look for")
-    return search(existing(key_for(session, tenant, agent), store), query, limit)
+    return search(open_existing(key_for(session, tenant, agent), store), query, limit)
 
 
 def bring_back(
-    session: str, id: str, *, store: Place = None, tenant: str = "default", agent: str = "default"
-) -> tuple[Returned, ...]:
+    session: str, id: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
+) -> tuple[ReturnedContent, ...]:
     """What an entry of swap stands for, by its id or that of a memory item: messages as they were said, or the item.
 
     A memory item is at hand again afterwards, from whom it always was; messages are read, and stay where they are.
     """
     key = key_for(session, tenant, agent)
-    known = existing(key, store)
+    known = open_existing(key, store)
     if id in known.memory.items:
         return (returned_item(known.memory.items[id]),)
     entry = entry_of(known, id)
     if not entry.item:
         return messages_of(known, entry)
-    with undisturbed(), known.locked():
-        swapped = known.memory.named(entry.item) or existing(key, store, keeps_all=True).memory.named(entry.item)
+    with defer_finalizers(), known.locked():
+        swapped = known.memory.named(entry.item) or open_existing(key, store, keeps_all=True).memory.named(entry.item)
         if swapped is None:
             raise NotFound(f"session {session!r} no longer remembers {entry.item!r}")
         if swapped.tier == "swap":
@@ -257,7 +254,7 @@ def bring_back(
         return (returned_item(known.memory.named(entry.item) or swapped),)
 
 
-def _recall(known: Session, item: Item) -> None:
+def _recall(known: Session, item: MemoryItem) -> None:
     operation = Operation(
         "update", item.id, "ephemeral", _back(item, known.memory).as_json(), "brought back on request"
     )
@@ -265,7 +262,7 @@ def _recall(known: Session, item: Item) -> None:
     known.append(new_turn_id(), [], [recall], utc_now())
 
 
-def _back(item: Item, memory: Memory) -> Item:
+def _back(item: MemoryItem, memory: Memory) -> MemoryItem:
     """The item out of swap; where nothing fades it weighs what it did."""
     if not memory.evolves:
         return replace(item, tier="ephemeral")

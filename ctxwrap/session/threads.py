@@ -61,7 +61,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)  # a forked child has no threads but its own
 
 
-def uninterrupted(work: Callable[[], None]) -> None:
+def run_uninterrupted(work: Callable[[], None]) -> None:
     """Do `work` to its end, whatever a signal's handler raises meanwhile, which is raised behind it.
 
     Handlers run in the main thread alone and between any two steps of it, so work that begins there is done in another
@@ -150,7 +150,7 @@ _thread = _Thread()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def defer_finalizers() -> Iterator[None]:
     """A block in which no `when_undisturbed` work of this thread runs; what came up meanwhile runs behind it.
 
     An object may go, and its last words be due, at any moment, also while this thread holds the very lock that
@@ -165,7 +165,7 @@ def undisturbed() -> Iterator[None]:
             _thread.waiting.pop(0)()
 
 
-def when_undisturbed(work: Callable[[], None]) -> None:
+def run_when_safe(work: Callable[[], None]) -> None:
     """Do `work` now, or as soon as this thread leaves the block it is in."""
     if _thread.depth:
         _thread.waiting.append(work)

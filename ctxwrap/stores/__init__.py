@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.stores.base import ClearStore, Store
+from ctxwrap.stores.base import PlaintextGuard, Store
 
 
 def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
@@ -17,7 +17,7 @@ def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence
     """
     store = _store_at(url)
     given = os.environ.get("CTXWRAP_KEY") if key is None else key
-    return ClearStore(store) if given is None else _encrypted(store, given)
+    return PlaintextGuard(store) if given is None else _encrypted(store, given)
 
 
 def encrypts(store: Store) -> bool:

@@ -22,7 +22,7 @@ class Checkpoint(NamedTuple):
     known: Record
 
 
-Change = Callable[[Record], Record]
+RecordChange = Callable[[Record], Record]
 """Gives a record as it is to be from now on; it leaves the one it is given alone."""
 
 
@@ -79,7 +79,7 @@ class Files(Protocol):
         """
 
 
-class Line(NamedTuple):
+class StreamLine(NamedTuple):
     """One line of a stream, good or not."""
 
     number: int
@@ -136,7 +136,7 @@ class Log(Protocol):
         What is damaged, or says no number, is not among them.
         """
 
-    def lines(self, stream: str) -> Iterator[Line]:
+    def lines(self, stream: str) -> Iterator[StreamLine]:
         """Every line of a stream, looked at anew; a last one that a crash cut short has a fault, too."""
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> Mapping[str, int]:
@@ -168,7 +168,9 @@ class Log(Protocol):
     def is_alive(self, writer: str) -> bool:
         """Whether the process of that name still runs."""
 
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
+    ) -> None:
         """Change every record of the stream and add `new` ones, all at once or not at all, inside `locked`.
 
         No checkpoint, no cache and nothing that a crash cut short outlives it; a line that is no record stays as it is
@@ -203,7 +205,7 @@ class Store(Protocol):
         """
 
 
-class StoreAround:
+class StoreWrapper:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.root = getattr(store, "root", None)
@@ -225,7 +227,7 @@ KEY_FILE = "key.json"
 """Beside the streams of an encrypted session, and of no other."""
 
 
-class ClearStore(StoreAround):
+class PlaintextGuard(StoreWrapper):
     """Hands out the logs of another store as they are."""
 
     def open(self, key: SessionKey) -> Log:

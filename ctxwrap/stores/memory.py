@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ctxwrap.stores.base import CACHE, Change, Checkpoint, FileEntry, Line
+from ctxwrap.stores.base import CACHE, Checkpoint, FileEntry, RecordChange, StreamLine
 from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.stores.names import file_parts
 from ctxwrap.types import Record, SessionKey
@@ -122,9 +122,9 @@ class MemoryLog:
         found = ((number, _numbered_so(records, number)) for number in numbers)
         return {number: copy.deepcopy(record) for number, record in found if record is not None}
 
-    def lines(self, stream: str) -> Iterator[Line]:
+    def lines(self, stream: str) -> Iterator[StreamLine]:
         for at, record in enumerate(self.read(stream)[0]):
-            yield Line(at + 1, at, at + 1, record, checked=False)
+            yield StreamLine(at + 1, at, at + 1, record, checked=False)
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
         for stream, records in copy.deepcopy({stream: list(records) for stream, records in batches.items()}).items():
@@ -150,7 +150,9 @@ class MemoryLog:
     def is_alive(self, writer: str) -> bool:
         return writer == self.writer
 
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
+    ) -> None:
         records = copy.deepcopy([*map(change, self._streams[stream]), *new])
         self._edition += 1
         self._checkpoint = None

@@ -13,7 +13,7 @@ from ctxwrap.testing import practice
 from ctxwrap.testing.practice.answer import JSON, Failure
 from ctxwrap.testing.practice.model import asked_for, damaged, given_state, until_asked_again, written
 from ctxwrap.testing.practice.notebook import TIERS, Notebook
-from ctxwrap.testing.practice.requests import Ask, Line
+from ctxwrap.testing.practice.requests import Ask, SpokenLine
 
 PATIENCE = 10.0
 """Seconds after which something that a test waits for will not come."""
@@ -87,7 +87,7 @@ def _tail(ask: Ask, answer: Answer) -> str:
     return damaged(text, 0) if answer.trailer == "damaged" else text
 
 
-def snapshot(ask: Ask, lines: list[Line], answer: practice.Answer | None) -> str:
+def snapshot(ask: Ask, lines: list[SpokenLine], answer: practice.Answer | None) -> str:
     """What the model was shown in these lines, and what the answer adds to it."""
     notebook = Notebook(given_state(ask.system, lines))
     remembers = answer.remembers if isinstance(answer, Answer) else ()
@@ -114,7 +114,7 @@ class Request:
     """All of it: `body`, `headers`, `model`, `stream`, `tools`, and the texts with what was added to them."""
 
     @property
-    def messages(self) -> list[Line]:
+    def messages(self) -> list[SpokenLine]:
         """As (role, text), without the system prompt and without what ctxwrap added."""
         lines = [(role, without_injected(text).strip()) for role, text in self.ask.messages]
         return [(role, text) for role, text in lines if text]
@@ -139,8 +139,8 @@ class Request:
         return "\n\n".join([self.ask.system, *(text for _, text in self.ask.messages)])
 
 
-Told = str | practice.Answer | Failure
-Telling = Callable[[Request], Told]
+ScriptEntry = str | practice.Answer | Failure
+Telling = Callable[[Request], ScriptEntry]
 
 
 class ScriptedProvider(practice.Provider):
@@ -151,10 +151,10 @@ class ScriptedProvider(practice.Provider):
     snapshot that could not be used takes no step, and is in `seen` alone.
     """
 
-    def __init__(self, script: Iterable[Told | Telling] | Telling, *, all_used: bool = True) -> None:
+    def __init__(self, script: Iterable[ScriptEntry | Telling] | Telling, *, all_used: bool = True) -> None:
         super().__init__(self._answered)
         self._always = script if callable(script) else None
-        self._steps: list[Told | Telling] = (
+        self._steps: list[ScriptEntry | Telling] = (
             [] if callable(script) else [script] if isinstance(script, str) else list(script)
         )
         self._all_used = all_used

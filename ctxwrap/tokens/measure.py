@@ -6,7 +6,7 @@ from math import ceil
 from ctxwrap.protocol.instructions import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import body_tokens, message_tokens
-from ctxwrap.types import Body, Kept, Message
+from ctxwrap.types import Body, LoggedMessage, Message
 
 
 class Measure:
@@ -34,14 +34,14 @@ class Measure:
             message = message._replace(content=neutral(message.content))
         return message_tokens(message, self._counter, self.model)
 
-    def message(self, kept: Kept) -> int:
+    def message(self, kept: LoggedMessage) -> int:
         counter = self._counter
         known = kept.tokens.get(counter.name)
         if known is None:
             known = self.counted(kept.message)
         return counter.at_most(known) if counter.margin else known
 
-    def messages(self, history: Sequence[Kept]) -> list[int]:
+    def messages(self, history: Sequence[LoggedMessage]) -> list[int]:
         """The same for many."""
         counter = self._counter
         counts = [kept.tokens.get(counter.name) for kept in history]

@@ -175,7 +175,7 @@ REPLY = 4096
 _TEXT_MODES = frozenset({"chat", "completion", "responses", None})
 
 
-class Window(NamedTuple):
+class ContextWindow(NamedTuple):
     input_tokens: int
     """The most a request may hold; with many providers the reply is to fit into it as well."""
     output_tokens: int
@@ -184,10 +184,10 @@ class Window(NamedTuple):
     """Whether it is this model's, not merely a guess."""
 
 
-_UNKNOWN = Window(UNKNOWN_INPUT, UNKNOWN_OUTPUT, known=False)
+_UNKNOWN = ContextWindow(UNKNOWN_INPUT, UNKNOWN_OUTPUT, known=False)
 
 
-def window_of(model: str, overrides: Mapping[str, int | Window] | None = None) -> Window:
+def window_of(model: str, overrides: Mapping[str, int | ContextWindow] | None = None) -> ContextWindow:
     """The window of a model by any of its names; `overrides` gives windows by name, or how much goes in."""
     if overrides:
         own = {name.lower(): window for name, window in overrides.items()}
@@ -197,7 +197,9 @@ def window_of(model: str, overrides: Mapping[str, int | Window] | None = None) -
     return _listed(model)
 
 
-def reply_reserve(model: str, asked_for: int | None = None, overrides: Mapping[str, int | Window] | None = None) -> int:
+def reply_reserve(
+    model: str, asked_for: int | None = None, overrides: Mapping[str, int | ContextWindow] | None = None
+) -> int:
     """How much of the window is to be left to the reply: what was asked for, else some room.
 
     A provider counts all that was asked for against the window, however little of it the reply takes.
@@ -248,13 +250,13 @@ def _without_suffix(name: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _listed(model: str) -> Window:
+def _listed(model: str) -> ContextWindow:
     names = list(spellings(model))
     if sizes := _sizes(model_row(names[0])) if names else None:  # parsing the whole table takes far longer than a call
-        return Window(*sizes, known=True)
+        return ContextWindow(*sizes, known=True)
     found = next((_window_table()[name] for name in names if name in _window_table()), None)
     found = found or next((_shortened()[_dashed(name)] for name in names if _dashed(name) in _shortened()), None)
-    return Window(*found, known=True) if found else _UNKNOWN
+    return ContextWindow(*found, known=True) if found else _UNKNOWN
 
 
 @cache
@@ -291,8 +293,10 @@ def _size(value: Any) -> int:
     return int(value) if isinstance(value, (int, float)) and value > 0 else 0
 
 
-def _as_window(window: int | Window) -> Window:
-    return window if isinstance(window, Window) else Window(window, min(window, UNKNOWN_OUTPUT), known=True)
+def _as_window(window: int | ContextWindow) -> ContextWindow:
+    return (
+        window if isinstance(window, ContextWindow) else ContextWindow(window, min(window, UNKNOWN_OUTPUT), known=True)
+    )
 
 
 def _dashed(name: str) -> str:

@@ -7,7 +7,7 @@ from unicodedata import category
 
 from ctxwrap.types import Message
 
-Count = Callable[[str], int]
+CountTokens = Callable[[str], int]
 """How many tokens a text takes."""
 
 Strategy = Literal["never", "start", "middle", "end"]
@@ -25,7 +25,7 @@ _LONGEST_SEQUENCE = 32
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
-def truncated(text: str, limit: int, strategy: Strategy, count: Count, max_lines: int | None = None) -> str:
+def truncated(text: str, limit: int, strategy: Strategy, count: CountTokens, max_lines: int | None = None) -> str:
     """`text` in at most `limit` tokens and `max_lines` lines, the ellipsis included; empty if nothing sensible fits.
 
     `start`, `middle` and `end` say what goes; what stays is a prefix, a suffix or both, in whole lines where these are
@@ -43,7 +43,7 @@ def truncated(text: str, limit: int, strategy: Strategy, count: Count, max_lines
     return _largest(cut, limit, size, count)
 
 
-def _largest(cut: "_Cut", limit: int, size: int, count: Count) -> str:
+def _largest(cut: "_Cut", limit: int, size: int, count: CountTokens) -> str:
     """The largest piece that was seen to fit; that the count grows with the text makes it large, not right."""
     best, low, high = "", 0, cut.most
     probe = min(high, max(1, int(high * limit * 0.99 / size))) if size > 0 else high

@@ -4,27 +4,27 @@ from collections.abc import Callable
 
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.threads import in_thread, in_thread_if
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.lifecycle import BareCall, OpenCall, bare
-from ctxwrap.turn.reask import tenacious
-from ctxwrap.types import Body, SendAsync, TextDelta, TurnRecord, Wire
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
+from ctxwrap.turn.reask import reask_retry_options
+from ctxwrap.types import Body, ProviderAdapter, SendAsync, TextDelta, TurnRecord
 
 
 async def begin(
-    context: Context,
-    wire: Wire,
+    context: ClientBinding,
+    wire: ProviderAdapter,
     body: Callable[[], Body],
-    target: Target,
+    target: CallScope,
     send: SendAsync,
-) -> "AsyncCall | BareCall":
+) -> "AsyncCall | PassthroughCall":
     """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
 
     `send` is for requests of our own.
     """
-    passed = bare(context, target, body)
+    passed = passthrough(context, target, body)
     if passed is not None:
         return passed
-    opened = OpenCall(context, wire, body, target, utc_now)
+    opened = ManagedCall(context, wire, body, target, utc_now)
     try:
         if not await in_thread(opened.open):
             from tenacity import AsyncRetrying
@@ -38,14 +38,14 @@ async def begin(
     return AsyncCall(opened, send)
 
 
-async def _open(opened: OpenCall) -> bool:
+async def _open(opened: ManagedCall) -> bool:
     return await in_thread(opened.open)
 
 
 class AsyncCall:
     """One call in flight. The first of its endings is saved; the others are no-ops."""
 
-    def __init__(self, opened: OpenCall, send: SendAsync) -> None:
+    def __init__(self, opened: ManagedCall, send: SendAsync) -> None:
         self.opened = opened
         self._send = send
         self._turn = opened.turn
@@ -133,7 +133,7 @@ class AsyncCall:
         if self._turn.asks_again:
             from tenacity import AsyncRetrying
 
-            await AsyncRetrying(**tenacious(self._turn.max_reasks))(self._question)
+            await AsyncRetrying(**reask_retry_options(self._turn.max_reasks))(self._question)
 
     async def _question(self) -> bool | None:
         """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""

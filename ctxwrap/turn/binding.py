@@ -18,8 +18,8 @@ from ctxwrap.types import Message, SessionKey
 
 if TYPE_CHECKING:
     from ctxwrap.session.session import Session
-    from ctxwrap.workingset.requests import Decision, Request
-    from ctxwrap.workingset.working_set import Offered, WorkingSet
+    from ctxwrap.workingset.requests import Decision, FileRequest
+    from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
 
 
 _RECOUNT = 60.0
@@ -62,24 +62,24 @@ _OPEN_SESSIONS = 1024
 """How many sessions are kept at hand; others are read from their log again."""
 
 
-class Target(NamedTuple):
+class CallScope(NamedTuple):
     """Whose call this is, and in which mode it was asked to run."""
 
     key: SessionKey | None
     mode: Mode
 
 
-class Names(NamedTuple):
+class SessionNames(NamedTuple):
     """The session and mode that somebody named, if so."""
 
     session: str | None = None
     mode: str | None = None
 
 
-NO_NAMES = Names()
+NO_SESSION_NAMES = SessionNames()
 
 
-class Context:
+class ClientBinding:
     def __init__(
         self,
         *,
@@ -104,14 +104,14 @@ class Context:
             redact_lines(settings.redaction)
         self._warned = False
 
-    def files(self, target: Target, model: str, session: "Session") -> "Offered | None":
+    def files(self, target: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
         """The files that the working set offers to a call; none to one that leaves as it is."""
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
         own = session.past.files if self.settings.working_set_updates else {}
         return self._working_set.offer(model, target.key, own)
 
-    def decide_files(self, requests: "Sequence[Request]", session: "Session", round: int) -> "tuple[Decision, ...]":
+    def decide_files(self, requests: "Sequence[FileRequest]", session: "Session", round: int) -> "tuple[Decision, ...]":
         """What becomes of a model's requests to the working set; nothing without one."""
         if self._working_set is None or not requests:
             return ()
@@ -121,26 +121,26 @@ class Context:
             return refused(requests, "settings allow no updates")
         return self._working_set.decide(requests, session.past.files, round)
 
-    def changed(self, **changes: Any) -> "Context":
+    def changed(self, **changes: Any) -> "ClientBinding":
         """The same with other names, store or settings."""
         own = {"store": self.store, "settings": self.settings}
         names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
-        return Context(**{**own, **names, **changes})
+        return ClientBinding(**{**own, **names, **changes})
 
-    def target(self, call: Names = NO_NAMES, client: Names = NO_NAMES) -> Target:
+    def target(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
         """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
         here = scope.current()
         if here.is_apart:
-            return Target(None, "disabled")
+            return CallScope(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
         session = _first(call.session, here.session, client.session, self._session)
         if session is None:
             if mode != "disabled":
                 self._warn()
-            return Target(None, mode)
+            return CallScope(None, mode)
         tenant = check_id("tenant", _first(here.tenant, self._tenant))
         agent = check_id("agent", _first(here.agent, self._agent))
-        return Target(SessionKey(tenant, agent, check_id("session", session)), mode)
+        return CallScope(SessionKey(tenant, agent, check_id("session", session)), mode)
 
     def session(self, key: SessionKey) -> "Session":
         session = self._sessions.get(key)

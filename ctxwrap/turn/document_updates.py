@@ -20,7 +20,7 @@ from ctxwrap.session.background import background
 from ctxwrap.session.document_versions import News, news_of, next_version
 from ctxwrap.session.documents import EXTRACT
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import SummaryWriter
 from ctxwrap.turn.summariser import framed, spoken
 
@@ -62,7 +62,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
-def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+def update_document_if_due(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
     """Let the document grow behind a turn if it is time for that. Never raises."""
     count = _unread(session)
     if count >= EVERY:
@@ -71,7 +71,7 @@ def follow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
         _behind.note(session, count > 0)
 
 
-def finish(sessions: Iterable[Session] | None = None) -> None:
+def finish_documents(sessions: Iterable[Session] | None = None) -> None:
     """Bring what follows from these sessions up to date, or from all that this process has at hand. Never raises."""
     among = None if sessions is None else set(sessions)
     is_wanted = (lambda _: True) if among is None else among.__contains__
@@ -84,7 +84,7 @@ def finish(sessions: Iterable[Session] | None = None) -> None:
 
 def flush() -> None:
     """Bring documents and files of this process's chats up to date; it happens by itself when the process ends."""
-    finish()
+    finish_documents()
 
 
 atexit.register(flush)
@@ -116,7 +116,7 @@ def grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
             session.append(turn, [], [next_version(session)], clock(), is_edge=False)
         _behind.note(session, _unread(session) > 0)
 
-    with undisturbed():
+    with defer_finalizers():
         session.do(grown)
 
 
@@ -142,7 +142,7 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
 
     try:
         session.sync()
-        with undisturbed(), session.locked():
+        with defer_finalizers(), session.locked():
             news, edition = news_of(session, writer.every), session.log.edition()
         mark, redacted = secrets.token_hex(8), change_of(session.redaction)
         texts = "\n\n".join(framed(mark, label, redacted(text)) for label, text in _texts_for_model(news) if text)
@@ -157,7 +157,7 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
             if session.log.edition() == edition and (documents.number == news.version or documents.by == EXTRACT):
                 session.append(turn, [], [documents.next(text, "model", news.covers, origin)], clock(), is_edge=False)
 
-        with undisturbed():
+        with defer_finalizers():
             session.do(written)
         background.schedule(session, session.catch_up)
     except Exception as error:

@@ -10,21 +10,21 @@ from typing import Literal
 
 from ctxwrap.errors import SessionBusy
 from ctxwrap.session.document_versions import before_end_marker
-from ctxwrap.session.lookup import Place, existing, key_for
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.turn.document_updates import grow
 
 logger = logging.getLogger("ctxwrap")
 
 
-def end_session(session: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> None:
+def end_session(session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
     """End a session, as a user does whose message ends with a line `<END_SESSION>`; a NotFound if there is none.
 
     When it returns, everything that was said and the last version of the context document are on the medium. A
     SessionBusy if a turn is under way. A session that has ended stays so, until the next call resumes it.
     """
-    known = existing(key_for(session, tenant, agent), store)
+    known = open_existing(key_for(session, tenant, agent), store)
     if known.past.turns.begun:
         raise SessionBusy(f"session {session!r} has a turn under way: end it when its answer is there")
     if not known.past.derived.ended_at:
@@ -46,7 +46,7 @@ def _end(
 ) -> None:
     if has_document:
         grow(session, turn, clock)
-    with undisturbed():
+    with defer_finalizers():
         session.do(lambda: session.append(turn, [], [{"type": "session_end", "by": by, "ctx": {}}], clock()))
     session.sync()
 

@@ -10,24 +10,24 @@ from time import monotonic
 from typing import Any, NoReturn
 
 from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
-from ctxwrap.pack.builder import Sources
+from ctxwrap.pack.builder import PackSources
 from ctxwrap.redaction.visibility import Target as NamedTarget
 from ctxwrap.session.background import background
 from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.open_turns import MANY
-from ctxwrap.session.queue import Place, this_caller
+from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.scope import offers_for
-from ctxwrap.session.session import Ending, Session
-from ctxwrap.session.threads import undisturbed, uninterrupted, when_undisturbed
+from ctxwrap.session.session import Session, TurnEnd
+from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_when_safe
 from ctxwrap.tokens import load_tables, too_long_in
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.document_updates import follow, write_by_model
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.document_updates import update_document_if_due, write_by_model
 from ctxwrap.turn.ending import asks_to_end, end_behind
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.turn.summariser import summarise_behind
 from ctxwrap.turn.telemetry import Telemetry
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Body, Offer, Report, Resource, TurnRecord, Wire
+from ctxwrap.types import Body, Offer, ProviderAdapter, Report, Resource, TurnRecord
 from ctxwrap.workingset.working_set import with_offers
 
 logger = logging.getLogger("ctxwrap")
@@ -39,12 +39,12 @@ _SECONDS, _PIECES = 2.0, 200
 _ALWAYS_RAISED = (SessionBusy, KeyMismatch, UnknownFormat, QuotaExceeded)
 
 
-class BareCall:
+class PassthroughCall:
     """A call that ctxwrap lets through as it is; it only knows why. `body` is what is sent if a policy changed it."""
 
     def __init__(
         self,
-        target: Target,
+        target: CallScope,
         reason: str,
         *,
         body: Body | None = None,
@@ -68,30 +68,32 @@ class BareCall:
         )
 
 
-def bare(context: Context, target: Target, body: Callable[[], Body]) -> BareCall | None:
+def passthrough(context: ClientBinding, target: CallScope, body: Callable[[], Body]) -> PassthroughCall | None:
     """The call as a bare one, if it needs no session."""
     if target.key is None:
-        return BareCall(target, "no session was named", body=_redacted_body(context, target, body))
+        return PassthroughCall(target, "no session was named", body=_redacted_body(context, target, body))
     if target.mode == "disabled" and not context.settings.record:
-        return BareCall(target, "disabled, and record is off")
+        return PassthroughCall(target, "disabled, and record is off")
     return None
 
 
-def _redacted_body(context: Context, target: Target, body: Callable[[], Body]) -> Body | None:
+def _redacted_body(context: ClientBinding, target: CallScope, body: Callable[[], Body]) -> Body | None:
     """What to send of a call without context, if there is a policy and the call is not to leave as it is."""
     redaction = context.settings.redaction
-    return None if redaction is None or target.mode in _AS_IT_IS else Screen(redaction).body(body())
+    return None if redaction is None or target.mode in _AS_IT_IS else TurnRedactor(redaction).body(body())
 
 
 _AS_IT_IS = ("disabled", "shadow")
 
 
-def sources(context: Context, target: Target, model: str, session: Session, offers: Sequence[Offer] = ()) -> Sources:
+def sources(
+    context: ClientBinding, target: CallScope, model: str, session: Session, offers: Sequence[Offer] = ()
+) -> PackSources:
     """What a call may use beyond its session's own state."""
     files = context.files(target, model, session)
     if offers and target.mode != "disabled":
         files = with_offers(files, offers, model, context.settings.redaction)
-    return Sources(files, session.retrieve if context.settings.retrieval else None)
+    return PackSources(files, session.retrieve if context.settings.retrieval else None)
 
 
 _NOT_OPENED = "not opened"
@@ -99,15 +101,15 @@ _USED = object()
 """Who holds an offer that a call has used."""
 
 
-class OpenCall:
+class ManagedCall:
     """A turn in its session. Every method blocks for the moment a short write takes."""
 
     def __init__(
         self,
-        context: Context,
-        wire: Wire,
+        context: ClientBinding,
+        wire: ProviderAdapter,
         body: Callable[[], Body],
-        target: Target,
+        target: CallScope,
         clock: Callable[[], datetime],
     ) -> None:
         self._context, self._wire, self._body, self._target = context, wire, body, target
@@ -115,7 +117,7 @@ class OpenCall:
         self._offers = offers_for(target.key)
         self._caller = this_caller()
         self._telemetry = Telemetry(target.key, wire.name, context.settings.redaction)
-        self._place: Place | None = None
+        self._place: TurnTicket | None = None
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
         self._process = os.getpid()  # a forked child inherits open calls, which remain its parent's
@@ -173,7 +175,7 @@ class OpenCall:
 
         if session.is_ending:  # its last turn was answered a moment ago
             background.finish(lambda subject: subject is session)
-        with self._telemetry.opening(self._opened_record), undisturbed():
+        with self._telemetry.opening(self._opened_record), defer_finalizers():
             is_open = session.do(opened, self._undo)
         if self._context.settings.derive == "behind":
             background.schedule(session, session.catch_up)
@@ -201,7 +203,7 @@ class OpenCall:
             return True
         if self._place is not None:
             return self._place.take()
-        self._place = Place(session.line, self._caller, session.log.lease)
+        self._place = TurnTicket(session.line, self._caller, session.log.lease)
         return True
 
     def _undo(self) -> None:
@@ -232,7 +234,7 @@ class OpenCall:
         if self._place is not None:
             self._place.leave()
 
-    def refused(self, error: Exception) -> BareCall:
+    def refused(self, error: Exception) -> PassthroughCall:
         """What is left of a call whose turn could not be opened: an error if settings say so, else a bare call.
 
         A session that is busy, and one that the keys do not open or this version does not read, are always an error:
@@ -247,7 +249,7 @@ class OpenCall:
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
         body = _redacted_body(self._context, self._target, self._body)
-        call = BareCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
+        call = PassthroughCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
         self._telemetry.refused(call.record)
         return call
 
@@ -272,7 +274,7 @@ class OpenCall:
         assert self._opened is not None
         session, turn = self._opened
         try:
-            with undisturbed(), session.locked():
+            with defer_finalizers(), session.locked():
                 kept = session.shelf.keep(turn.texts)
                 session.append(turn.id, *turn.repacked_records(kept), self._clock(), part="r", is_edge=False)
         except Exception as error:
@@ -284,7 +286,7 @@ class OpenCall:
         session, turn = self._opened
         resources = turn.resources(target)
         if resources:
-            with undisturbed(), session.locked():
+            with defer_finalizers(), session.locked():
                 kept = {each.source: session.keep(each.text.encode("utf-8", "surrogatepass")) for each in resources}
                 session.append(turn.id, *turn.resource_records(target, kept, tool_call), self._clock(), is_edge=False)
         return resources
@@ -306,9 +308,9 @@ class OpenCall:
             self._release_offers(used=not interrupted or bool(turn.said))
         end = partial(self._end, session, turn, interrupted)
         if interrupted:  # this may be the moment that an object is collected, in which no thread can start
-            when_undisturbed(end)
+            run_when_safe(end)
         else:
-            uninterrupted(end)
+            run_uninterrupted(end)
 
     def lags(self) -> bool:
         """Whether, with one piece more, an answer has gone on for so long that what it said is to be written down."""
@@ -325,7 +327,7 @@ class OpenCall:
             return
         self._written += len(text)
         try:
-            with undisturbed(), session.locked():
+            with defer_finalizers(), session.locked():
                 records = turn.delta_records(text)
                 session.append(turn.id, *records, self._clock(), part=f"d{self._written}-", is_edge=False)
         except Exception as error:
@@ -343,7 +345,7 @@ class OpenCall:
         now = self._clock()
         self._decide_files(session, turn, interrupted)
 
-        def end() -> Ending:
+        def end() -> TurnEnd:
             if interrupted == _NOT_OPENED and not session.past.turns.has(turn.id):
                 return [], [], now  # the medium does not have its opening
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
@@ -356,7 +358,7 @@ class OpenCall:
                 self._place.give_back()
 
         try:
-            with undisturbed():
+            with defer_finalizers():
                 session.do(written)
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
@@ -378,7 +380,7 @@ class OpenCall:
     def _pay_at_once(self, session: Session) -> None:
         """Write what an interruption kept from being written; whoever writes next does so if that fails."""
         try:
-            with undisturbed():
+            with defer_finalizers():
                 session.do(lambda: None)
         except Exception as error:
             logger.warning("ctxwrap: the reply is written later: %s", error)
@@ -422,7 +424,7 @@ class OpenCall:
             if ends:
                 end_behind(session, turn.id, self._clock, has_document=settings.context_document)
             elif has_document:
-                follow(session, turn.id, self._clock)
+                update_document_if_due(session, turn.id, self._clock)
             session.catch_up()
 
         if settings.derive == "behind":

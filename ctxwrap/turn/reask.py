@@ -8,7 +8,7 @@ from ctxwrap.protocol.instructions import SEPARATOR, question
 from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.settings import Settings
 from ctxwrap.stores.log_format import kept_of
-from ctxwrap.types import USABLE, Body, Message, Reading, Record, Reply, Wire
+from ctxwrap.types import USABLE, Body, Message, ParsedReply, ProviderAdapter, Record, Reply
 
 
 def is_due(reply: Reply) -> bool:
@@ -22,7 +22,7 @@ def is_due(reply: Reply) -> bool:
     return bool(reading.visible.strip() or reading.trailer)
 
 
-class Attempt(NamedTuple):
+class ReaskAttempt(NamedTuple):
     """One question and what came back."""
 
     status: str = "failed"
@@ -37,19 +37,21 @@ class Attempt(NamedTuple):
         return {"type": "reask", "run": run, "attempt": number, **said, "text": kept_of(self.text), "ctx": {}}
 
 
-class Reasking:
+class ReaskLoop:
     """The questions that one turn asks beside its call."""
 
-    def __init__(self, wire: Wire, body: Body, settings: Settings, read: Callable[[str], Reading]) -> None:
+    def __init__(
+        self, wire: ProviderAdapter, body: Body, settings: Settings, read: Callable[[str], ParsedReply]
+    ) -> None:
         self._wire = wire
         self._settings = settings
         self._read = read
         self._body = self._asked = body
         self._latest: Reply | None = None
-        self.attempts: list[Attempt] = []
+        self.attempts: list[ReaskAttempt] = []
         self.fetched = False
         """Whether the provider fetched something for an answer."""
-        self.reading: Reading | None = None
+        self.reading: ParsedReply | None = None
         """What the reply's reading becomes, once an answer could be used."""
 
     def wants(self, reply: Reply) -> bool:
@@ -67,7 +69,7 @@ class Reasking:
         self._asked = self._wire.ask_again(self._body, reply, question(faults), self._settings.snapshot_reserve)
         return self._asked
 
-    def answered(self, payload: Body, original: Reading) -> bool:
+    def answered(self, payload: Body, original: ParsedReply) -> bool:
         """Take the answer to the latest question; whether it can be used."""
         rewriter = self._wire.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
@@ -75,7 +77,7 @@ class Reasking:
         self.fetched |= reply.fetched
         text = reply.messages[0].text if reply.messages else ""
         reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
-        self.attempts.append(Attempt(reading.status, text, reading.violations, reply.usage))
+        self.attempts.append(ReaskAttempt(reading.status, text, reading.violations, reply.usage))
         if reading.status in USABLE:
             self.reading = _mended(original, reading)
         elif text.strip():
@@ -85,7 +87,7 @@ class Reasking:
 
     def failed(self, error: BaseException) -> None:
         """The latest question has no answer."""
-        self.attempts.append(Attempt(error=type(error).__name__))
+        self.attempts.append(ReaskAttempt(error=type(error).__name__))
 
     @property
     def usage(self) -> dict[str, int]:
@@ -104,7 +106,7 @@ class Reasking:
     def events(self, run: str) -> list[Record]:
         return [attempt.as_event(run, number) for number, attempt in enumerate(self.attempts, 1)]
 
-    def _reading(self, text: str) -> Reading:
+    def _reading(self, text: str) -> ParsedReply:
         """The reading of an answer that should be nothing but a trailer: JSON alone is one, too."""
         reading = self._read(text)
         if reading.status == "missing" and text.lstrip().startswith(("{", "```")):
@@ -112,11 +114,11 @@ class Reasking:
         return reading
 
 
-def _cut_short(text: str, finish: str) -> Reading:
-    return Reading(text, violations=(f"the answer ended with {finish or 'nothing'!r}",), status="rejected")
+def _cut_short(text: str, finish: str) -> ParsedReply:
+    return ParsedReply(text, violations=(f"the answer ended with {finish or 'nothing'!r}",), status="rejected")
 
 
-def _mended(original: Reading, answer: Reading) -> Reading:
+def _mended(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
     """The reply as it was shown, with the snapshot of an answer."""
     return replace(
         original,
@@ -127,7 +129,7 @@ def _mended(original: Reading, answer: Reading) -> Reading:
     )
 
 
-def tenacious(attempts: int) -> dict[str, Any]:
+def reask_retry_options(attempts: int) -> dict[str, Any]:
     """How tenacity is to ask: until a snapshot can be used, at once, and with no error when there is none."""
     from tenacity import retry_if_result, stop_after_attempt
 

@@ -14,13 +14,13 @@ from ctxwrap.session.abi import legal_name
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import as_record, kept_of
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.turn.redactor import Screen
-from ctxwrap.types import Body, Message, Opening, Operation, Reading, Record, Reply, Request, SessionKey
+from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.types import Body, Message, Operation, ParsedReply, Record, Reply, Request, SessionKey, TurnInputs
 from ctxwrap.workingset.requests import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class TurnRecords:
     """The records of one turn; the events of its stages are among them if settings want that."""
 
     id: str
@@ -28,13 +28,13 @@ class Writing:
     wire: str
     mode: Mode
     request: Request
-    opening: Opening
+    opening: TurnInputs
     settings: Settings
 
-    def ids(self, attempt: int) -> receipt.Ids:
-        return receipt.Ids(self.key.session, self.id, self.opening.runtime.round, attempt)
+    def ids(self, attempt: int) -> receipt.EventIds:
+        return receipt.EventIds(self.key.session, self.id, self.opening.runtime.round, attempt)
 
-    def message(self, message: Message, screen: Screen, **control: Any) -> Record:
+    def message(self, message: Message, screen: TurnRedactor, **control: Any) -> Record:
         """A message with its count of tokens, which is stored with it."""
         shown, measure = screen.message(message), Measure(self.request.model)
         return screen.record(message, shown, tokens={measure.name: measure.counted(shown)}, **control)
@@ -45,14 +45,14 @@ class Writing:
         return [
             self.message(
                 message,
-                Screen(self.settings.redaction),
+                TurnRedactor(self.settings.redaction),
                 round=number,
                 parent="" if message.role == "system" else next(parents, ""),
             )
             for message, number in new
         ]
 
-    def answer(self, reply: Reply, screen: Screen, status: str, reason: str, origin: Origin) -> list[Record]:
+    def answer(self, reply: Reply, screen: TurnRedactor, status: str, reason: str, origin: Origin) -> list[Record]:
         """The answer as far as it came; it follows what the caller said, if that is in the log."""
         is_behind = any(message.role != "system" for message, _ in self.opening.new)
         return [
@@ -70,7 +70,7 @@ class Writing:
         ]
 
     def start(
-        self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: Screen, origin: Origin
+        self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: TurnRedactor, origin: Origin
     ) -> list[Record]:
         """That the turn begins, with its pack, and what happened to memory since the last one."""
         opening = self.opening
@@ -124,7 +124,7 @@ class Writing:
 
     def snapshot(
         self,
-        reading: Reading | None,
+        reading: ParsedReply | None,
         applied: Mapping[str, Any] | None,
         operations: Iterable[Operation],
         origin: Origin,
@@ -194,12 +194,14 @@ class Writing:
         event = {"type": type, "run": self.id, "id": legal_name(id or "none"), "name": legal_name(name or "unknown")}
         return {**event, "message": number, **more, "ctx": {}}
 
-    def ended(self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: Screen) -> list[Record]:
+    def ended(
+        self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: TurnRedactor
+    ) -> list[Record]:
         """The records of a turn's end, and that it is at its end."""
         done = self._done(reply, reason, screen)
         return [*records, *self._stages([*records, done], attempt), done]
 
-    def _done(self, reply: Reply, reason: str, screen: Screen) -> Record:
+    def _done(self, reply: Reply, reason: str, screen: TurnRedactor) -> Record:
         status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
         done: Record = {
             "type": "done",
@@ -230,7 +232,7 @@ class Writing:
         """Events as they may be written; the rows of a pack were made of items that may be."""
         if self.settings.redaction is None:
             return events
-        changed = zip(events, Screen(self.settings.redaction).events(events), strict=True)
+        changed = zip(events, TurnRedactor(self.settings.redaction).events(events), strict=True)
         return [{**new, "pack": old["pack"]} if "pack" in old else new for old, new in changed]
 
     def _pack_fields(self, made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
@@ -238,7 +240,7 @@ class Writing:
         if made is None:
             return {"pack": []}
         fields: Record = {
-            "pack": receipt.rows(Screen(self.settings.redaction).items(made.items)),
+            "pack": receipt.rows(TurnRedactor(self.settings.redaction).items(made.items)),
             "budget": receipt.budget_as_json(made.budget),
             "prefix": injection.as_json(made.prefix),
             "sent": {**made.sent, "state": self._state(made), "texts": _texts(kept)},

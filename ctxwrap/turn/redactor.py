@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ctxwrap.pack.builder import Sources
+from ctxwrap.pack.builder import PackSources
 from ctxwrap.pack.receipt import item_in
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.alignment import digest
 from ctxwrap.stores.log_format import as_record
-from ctxwrap.types import Body, Message, Opening, PackItem, Reading, Record, Request
+from ctxwrap.types import Body, Message, PackItem, ParsedReply, Record, Request, TurnInputs
 from ctxwrap.workingset.reader import FileText
-from ctxwrap.workingset.working_set import Offered
+from ctxwrap.workingset.working_set import WorkingSetView
 
 
-class Screen:
+class TurnRedactor:
     """A policy, or none, for the things of a turn; it counts what it finds."""
 
     def __init__(self, redaction: Redaction | None) -> None:
@@ -87,15 +87,15 @@ class Screen:
         """What became of all that could be sent."""
         return [item_in(self.value(item.as_json())) for item in items] if self._redactor else items
 
-    def opening(self, opening: Opening) -> Opening:
+    def opening(self, opening: TurnInputs) -> TurnInputs:
         """What a turn starts from, all of it; the log may hold what was said before there was a policy."""
         if self._redactor is None:
             return opening
-        new = tuple((Screen(self._redaction).message(message), number) for message, number in opening.new)
-        changed: Opening = self.value(replace(opening, new=()))  # what is new was counted with the request
+        new = tuple((TurnRedactor(self._redaction).message(message), number) for message, number in opening.new)
+        changed: TurnInputs = self.value(replace(opening, new=()))  # what is new was counted with the request
         return replace(changed, new=new)
 
-    def sources(self, sources: Sources) -> Sources:
+    def sources(self, sources: PackSources) -> PackSources:
         """Files were redacted when they were read; what is found in the log is looked at when it is found."""
         if self._redactor is None:
             return sources
@@ -104,12 +104,12 @@ class Screen:
         retrieve = sources.retrieve
         return sources._replace(retrieve=(lambda *asked: self.value(retrieve(*asked))) if retrieve else None)
 
-    def _count(self, offered: Offered) -> None:
+    def _count(self, offered: WorkingSetView) -> None:
         assert self._redactor is not None
         for file in offered.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
 
-    def reading(self, reading: Reading | None) -> Reading | None:
+    def reading(self, reading: ParsedReply | None) -> ParsedReply | None:
         """What a reply's trailer turned out to be, with nothing of it as the model spelled it."""
         if reading is None or self._redactor is None:
             return reading

@@ -20,10 +20,10 @@ from ctxwrap.protocol.reply import read_reply
 from ctxwrap.redaction.redactor import change_of
 from ctxwrap.session.scope import apart
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import SummaryWriter
 from ctxwrap.stores.log_format import message_range
-from ctxwrap.types import Kept, Message, SessionKey
+from ctxwrap.types import LoggedMessage, Message, SessionKey
 
 logger = logging.getLogger("ctxwrap")
 
@@ -208,7 +208,7 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
     Whether one was written.
     """
     try:
-        with undisturbed(), session.locked():
+        with defer_finalizers(), session.locked():
             matter = _matter(session) if _is_due(session, writer) else None
             if matter is None:
                 return False
@@ -220,7 +220,7 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
         if not text:
             raise ValueError("the answer was empty")
         told = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
-        with undisturbed(), session.locked():
+        with defer_finalizers(), session.locked():
             is_current = matter.is_current(session)
             if is_current:
                 session.append(turn, [], session.with_stages({**told, "model": writer.model, "ctx": {}}), clock())
@@ -241,7 +241,7 @@ class _Matter(NamedTuple):
     origin: Origin
     before: str
     """The summary so far."""
-    said: Sequence[Kept]
+    said: Sequence[LoggedMessage]
 
     def question(self, max_tokens: int) -> tuple[str, str]:
         """The rules and the texts, between marks that nobody could know who wrote one of them."""
@@ -273,9 +273,9 @@ def _matter(session: Session) -> _Matter | None:
     )
 
 
-def _newest(said: Sequence[Kept]) -> list[Kept]:
+def _newest(said: Sequence[LoggedMessage]) -> list[LoggedMessage]:
     """As many of the newest messages as may be sent, without those that say nothing in words."""
-    left, newest = _TEXTS, list[Kept]()
+    left, newest = _TEXTS, list[LoggedMessage]()
     for kept in reversed(said):
         size = len(_text(kept.message))
         if size > left:

@@ -3,27 +3,27 @@
 from collections.abc import Callable
 
 from ctxwrap.session.clock import utc_now
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.lifecycle import BareCall, OpenCall, bare
-from ctxwrap.turn.reask import tenacious
-from ctxwrap.types import Body, Send, TextDelta, TurnRecord, Wire
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
+from ctxwrap.turn.reask import reask_retry_options
+from ctxwrap.types import Body, ProviderAdapter, Send, TextDelta, TurnRecord
 
 
 def begin(
-    context: Context,
-    wire: Wire,
+    context: ClientBinding,
+    wire: ProviderAdapter,
     body: Callable[[], Body],
-    target: Target,
+    target: CallScope,
     send: Send,
-) -> "Call | BareCall":
+) -> "Call | PassthroughCall":
     """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
 
     `send` is for requests of our own.
     """
-    passed = bare(context, target, body)
+    passed = passthrough(context, target, body)
     if passed is not None:
         return passed
-    opened = OpenCall(context, wire, body, target, utc_now)
+    opened = ManagedCall(context, wire, body, target, utc_now)
     try:
         if not opened.open():
             from tenacity import Retrying
@@ -37,14 +37,14 @@ def begin(
     return Call(opened, send)
 
 
-def _open(opened: OpenCall) -> bool:
+def _open(opened: ManagedCall) -> bool:
     return opened.open()
 
 
 class Call:
     """One call in flight. The first of its endings is saved; the others are no-ops."""
 
-    def __init__(self, opened: OpenCall, send: Send) -> None:
+    def __init__(self, opened: ManagedCall, send: Send) -> None:
         self.opened = opened
         self._send = send
         self._turn = opened.turn
@@ -132,7 +132,7 @@ class Call:
         if self._turn.asks_again:
             from tenacity import Retrying
 
-            Retrying(**tenacious(self._turn.max_reasks))(self._question)
+            Retrying(**reask_retry_options(self._turn.max_reasks))(self._question)
 
     def _question(self) -> bool | None:
         """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""

@@ -16,10 +16,10 @@ from time import time_ns
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from ctxwrap import __version__
-from ctxwrap.pack.builder import Sources
-from ctxwrap.pack.history import Found, Passage
+from ctxwrap.pack.builder import PackSources
+from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.redaction import Redaction
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Operation, SessionKey, TurnRecord
 
 logger = logging.getLogger("ctxwrap")
@@ -46,7 +46,7 @@ class _Search(NamedTuple):
     start: int
     end: int
     query: str
-    found: Found
+    found: Retrieved
     error: str
 
 
@@ -99,16 +99,16 @@ class Telemetry:
             self._parent = trace.set_span_in_context(self._span)
             self._trace = trace
 
-    def watching(self, sources: Sources) -> Sources:
+    def watching(self, sources: PackSources) -> PackSources:
         """`sources` whose searches are told by `opening`."""
         retrieve = sources.retrieve
         if self._trace is None or retrieve is None:
             return sources
 
-        def watched(query: str, below: int, budget: int, count: Callable[[str], int]) -> Found:
+        def watched(query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
             if below <= 1:  # nothing was said before
                 return retrieve(query, below, budget, count)
-            start, found, error = time_ns(), Found(), ""
+            start, found, error = time_ns(), Retrieved(), ""
             try:
                 found = retrieve(query, below, budget, count)
             except Exception as raised:
@@ -174,14 +174,14 @@ class Telemetry:
         found = search.found.chosen
         with self._memory_span("search_memory", search.start, search.end, len(found), search.error) as span:
             if _content_is_wanted():
-                screen = Screen(self._redaction)
+                screen = TurnRedactor(self._redaction)
                 records = screen.value(list(map(_found_record, found)))
                 span.set_attribute("gen_ai.memory.query.text", screen.text(search.query))
                 span.set_attribute("gen_ai.memory.records", _as_json(records))
 
     def _changed(self, changes: Sequence[Operation]) -> Attributes:
         """What a model wrote: ids are words of its own, like all the rest."""
-        screen, attributes = Screen(self._redaction), Attributes()
+        screen, attributes = TurnRedactor(self._redaction), Attributes()
         if len(changes) == 1:
             attributes["gen_ai.memory.record.id"] = screen.text(changes[0].id)
         records = [_changed_record(change) for change in changes if change.item is not None]

@@ -28,9 +28,9 @@ from ctxwrap.memory.memory import Memory, merged, rewritten_in
 from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
 from ctxwrap.pack import injection
 from ctxwrap.pack.budget import limit_told
-from ctxwrap.pack.builder import Asked, Pack, Sources, pack, reply_limit
+from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack, reply_limit
 from ctxwrap.protocol.instructions import is_example, neutral
-from ctxwrap.protocol.origin import Shown
+from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.messages import sendable
 from ctxwrap.providers.text_channel import PlainStream
@@ -40,16 +40,16 @@ from ctxwrap.session.missing import taken
 from ctxwrap.session.open_turns import NO_SNAPSHOT, row_after
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.tokens import TooLong
-from ctxwrap.turn.reask import Reasking, is_due
-from ctxwrap.turn.records import Writing
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.reask import ReaskLoop, is_due
+from ctxwrap.turn.records import TurnRecords
+from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import (
     USABLE,
     Body,
     Injection,
-    Opening,
     Operation,
-    Reading,
+    ParsedReply,
+    ProviderAdapter,
     Record,
     Reply,
     Report,
@@ -58,12 +58,12 @@ from ctxwrap.types import (
     SessionKey,
     TextDelta,
     TextStream,
+    TurnInputs,
     TurnRecord,
-    Wire,
 )
 from ctxwrap.workingset.actions import ActionStream
 from ctxwrap.workingset.requests import Decision, requests_in, requests_of
-from ctxwrap.workingset.requests import Request as FileRequest
+from ctxwrap.workingset.requests import FileRequest as FileRequest
 
 _LONG = 64 * 1024
 """A text beyond so many characters is not read in passing."""
@@ -74,13 +74,13 @@ class Turn:
         self,
         id: str,
         key: SessionKey,
-        wire: Wire,
+        wire: ProviderAdapter,
         body: Body,
         request: Request,
         asked: Mode,
-        opening: Opening,
+        opening: TurnInputs,
         settings: Settings,
-        sources: Sources | None = None,
+        sources: PackSources | None = None,
     ) -> None:
         self.id = id
         self.key = key
@@ -89,13 +89,13 @@ class Turn:
         self._wire = wire
         self._settings = settings
         self._new = opening.new
-        self._screen = screen = Screen(settings.redaction)
+        self._screen = screen = TurnRedactor(settings.redaction)
         self._unscreened = body
-        self._request = Screen(settings.redaction).request(request)
-        self._given = Asked(key, wire.name, screen.body(body), self._request, self.mode)
+        self._request = TurnRedactor(settings.redaction).request(request)
+        self._given = PackRequest(key, wire.name, screen.body(body), self._request, self.mode)
         self._opening = screen.opening(opening)
-        self._writing = Writing(id, key, wire.name, self.mode, self._request, self._opening, settings)
-        self._sources = screen.sources(sources or Sources())
+        self._writing = TurnRecords(id, key, wire.name, self.mode, self._request, self._opening, settings)
+        self._sources = screen.sources(sources or PackSources())
         self._pack: Pack | None = None
         self._repacked = False
         self.body = body if asked == "disabled" else self._given.body
@@ -106,7 +106,7 @@ class Turn:
         self._streams: list[ReplyStream] = []
         self._rewriter = wire.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
-        self._reasking = Reasking(wire, self.body, settings, self._read_again)
+        self._reasking = ReaskLoop(wire, self.body, settings, self._read_again)
         self._closed = False
         self._broken = ""
         self._error = ""
@@ -156,7 +156,7 @@ class Turn:
             return False
         self._repacked, self._pack, self.body = True, fewer, body
         self._asked_with = _shown_in(self._request, fewer)
-        self._reasking = Reasking(self._wire, body, self._settings, self._read_again)
+        self._reasking = ReaskLoop(self._wire, body, self._settings, self._read_again)
         return True
 
     def _fewer(self, made: Pack, told: TooLong) -> Pack:
@@ -232,7 +232,7 @@ class Turn:
 
     def question(self) -> Body:
         """What to send to ask for the snapshot alone; `answered` or `unanswered` follows."""
-        return sendable(Screen(self._settings.redaction).body(self._reasking.question(self._rewriter.reply)))
+        return sendable(TurnRedactor(self._settings.redaction).body(self._reasking.question(self._rewriter.reply)))
 
     def answered(self, payload: Body) -> bool:
         """The whole reply to a question; whether its snapshot can be used, or none is needed any more."""
@@ -276,7 +276,7 @@ class Turn:
         blocks = reply.reading.actions if reply.reading else ()
         return (*listed, *(each._replace(fault=fault) for block in blocks for each in requests_in(block)))
 
-    def _pack_lacks(self, known: missing.Known) -> list[Record]:
+    def _pack_lacks(self, known: missing.MissingItems) -> list[Record]:
         """What of the pack is missing that was not, and what is there again."""
         if self._pack is None:
             return []
@@ -306,7 +306,7 @@ class Turn:
 
         `answer_at` is the number that the answer gets in the log; `interrupted` says why it did not come to its end.
         """
-        reply, screen = self._reply, Screen(self._settings.redaction)
+        reply, screen = self._reply, TurnRedactor(self._settings.redaction)
         reason = self._why_incomplete(interrupted)
         self._status, self._mode_reason = ("aborted", reason) if reason else ("complete", self._mode_reason)
         self._violations = ()
@@ -330,7 +330,7 @@ class Turn:
         ]
         return messages, writing.screened(writing.ended(events, self._attempt, reply, reason, screen))
 
-    def _reading_told(self, reading: Reading | None) -> Reading | None:
+    def _reading_told(self, reading: ParsedReply | None) -> ParsedReply | None:
         """The reading with what else the snapshot breaks."""
         return reading and replace(reading, violations=(*reading.violations, *self._violations))
 
@@ -390,7 +390,7 @@ class Turn:
         takes_actions = self.mode == "enabled" and self._settings.working_set and self._settings.working_set_updates
         return ActionStream(stream, self._asked_with.quotes) if takes_actions else stream
 
-    def _read_again(self, text: str) -> Reading:
+    def _read_again(self, text: str) -> ParsedReply:
         return read_reply(text, self._opening.runtime.as_json(), self._shown, self._asked_with)
 
     @property
@@ -402,7 +402,7 @@ class Turn:
     def _reply(self) -> Reply:
         """The reply as far as it came, with the snapshot that was asked for, if so."""
         reply, mended = self._rewriter.reply, self._reasking.reading
-        reading = Screen(self._settings.redaction).reading(mended or reply.reading)
+        reading = TurnRedactor(self._settings.redaction).reading(mended or reply.reading)
         if reading is not None and reading.status == "missing" and self._is_due(reply):
             reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
         return reply if reading is reply.reading else replace(reply, reading=reading)
@@ -491,12 +491,12 @@ def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**snapshot, "memory": memory}
 
 
-def _shown_in(request: Request, made: Pack | None) -> Shown:
+def _shown_in(request: Request, made: Pack | None) -> ShownTexts:
     """The texts of a request as they came and, where that differs, as the model saw them: an echo may repeat either."""
     added = made.injection if made else Injection("", "")
     texts = [message.text for message in (*request.messages, *added.history)]
     texts += filter(None, (added.protocol, added.background, added.standing))
-    return Shown([*texts, *(shown for text in texts if (shown := neutral(text)) is not text)], added.block)
+    return ShownTexts([*texts, *(shown for text in texts if (shown := neutral(text)) is not text)], added.block)
 
 
 def settled_mode(asked: Mode, request: Request) -> tuple[Mode, str]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Literal
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.protocol.voice import Voice
-from ctxwrap.types import Reading, TextStream
+from ctxwrap.protocol.voice import CondensedText
+from ctxwrap.types import ParsedReply, TextStream
 from ctxwrap.workingset.requests import ACTIONS, requests_in
 
 _KEYS = ("action", "path", "priority", "why", "role", "truncate_strategy", "max_lines")
@@ -31,7 +31,7 @@ class ActionStream:
 
     def __init__(self, inner: TextStream, is_copy: Callable[[str], bool]) -> None:
         self._inner, self._is_copy = inner, is_copy
-        self._voice = Voice()
+        self._voice = CondensedText()
         self._shown: list[str] = []
         self._blocks: list[str] = []
         self._state: Literal["text", "code", "fenced", "bare"] = "text"
@@ -51,7 +51,7 @@ class ActionStream:
         """What the last action in it says so far."""
         self._compared = 0
         """How many blocks were looked for in the request, which may be long."""
-        self._reading: Reading | None = None
+        self._reading: ParsedReply | None = None
 
     def feed(self, chunk: str) -> str:
         return self._show(self._take(self._inner.feed(chunk)))
@@ -75,7 +75,7 @@ class ActionStream:
         return text
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ParsedReply:
         self.close()
         assert self._reading is not None
         return self._reading

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from ctxwrap.protocol.framing import checked_boundary, framed, harmless, quoted
-from ctxwrap.tokens.truncation import Count, estimate, truncated
-from ctxwrap.workingset.manifest import NAME, OFFER, Budget, FileRole, Manifest, WorkingFile
+from ctxwrap.tokens.truncation import CountTokens, estimate, truncated
+from ctxwrap.workingset.manifest import NAME, OFFER, FileBudget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reader import FileText, Unread
-from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, Missing, context_missing
+from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, MissingFile, context_missing
 
 _PLAIN = re.compile(r"[\w./@+-][\w./@+ -]*")
 
@@ -105,7 +105,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class FileAssembly:
     header: str
     groups: tuple[Group, ...]
     """System, developer, user, offered: those that there are, in this order; the header begins the first."""
@@ -117,11 +117,11 @@ def assembled(
     contents: Mapping[str, FileText | Unread],
     *,
     boundary: str,
-    count: Count = estimate,
+    count: CountTokens = estimate,
     boot: Boot | None = None,
-    budget: Budget | None = None,
+    budget: FileBudget | None = None,
     strict: bool = False,
-) -> Assembly:
+) -> FileAssembly:
     """The files of the manifest that fit the budget, framed and grouped, and the report about them.
 
     `boundary` is to be random for each request; the same arguments give the same bytes. With `strict` a vital file
@@ -148,14 +148,14 @@ def _constitution(order: list[WorkingFile], contents: Mapping[str, FileText | Un
 @dataclass(slots=True)
 class _Assembling:
     boundary: str
-    count: Count
-    budget: Budget
+    count: CountTokens
+    budget: FileBudget
     header: str = ""
     header_tokens: int = 0
     texts: dict[GroupRole, list[str]] = field(default_factory=lambda: {role: [] for role in get_args(GroupRole)})
     included: list[Included] = field(default_factory=list)
     excluded: list[Excluded] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
+    missing: list[MissingFile] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     left: int = 0
 
@@ -201,9 +201,9 @@ class _Assembling:
                 known.add(fault.path)
                 self.excluded.append(Excluded(fault.path, fault.reason))
             if fault.blocking:
-                self.missing.append(Missing(fault.path, fault.reason, "blocking", _MEND))
+                self.missing.append(MissingFile(fault.path, fault.reason, "blocking", _MEND))
 
-    def done(self) -> Assembly:
+    def done(self) -> FileAssembly:
         report = AssemblyReport(
             budget=self.budget,
             header_tokens=self.header_tokens,
@@ -214,7 +214,7 @@ class _Assembling:
         )
         texts = {**self.texts, "system": [self.header, *self.texts["system"]]}
         groups = (Group(role, "".join(texts[role])) for role in self.texts)
-        return Assembly(self.header, tuple(group for group in groups if group.text), report)
+        return FileAssembly(self.header, tuple(group for group in groups if group.text), report)
 
     def _size(self, content: str, file: WorkingFile) -> int:
         return self.count(framed(content, file.path, file.role, self.boundary))
@@ -228,11 +228,11 @@ class _Assembling:
     def _leave_out(self, file: WorkingFile, reason: str, resolution: str) -> None:
         self.excluded.append(Excluded(file.path, reason))
         if file.is_vital:
-            self.missing.append(Missing(file.path, reason, "blocking", resolution))
+            self.missing.append(MissingFile(file.path, reason, "blocking", resolution))
             self.warnings.append(f"{file.path!r} is vital and not in the context: {reason}")
         elif resolution != _MAKE_ROOM:
             severity: Literal["low", "medium"] = "low" if file.priority < _LOW else "medium"
-            self.missing.append(Missing(file.path, reason, severity, resolution))
+            self.missing.append(MissingFile(file.path, reason, severity, resolution))
             self.warnings.append(f"{file.path!r} is not in the context: {reason}")
 
     def _summary(self) -> list[str]:

@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class FileBudget:
     """How many tokens there are, and how many of them are not for files."""
 
     max_tokens: int = _MAX_TOKENS
@@ -113,7 +113,7 @@ class Header:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     files: tuple[WorkingFile, ...] = ()
-    budget: Budget = Budget()
+    budget: FileBudget = FileBudget()
     metadata: Metadata = Metadata()
     header: Header = Header()
     faults: tuple[Fault, ...] = ()
@@ -236,10 +236,10 @@ def _part(source: Mapping[str, Any], key: str, faults: list[Fault]) -> Mapping[s
     return {}
 
 
-def _budget(given: Mapping[str, Any], faults: list[Fault]) -> Budget:
+def _budget(given: Mapping[str, Any], faults: list[Fault]) -> FileBudget:
     most = _tokens(given, "max_tokens", _MAX_TOKENS, faults)
     reserved = _tokens(given, "reserved_for_response", min(_RESERVED, most // 2), faults)
-    budget = Budget(most, reserved)
+    budget = FileBudget(most, reserved)
     if reserved > most:
         faults.append(Fault("", f"reserved_for_response ({reserved}) is more than max_tokens ({most}): none are left"))
     if given.get("effective") is not None and _tokens(given, "effective", -1, faults) != budget.effective:

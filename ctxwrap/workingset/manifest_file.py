@@ -210,7 +210,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LoadedManifest:
     """A manifest as it was found."""
 
     manifest: Manifest
@@ -222,21 +222,21 @@ class Kept:
     """Whether there is no file."""
 
 
-def look(path: str | os.PathLike[str]) -> Kept:
+def look(path: str | os.PathLike[str]) -> LoadedManifest:
     """The manifest in that file, and nothing else happens; without a file it is empty."""
     directory, name = os.path.split(os.fspath(path))
     found = read_bytes(directory or ".", name, _READ)
     if isinstance(found, FileBytes):
         try:
-            return Kept(read_manifest(found.data), found.data.decode("utf-8-sig"))
+            return LoadedManifest(read_manifest(found.data), found.data.decode("utf-8-sig"))
         except InvalidManifest as refused:
-            return Kept(Manifest(), problem=f"{name!r} cannot be used: {refused}")
+            return LoadedManifest(Manifest(), problem=f"{name!r} cannot be used: {refused}")
     if not isinstance(found, Unread) or found.trouble == "missing":
-        return Kept(Manifest(), missing=True)
-    return Kept(Manifest(), problem=f"{name!r} cannot be used: {found.reason}")
+        return LoadedManifest(Manifest(), missing=True)
+    return LoadedManifest(Manifest(), problem=f"{name!r} cannot be used: {found.reason}")
 
 
-def save(path: str | os.PathLike[str], manifest: Manifest, kept: Kept) -> str:
+def save(path: str | os.PathLike[str], manifest: Manifest, kept: LoadedManifest) -> str:
     """Put a manifest in the place of the one that was kept there, in one step; the text that is there now.
 
     StoreUnavailable if somebody else changed it meanwhile, or the medium refuses.
@@ -280,7 +280,7 @@ def _lock(handle: int, path: str) -> None:
         return
 
 
-def _saved(path: str, manifest: Manifest, kept: Kept) -> str:
+def _saved(path: str, manifest: Manifest, kept: LoadedManifest) -> str:
     now = look(path)
     if now.problem or now.text != kept.text:
         why = now.problem or "it was changed meanwhile"

@@ -7,12 +7,12 @@ from hashlib import sha256
 from itertools import takewhile
 from typing import NamedTuple
 
-from ctxwrap.types import Message, Older
+from ctxwrap.types import HistoryMessage, Message
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
 from ctxwrap.workingset.reader import FileText, Hints
 from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, Outcome
 from ctxwrap.workingset.safe_yaml import path_fault
-from ctxwrap.workingset.working_set import OUTPUT, Offered
+from ctxwrap.workingset.working_set import OUTPUT, WorkingSetView
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TendingRules:
     """No file sinks below that."""
 
 
-class Use(NamedTuple):
+class FileUse(NamedTuple):
     """How a file was used of late."""
 
     references: int
@@ -78,7 +78,7 @@ def with_outputs(
 
 def in_effect(
     manifest: Manifest,
-    uses: Mapping[str, Use],
+    uses: Mapping[str, FileUse],
     turn: int,
     hints: Hints | None = None,
     rules: TendingRules | None = None,
@@ -123,7 +123,7 @@ def _why_gone(age: int | None, rules: TendingRules) -> str:
 
 def _moved(
     file: WorkingFile,
-    uses: Mapping[str, Use],
+    uses: Mapping[str, FileUse],
     turn: int,
     hints: Hints,
     rules: TendingRules,
@@ -147,7 +147,7 @@ def _moved(
     return replace(file, priority=priority)
 
 
-def _by_use(file: WorkingFile, use: Use | None, turn: int, rules: TendingRules) -> tuple[float, str]:
+def _by_use(file: WorkingFile, use: FileUse | None, turn: int, rules: TendingRules) -> tuple[float, str]:
     if use and use.references >= rules.often and turn - use.last_turn < rules.unused_turns:
         risen = _between(file.priority + rules.step, file.priority, rules, rules.highest)
         return risen, f"referenced {use.references} times"
@@ -179,7 +179,7 @@ _WORD = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
 
 
-class Told(NamedTuple):
+class UsageMessage(NamedTuple):
     """A message of the conversation, by its place from the first one, and the round it belongs to."""
 
     at: int
@@ -187,22 +187,22 @@ class Told(NamedTuple):
     message: Message
 
 
-def backwards(messages: Sequence[Message], last: int) -> Iterator[Told]:
+def backwards(messages: Sequence[Message], last: int) -> Iterator[UsageMessage]:
     """The messages of a conversation in round `last`, the newest first: a round begins with what a user says."""
     for at in range(len(messages) - 1, -1, -1):
-        yield Told(at, last, messages[at])
+        yield UsageMessage(at, last, messages[at])
         is_first = messages[at].role == "user" and (at == 0 or messages[at - 1].role != "user")
         last -= is_first
 
 
-def followed(offered: Offered, messages: Sequence[Message], round: int) -> Offered:
+def followed(offered: WorkingSetView, messages: Sequence[Message], round: int) -> WorkingSetView:
     """With the priorities of this turn: moved by what the last rounds speak of, and by hints."""
     uses = uses_in(offered.manifest.files, messages, round)
     outcome = in_effect(offered.manifest, uses, round, offered.hints)
     return offered._replace(manifest=outcome.manifest, adjusted=outcome.decisions)
 
 
-def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, Use]:
+def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, FileUse]:
     """In how many of the last rounds each file is spoken of, and when last; before the first of them is not known."""
     texts = dict(_texts_by_round(messages, round))
     words = {number: frozenset(each.rstrip(".-") for each in _WORD.findall(text)) for number, text in texts.items()}
@@ -212,7 +212,7 @@ def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: in
         name = file.path.rpartition("/")[2]  # a path that is named names it, too
         said = words if _WORD.fullmatch(name) else texts
         spoken = [number for number in texts if name in said[number]]
-        uses[file.path] = Use(len(spoken), max(spoken, default=max(oldest - 1, min(file.turn or 0, round))))
+        uses[file.path] = FileUse(len(spoken), max(spoken, default=max(oldest - 1, min(file.turn or 0, round))))
     return uses
 
 
@@ -240,13 +240,17 @@ def _words_of(message: Message) -> str:
 
 
 def with_results(
-    offered: Offered, messages: Sequence[Message], unsent: Sequence[Older], round: int, before: Collection[str]
-) -> Offered:
+    offered: WorkingSetView,
+    messages: Sequence[Message],
+    unsent: Sequence[HistoryMessage],
+    round: int,
+    before: Collection[str],
+) -> WorkingSetView:
     """With the large results of tools that are not sent, the first of the messages, as files that nobody wrote.
 
     `before` are the paths of those that the last turn had; `outputs` of what comes back tells what came and went.
     """
-    results: dict[str, tuple[int, Older]] = {}
+    results: dict[str, tuple[int, HistoryMessage]] = {}
     names: dict[str, str] = {}
     for told in reversed([*takewhile(lambda told: told.round >= round - _SEEN, backwards(messages, round))]):
         names |= {str(call.get("id")): str(call.get("name")) for call in told.message.tool_calls}
@@ -267,13 +271,13 @@ def _is_large_result(message: Message) -> bool:
     return message.role == "tool" and len(message.text) >= _LARGE
 
 
-def _path(older: Older, names: Mapping[str, str]) -> str:
+def _path(older: HistoryMessage, names: Mapping[str, str]) -> str:
     """A path that no file can have, since one of its parts is empty."""
     id = older.message.tool_call_id
     parts = (older.message.name or names.get(id) or "unknown", f"{older.number}-{id}" if id else str(older.number))
     return OUTPUT + "/".join(_NO_NAME.sub("_", part)[:_LONGEST_NAME] for part in parts) + ".txt"
 
 
-def _as_text(path: str, older: Older) -> FileText:
+def _as_text(path: str, older: HistoryMessage) -> FileText:
     text = older.message.text[-_LONGEST:]
     return FileText(path, text, sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), older.tokens)

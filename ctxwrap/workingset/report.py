@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import ContextMissing
-from ctxwrap.workingset.manifest import Budget, FileRole
+from ctxwrap.workingset.manifest import FileBudget, FileRole
 
-Severity = Literal["low", "medium", "blocking"]
+FileSeverity = Literal["low", "medium", "blocking"]
 
 
 class Included(NamedTuple):
@@ -32,29 +32,29 @@ class Excluded(NamedTuple):
     reason: str
 
 
-class Missing(NamedTuple):
+class MissingFile(NamedTuple):
     """A file that the model was to see and does not."""
 
     path: str
     reason: str
-    severity: Severity
+    severity: FileSeverity
     resolution: str
     """What would help."""
     status: Literal["open"] = "open"
 
 
-def context_missing(missing: Sequence[Missing]) -> ContextMissing:
+def context_missing(missing: Sequence[MissingFile]) -> ContextMissing:
     told = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
     return ContextMissing(f"vital files of the working set are not in the context: {told}")
 
 
 @dataclass(frozen=True, slots=True)
 class AssemblyReport:
-    budget: Budget
+    budget: FileBudget
     header_tokens: int = 0
     included: tuple[Included, ...] = ()
     excluded: tuple[Excluded, ...] = ()
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingFile, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -63,7 +63,7 @@ class AssemblyReport:
         return self.header_tokens + sum(each.tokens for each in self.included)
 
     @property
-    def blocking(self) -> tuple[Missing, ...]:
+    def blocking(self) -> tuple[MissingFile, ...]:
         return tuple(each for each in self.missing if each.severity == "blocking")
 
     def as_json(self) -> dict[str, Any]:

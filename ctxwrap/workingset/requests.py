@@ -28,7 +28,7 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """How far a model may go."""
 
     roots: tuple[str, ...] = ("",)
@@ -44,7 +44,7 @@ class Limits:
     """How the names of files begin, in any directory, that are the operator's: they tell what working sets hold."""
 
 
-class Request(NamedTuple):
+class FileRequest(NamedTuple):
     """What was asked for, in the asker's own words."""
 
     action: str
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
     decisions: tuple[Decision, ...]
 
 
-def requests_of(value: Any) -> tuple[Request, ...]:
+def requests_of(value: Any) -> tuple[FileRequest, ...]:
     """The requests in what a model wrote as JSON, be it a list, a single one, or a text that holds them.
 
     What is no request is one with a fault, and those beyond a number are one together.
@@ -89,10 +89,12 @@ def requests_of(value: Any) -> tuple[Request, ...]:
     listed = value if isinstance(value, list) else [] if value is None else [value]
     read = [each for entry in listed[:_MOST_READ] for each in _requests(entry)]
     unread = len(listed) - _MOST_READ
-    return (*read, Request("", "", fault=f"{unread} more requests were not looked at")) if unread > 0 else tuple(read)
+    return (
+        (*read, FileRequest("", "", fault=f"{unread} more requests were not looked at")) if unread > 0 else tuple(read)
+    )
 
 
-def _requests(entry: Any) -> list[Request]:
+def _requests(entry: Any) -> list[FileRequest]:
     try:
         return [_request(each) for each in _mappings(_as_pairs(entry))] or [_NO_REQUEST]
     except InvalidManifest as refused:
@@ -105,28 +107,28 @@ def _as_pairs(value: Any) -> Any:
     return [_as_pairs(part) for part in value] if isinstance(value, list) else value
 
 
-def requests_in(text: str) -> tuple[Request, ...]:
+def requests_in(text: str) -> tuple[FileRequest, ...]:
     """The requests in a model's text, as YAML or JSON, in code fences or bare, one or many, however they are listed.
 
     What names an action and cannot be read is a request with a fault.
     """
-    found: list[Request] = []
+    found: list[FileRequest] = []
     for block in _blocks(text):
         try:
             values = _values(block)
             found += [_request(each) for value in values for each in _mappings(value)]
         except RecursionError:
-            found.append(Request("", "", fault="the request cannot be read: it is nested too deep"))
+            found.append(FileRequest("", "", fault="the request cannot be read: it is nested too deep"))
         except InvalidManifest as refused:
             found.append(_unread(refused))
     return tuple(found)
 
 
 def decided(
-    manifest: Manifest, requests: Sequence[Request], limits: Limits | None = None, turn: int | None = None
+    manifest: Manifest, requests: Sequence[FileRequest], limits: RequestLimits | None = None, turn: int | None = None
 ) -> Outcome:
     """The manifest after what is granted of a model's requests, and what became of each."""
-    limits = limits or Limits()
+    limits = limits or RequestLimits()
     decisions = []
     for number, request in enumerate(requests, 1):
         try:
@@ -140,7 +142,7 @@ def decided(
     return Outcome(manifest, tuple(decisions))
 
 
-def _grant(request: Request, file: WorkingFile | None) -> Decision:
+def _grant(request: FileRequest, file: WorkingFile | None) -> Decision:
     granted = Decision(request.action, request.path, True, "within its limits", request.why)
     if file is None:
         return granted
@@ -148,7 +150,7 @@ def _grant(request: Request, file: WorkingFile | None) -> Decision:
     return granted._replace(priority=file.priority, truncate_strategy=strategy, max_lines=file.max_lines)
 
 
-def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: Limits) -> Manifest:
+def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: RequestLimits) -> Manifest:
     """The operator's manifest with what was granted to a session's model: by path, what the last grant says of it.
 
     Each is asked for again, since the operator's manifest and the limits may be others by now.
@@ -157,13 +159,13 @@ def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: L
     manifest = replace(manifest, files=files)
     for path, told in own.items():
         action = REMOVE if told.get("removed") else ADJUST if manifest.file(path) else ADD
-        request = Request(action, path, str(told.get("why") or "granted before"), tuple(told.items()))
+        request = FileRequest(action, path, str(told.get("why") or "granted before"), tuple(told.items()))
         with suppress(safe_yaml.Wrong):
             manifest = _granted(manifest, request, limits, told.get("turn"))
     return manifest
 
 
-def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | None) -> Manifest:
+def _granted(manifest: Manifest, request: FileRequest, limits: RequestLimits, turn: int | None) -> Manifest:
     if request.fault:
         raise safe_yaml.Wrong(request.fault)
     if request.action not in ACTIONS:
@@ -189,7 +191,7 @@ def _granted(manifest: Manifest, request: Request, limits: Limits, turn: int | N
     return manifest.with_file(replace(known, priority=priority))
 
 
-def _with_new(manifest: Manifest, path: str, request: Request, limits: Limits, turn: int | None) -> Manifest:
+def _with_new(manifest: Manifest, path: str, request: FileRequest, limits: RequestLimits, turn: int | None) -> Manifest:
     given = dict(request.given)
     if manifest.file(path) is not None:
         raise safe_yaml.Wrong(f"it is in the working set already; use {ADJUST}")
@@ -212,7 +214,7 @@ def _with_new(manifest: Manifest, path: str, request: Request, limits: Limits, t
     return manifest.with_file(new)
 
 
-def _priority(value: Any, limits: Limits) -> float:
+def _priority(value: Any, limits: RequestLimits) -> float:
     priority = safe_yaml.priority(value)
     if priority > limits.max_priority:
         raise safe_yaml.Wrong(f"priority must be at most {limits.max_priority:g}, not {priority:g}")
@@ -229,7 +231,7 @@ def _check_root(path: str, roots: Iterable[str]) -> None:
     raise safe_yaml.Wrong("it is outside of the directories that the model may name files of, or hidden")
 
 
-def _is_reserved(path: str, limits: Limits) -> bool:
+def _is_reserved(path: str, limits: RequestLimits) -> bool:
     """Whether it is a manifest or hints, or a session's own: a store may lie below the root, with words of others."""
     *parents, name = path.casefold().split("/")
     layout = [(parents[at : at + 1], parents[at + 2 : at + 3]) for at in range(len(parents))]
@@ -300,14 +302,14 @@ def _apart(pairs: Pairs) -> list[Pairs]:
     return groups
 
 
-def _request(pairs: Pairs) -> Request:
+def _request(pairs: Pairs) -> FileRequest:
     given = without_doubles(pairs)
     action, path = (_kept(given.get(name), _LONGEST_NAME) for name in ("action", "path"))
-    return Request(action, path, _kept(given.get("why"), _LONGEST_WHY), tuple(given.items()))
+    return FileRequest(action, path, _kept(given.get("why"), _LONGEST_WHY), tuple(given.items()))
 
 
-def _unread(why: InvalidManifest) -> Request:
-    return Request("", "", fault=f"the request cannot be read: {why}")
+def _unread(why: InvalidManifest) -> FileRequest:
+    return FileRequest("", "", fault=f"the request cannot be read: {why}")
 
 
 def _kept(value: Any, longest: int) -> str:
@@ -315,4 +317,4 @@ def _kept(value: Any, longest: int) -> str:
     return safe_yaml.text(value)[:longest].encode("utf-8", "backslashreplace").decode()
 
 
-_NO_REQUEST = Request("", "", fault=f"it is no request; one has an action, such as {ADD}, a path and a why")
+_NO_REQUEST = FileRequest("", "", fault=f"it is no request; one has an action, such as {ADD}, a path and a why")

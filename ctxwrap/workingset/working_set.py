@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.tokens.truncation import Count
+from ctxwrap.tokens.truncation import CountTokens
 from ctxwrap.types import Offer, PackItem, SessionKey
-from ctxwrap.workingset.assembly import Assembly, Boot, assembled
+from ctxwrap.workingset.assembly import Boot, FileAssembly, assembled
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.manifest_file import look
 from ctxwrap.workingset.reader import FileText, Hints, Reader, Unread, load_hints
 from ctxwrap.workingset.report import Included
-from ctxwrap.workingset.requests import ADD, Decision, Limits, Outcome, Request, decided, with_own
+from ctxwrap.workingset.requests import ADD, Decision, FileRequest, Outcome, RequestLimits, decided, with_own
 
 logger = logging.getLogger("ctxwrap")
 
@@ -35,7 +35,7 @@ Own = Mapping[str, Mapping[str, Any]]
 """What a session's model was granted, by path."""
 
 
-class Offered(NamedTuple):
+class WorkingSetView(NamedTuple):
     """A manifest and the files it names, as they were read."""
 
     path: str
@@ -57,7 +57,7 @@ class Offered(NamedTuple):
         return tuple(file.path for file in self.manifest.files if file.path.startswith(OUTPUT))
 
 
-class Supplement(NamedTuple):
+class PackedFiles(NamedTuple):
     """What files bring to a call."""
 
     instructions: str = ""
@@ -77,8 +77,8 @@ class WorkingSet:
 
     def __init__(self, path: str, redaction: Redaction | None = None, *, operators_too: bool = False) -> None:
         self._path = os.path.abspath(path)
-        usual = Limits()
-        self._limits = Limits(
+        usual = RequestLimits()
+        self._limits = RequestLimits(
             reserved=(os.path.basename(self._path), *usual.reserved),
             operators_too=operators_too,
             max_priority=_HIGHEST if operators_too else usual.max_priority,
@@ -88,7 +88,7 @@ class WorkingSet:
         self._readers: dict[str, Reader] = {}
         """By the name of what counts their tokens."""
 
-    def offer(self, model: str, key: SessionKey, own: Own | None = None) -> Offered:
+    def offer(self, model: str, key: SessionKey, own: Own | None = None) -> WorkingSetView:
         """The files as they are now, for a call of that model; `own` are those that its session asked for."""
         measure, kept = Measure(model), look(self._path)
         manifest = with_own(kept.manifest, own or {}, self._limits)
@@ -111,7 +111,7 @@ class WorkingSet:
             tool_contract=manifest.header.tool_contract,
             highest=self._limits.max_priority,
         )
-        return Offered(self._path, manifest, contents, boot, hints.problems, hints, warned=self._warned)
+        return WorkingSetView(self._path, manifest, contents, boot, hints.problems, hints, warned=self._warned)
 
     def _session_path(self, key: SessionKey) -> str:
         """Where a store keeps the session, below its root."""
@@ -119,14 +119,14 @@ class WorkingSet:
         tenant, agent, session = map(safe_name, shown)
         return f"home/{tenant}/agent/{agent}/session/{session}/"
 
-    def decide(self, requests: Sequence[Request], own: Own, turn: int) -> tuple[Decision, ...]:
+    def decide(self, requests: Sequence[FileRequest], own: Own, turn: int) -> tuple[Decision, ...]:
         """What a session's model may have of what it asks for, beside what is its `own` already."""
         kept = look(self._path)
         if kept.problem:
             return refused(requests, kept.problem)
         return self._decided(with_own(kept.manifest, own, self._limits), requests, turn).decisions
 
-    def _decided(self, manifest: Manifest, requests: Sequence[Request], turn: int) -> Outcome:
+    def _decided(self, manifest: Manifest, requests: Sequence[FileRequest], turn: int) -> Outcome:
         """What a model may have, without files that cannot be read: these would be missed with every call."""
         reader = Reader(os.path.dirname(self._path))
         granted = decided(manifest, requests, self._limits, turn)
@@ -150,7 +150,9 @@ def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unre
     }
 
 
-def with_offers(files: Offered | None, offers: Sequence[Offer], model: str, redaction: Redaction | None) -> Offered:
+def with_offers(
+    files: WorkingSetView | None, offers: Sequence[Offer], model: str, redaction: Redaction | None
+) -> WorkingSetView:
     """The files of a call, if it has any, with what its caller offers beside them."""
     reader = Reader("", Measure(model).text, redaction=redaction)
     new: dict[str, WorkingFile] = {}
@@ -161,20 +163,20 @@ def with_offers(files: Offered | None, offers: Sequence[Offer], model: str, reda
         new[path] = WorkingFile(
             path, each.priority, pin=True, visibility=each.visibility, kind=each.kind, text=each.text
         )
-    known = files or Offered("", Manifest(), {}, Boot(working_set=""))
+    known = files or WorkingSetView("", Manifest(), {}, Boot(working_set=""))
     manifest = replace(known.manifest, files=(*known.manifest.files, *new.values()))
     texts = contents_of(Manifest(tuple(new.values())), reader)
     return known._replace(manifest=manifest, contents={**known.contents, **texts})
 
 
-def refused(requests: Sequence[Request], reason: str) -> tuple[Decision, ...]:
+def refused(requests: Sequence[FileRequest], reason: str) -> tuple[Decision, ...]:
     """A model's requests, all of them refused."""
     return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
 
 
-def supplement(
-    offered: Offered, boundary: str, room: int, count: Count, *, strict: bool = False, quiet: bool = False
-) -> Supplement:
+def pack_files(
+    offered: WorkingSetView, boundary: str, room: int, count: CountTokens, *, strict: bool = False, quiet: bool = False
+) -> PackedFiles:
     """What fits into `room` and the manifest's own budget; with `strict` a vital file that is missing is an error.
 
     `quiet` is for a second look, about which the log of the process need not hear again.
@@ -195,7 +197,7 @@ def supplement(
         _warn(offered, [*offered.problems, *blocking])
     texts = {group.role: group.text for group in assembly.groups}
     report = assembly.report.as_json()["assembly_report"]
-    return Supplement(
+    return PackedFiles(
         instructions="\n".join(texts[role] for role in ("system", "developer") if role in texts),
         context=texts.get("user", ""),
         offered=texts.get("offered", ""),
@@ -209,7 +211,7 @@ def supplement(
     )
 
 
-def _warn(offered: Offered, problems: Sequence[str]) -> None:
+def _warn(offered: WorkingSetView, problems: Sequence[str]) -> None:
     """Tell the process's log of problems, each once: they stay the same from call to call."""
     told = set() if offered.warned is None else offered.warned
     for problem in problems:
@@ -218,7 +220,7 @@ def _warn(offered: Offered, problems: Sequence[str]) -> None:
             logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
 
 
-def _items(assembly: Assembly, offered: Offered) -> tuple[PackItem, ...]:
+def _items(assembly: FileAssembly, offered: WorkingSetView) -> tuple[PackItem, ...]:
     """Every file of the manifest, with the reason why it is in or out."""
     report = assembly.report
     known = {file.path: file for file in offered.manifest.files}

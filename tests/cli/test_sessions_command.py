@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.cli.output import as_name, as_size, as_time
-from ctxwrap.cli.turns import follow
-from ctxwrap.inspect import Following, Numbered
+from ctxwrap.cli.turns import follow_stream
+from ctxwrap.inspect import Numbered, StreamFollower
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Provider
 from ctxwrap.testing.practice.answer import ToolCall
@@ -286,8 +286,8 @@ def test_following_prints_what_other_processes_append(home: Path) -> None:
     def printing(records: Any) -> None:
         printed.append([record["content"] for _, record in records])
 
-    following = Following(FileStore(home).open(KEY), "messages")
-    follow(following, printing, interrupting(lambda: write_elsewhere(home, "there"), lambda: None))
+    following = StreamFollower(FileStore(home).open(KEY), "messages")
+    follow_stream(following, printing, interrupting(lambda: write_elsewhere(home, "there"), lambda: None))
     assert printed == [["here"], ["there"], []]
 
 
@@ -295,7 +295,7 @@ def test_an_interruption_while_printing_ends_it_as_well(home: Path) -> None:
     def printing(records: list[Numbered]) -> None:
         raise KeyboardInterrupt
 
-    follow(Following(FileStore(home).open(KEY), "messages"), printing, lambda: None)  # type: ignore[arg-type]
+    follow_stream(StreamFollower(FileStore(home).open(KEY), "messages"), printing, lambda: None)  # type: ignore[arg-type]
 
 
 def test_tail_follows_until_it_is_interrupted(home: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import ctxwrap
 from ctxwrap.protocol.instructions import DELTA_TEXT, READING_TEXT
 from ctxwrap.testing.practice import Answer, Failure, Provider, script
-from ctxwrap.testing.practice.requests import Answering, Seen
+from ctxwrap.testing.practice.requests import Answering, RecordedRequest
 from tests.clients.running import each, got, opened, run_and_close
 from tests.support import Told
 
@@ -102,7 +102,7 @@ def need(start: Any, path: str) -> Any:
     return start
 
 
-def mode_sent(seen: Seen) -> str:
+def mode_sent(seen: RecordedRequest) -> str:
     """The mode that shows in a request: what it tells the model about context."""
     texts = list(_texts(seen.json))
     if any(DELTA_TEXT in text for text in texts):

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 import ctxwrap
 from ctxwrap.protocol.instructions import DELTA_TEXT, READING_TEXT, SEPARATOR, asks_for_trailer
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
-from ctxwrap.testing.practice.requests import Answering, Seen
+from ctxwrap.testing.practice.requests import Answering, RecordedRequest
 from tests.clients.running import at_once, each, got, opened
 from tests.support import CANARY, REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
@@ -147,7 +147,7 @@ def in_turn(*answers: Answering | Answer | Failure) -> Answering:
     return answer
 
 
-def asked(seen: Seen) -> Ask:
+def asked(seen: RecordedRequest) -> Ask:
     return Ask("messages", seen.json, seen.path, seen.headers)
 
 
@@ -907,7 +907,7 @@ def assert_same_request(twins: Twins) -> None:
     assert ours == theirs
 
 
-def request_view(seen: Seen) -> Any:
+def request_view(seen: RecordedRequest) -> Any:
     headers = {name: value for name, value in seen.headers.items() if name not in NOT_THE_SAME}
     return seen.method, seen.path, list(headers.items()), seen.body
 

@@ -20,7 +20,7 @@ import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.protocol.instructions import READING_TEXT, SEPARATOR, asks_for_trailer
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall, script
-from ctxwrap.testing.practice.requests import ApiName, Seen
+from ctxwrap.testing.practice.requests import ApiName, RecordedRequest
 from tests.support import REMEMBERED, Told, assert_clean, events, messages, said, state_shown, trailer
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ def side(request: pytest.FixtureRequest, litellm: Any, provider: Provider, home:
     return Side(request.param, litellm, provider, home, runner)
 
 
-def asked_in(seen: Seen) -> Ask:
+def asked_in(seen: RecordedRequest) -> Ask:
     apis: dict[str, ApiName] = {"chat/completions": "chat", "completions": "completions", "messages": "messages"}
     return Ask(apis.get(seen.path.partition("v1/")[2], "responses"), seen.json, seen.path, seen.headers)
 

@@ -17,7 +17,7 @@ from ctxwrap.cli import main
 from ctxwrap.inspect import details_of
 from ctxwrap.protocol.instructions import SEPARATOR, before_question
 from ctxwrap.session.lookup import key_for
-from ctxwrap.session.open_turns import MANY, NO_SNAPSHOT, Compliance, Count
+from ctxwrap.session.open_turns import MANY, NO_SNAPSHOT, Compliance, SnapshotCount
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
 from ctxwrap.types import TurnRecord
 from tests.support import Told, events, item, trailer
@@ -248,7 +248,7 @@ def test_the_counts_are_those_of_the_log_wherever_a_checkpoint_lies(told: list[t
         of = [status for status, model in due if model == name]
         missing = of.count("missing")
         unusable = of.count("rejected") + of.count("ambiguous")
-        assert compliance.models.get(name, Count()) == (len(of), missing, unusable)
+        assert compliance.models.get(name, SnapshotCount()) == (len(of), missing, unusable)
     usable = [at for at, (status, _) in enumerate(due) if status in ("clean", "repaired", "partial")]
     since = due[usable[-1] + 1 :] if usable else due
     assert compliance.in_a_row == sum(status == "missing" for status, _ in since)
@@ -259,4 +259,4 @@ def test_any_number_of_models_takes_a_bounded_room() -> None:
     for number in range(200):
         compliance.take({"type": "snapshot", "status": "clean", "model": f"m{number}", "due": True})
     assert len(compliance.models) <= 51
-    assert compliance.total == Count(200)
+    assert compliance.total == SnapshotCount(200)

@@ -19,7 +19,7 @@ import ctxwrap
 from ctxwrap import turn_of
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.testing.practice import Answer, Ask, Failure, ToolCall
-from ctxwrap.testing.practice.requests import Answering, Seen
+from ctxwrap.testing.practice.requests import Answering, RecordedRequest
 from tests.clients.openai_cases import (
     CHANGED_HEADERS,
     CHAT,
@@ -965,7 +965,7 @@ async def test_requests_that_are_no_chat_lose_the_private_headers_too(desk: Desk
     assert_no_private_headers(desk.provider.seen)
 
 
-def assert_no_private_headers(requests: list[Seen]) -> None:
+def assert_no_private_headers(requests: list[RecordedRequest]) -> None:
     names = {name for seen in requests for name in seen.headers}
     assert names
     assert not [name for name in names if "ctxwrap" in name]
@@ -1239,7 +1239,7 @@ RAW_BYTES = (
 )
 
 
-def on_the_wire(seen: Seen) -> tuple[Any, ...]:
+def on_the_wire(seen: RecordedRequest) -> tuple[Any, ...]:
     headers = [(name, value) for name, value in seen.headers.items() if name not in VOLATILE_HEADERS]
     return seen.method, seen.path, headers, seen.body
 

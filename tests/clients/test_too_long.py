@@ -18,7 +18,7 @@ import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.testing.practice import Answer, Failure, Provider, Seen, script, within
+from ctxwrap.testing.practice import Answer, Failure, Provider, RecordedRequest, script, within
 from ctxwrap.types import Record, SessionKey, TurnRecord
 from tests.clients.running import at_its_desk, got, on, run_and_close
 from tests.support import PassingLog, Told, apart_from_stages, assert_clean, events, said
@@ -199,7 +199,7 @@ class Desk:
                 yield event
 
     @property
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[RecordedRequest]:
         return self.provider.seen
 
     def kinds(self) -> list[str]:
@@ -228,7 +228,7 @@ def desk(request: pytest.FixtureRequest, home: Path) -> Iterator[Desk]:
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
 
-def assert_trimmed(first: Seen, second: Seen) -> None:
+def assert_trimmed(first: RecordedRequest, second: RecordedRequest) -> None:
     """The second request is the first one without the oldest of its history, and nothing else of the caller's."""
     before, after = first.body.decode(), second.body.decode()
     assert len(after) < len(before)
@@ -242,7 +242,7 @@ def assert_trimmed(first: Seen, second: Seen) -> None:
     assert _callers(first) == _callers(second)
 
 
-def _callers(seen: Seen) -> dict[str, Any]:
+def _callers(seen: RecordedRequest) -> dict[str, Any]:
     """What a request says beside messages, and what is raised for our sake."""
     ours = ("messages", "input", "system", "instructions", "max_tokens")
     return {name: value for name, value in seen.json.items() if name not in ours}

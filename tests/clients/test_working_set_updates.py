@@ -19,7 +19,7 @@ from ctxwrap.cli import main
 from ctxwrap.inspect import memory_of
 from ctxwrap.protocol.framing import blocks_in
 from ctxwrap.session.abi import event_issues
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.testing.practice.answer import ToolCall
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
@@ -106,7 +106,7 @@ OTHERS = ("files: []\n", "files: [&a {path: x}, *a]\n")
 
 def offered(home: Path, place: Path, session: str = "s") -> Manifest:
     """The working set as a session has it: the operator's manifest with what its model was granted."""
-    own = existing(key_for(session), home).past.files
+    own = open_existing(key_for(session), home).past.files
     return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", key_for(session), own).manifest
 
 

@@ -12,7 +12,7 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Provider
-from ctxwrap.turn.binding import Context
+from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.types import SessionKey, TurnRecord
 from tests.support import said
 
@@ -56,7 +56,7 @@ def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, h
 
 def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxwrap.context._OPEN_SESSIONS", 2)
-    context = Context(store=MemoryStore(), settings=Settings())
+    context = ClientBinding(store=MemoryStore(), settings=Settings())
     first, second, third = (SessionKey("t", "a", name) for name in "abc")
     known = context.session(first)
     context.session(second)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.cli import main
-from ctxwrap.conformance import CHECKS, KINDS, Kind, conform
+from ctxwrap.conformance import CHECKS, KINDS, InputKind, conform
 from ctxwrap.conformance.documents import nodes_in
 from ctxwrap.errors import InvalidInput
 from ctxwrap.session.child_sessions import attach_result, start_child
@@ -272,10 +272,10 @@ BASE: dict[str, str] = {
 
 # For every check, the smallest change of an example that breaks it.
 
-Breaking = tuple[Kind, Callable[[str], str]]
+Breaking = tuple[InputKind, Callable[[str], str]]
 
 
-def swap(kind: Kind, old: str, new: str) -> Breaking:
+def swap(kind: InputKind, old: str, new: str) -> Breaking:
     def change(text: str) -> str:
         assert old in text
         return text.replace(old, new, 1)
@@ -606,7 +606,7 @@ VALUES = st.recursive(
 
 
 @given(value=VALUES, text=st.text(), kind=st.sampled_from([None, *KINDS]))
-def test_every_text_is_judged_or_unusable(value: Any, text: str, kind: Kind | None) -> None:
+def test_every_text_is_judged_or_unusable(value: Any, text: str, kind: InputKind | None) -> None:
     for said in (text, json.dumps(value), f"{text}\n<<<CONTEXT>>>\n{json.dumps(value)}"):
         with suppress(InvalidInput):
             found = conform("-", kind, stdin=BytesIO(said.encode("utf-8", "replace")))

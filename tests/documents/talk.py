@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.sentences import RawMessage
 
 PEOPLE = (
     "Maria Jansen",
@@ -90,7 +90,7 @@ _OTHERS = (
 class Known(NamedTuple):
     """What must still be in a document after a message."""
 
-    entry: Raw
+    entry: RawMessage
     people: tuple[str, ...]
     decisions: tuple[str, ...]
     """Words that tell each decision from the others, the newest last."""
@@ -134,4 +134,4 @@ def talk(count: int, seed: int = 7, most_open: int = 8) -> Iterator[Known]:
             text = chance.choice(_OTHERS).format(**said)
             role = chance.choice(("user", "user", "assistant"))
         day = f"2024-{1 + number * 12 // (count + 1):02}-{1 + number % 28:02}T12:00:00Z"
-        yield Known(Raw(number, role, text, day), tuple(people), tuple(decisions[-20:]), tuple(tasks))
+        yield Known(RawMessage(number, role, text, day), tuple(people), tuple(decisions[-20:]), tuple(tasks))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.documents.document import grown, trimmed
-from ctxwrap.documents.sentences import Raw, assigns, cut, decides, facts_in, is_filler, sentences_in, worth
+from ctxwrap.documents.sentences import RawMessage, assigns, cut, decides, facts_in, is_filler, salience, sentences_in
 from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.language.dates import days_in
 
@@ -61,7 +61,7 @@ def test_what_a_sentence_names() -> None:
     named = facts_in('We met Maria Jansen on 17 Aug 2025 about "Blue Door" (case A-4471, 45,000 EUR) at x@y.org.')
     assert {"Maria", "Jansen", "2025-08-17", "Blue Door", "A-4471", "45,000", "EUR", "x@y.org"} <= named
     assert {"カメラ", "Canon"} <= facts_in("新しいカメラはCanonです。")
-    assert worth("We met Maria on 3 May.") > worth("We met somebody one day.") > worth("Hello there!") == 0
+    assert salience("We met Maria on 3 May.") > salience("We met somebody one day.") > salience("Hello there!") == 0
 
 
 def test_what_is_decided_and_what_is_to_be_done() -> None:
@@ -129,7 +129,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_megabyte_of_anything_is_read_within_its_caps(text: str) -> None:
-    raw = Raw(1, "user", text)
+    raw = RawMessage(1, "user", text)
     assert len(summary_of(raw)) <= 512
     assert len(fitted(text)) <= 512
     assert len(trimmed(text)) <= 5000

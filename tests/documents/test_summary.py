@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.documents.sentences import Raw, Summary, facts_in
+from ctxwrap.documents.sentences import RawMessage, Summary, facts_in
 from ctxwrap.documents.summary import LONGEST, fitted, summary_of
 from tests.documents.messages import MESSAGES
 
@@ -16,16 +16,18 @@ texts = st.text(max_size=1500) | st.lists(
     max_size=80,
 ).map("".join)
 raws = st.builds(
-    Raw, st.integers(), st.sampled_from(["user", "assistant", "tool", "x"]), texts, speaker=st.text(max_size=90)
+    RawMessage, st.integers(), st.sampled_from(["user", "assistant", "tool", "x"]), texts, speaker=st.text(max_size=90)
 )
 
 
 def said(text: str, role: str = "user", **more: str) -> str:
-    return summary_of(Raw(1, role, text, **more))
+    return summary_of(RawMessage(1, role, text, **more))
 
 
 @given(raws, st.text(max_size=200))
-def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(raw: Raw, document: str) -> None:
+def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(
+    raw: RawMessage, document: str
+) -> None:
     summary = summary_of(raw, document)
     assert len(summary) <= min(LONGEST, len(raw.text))
     assert bool(summary) == bool(raw.text)
@@ -117,7 +119,7 @@ def test_speaker_and_day_are_named_where_there_is_room() -> None:
     text = "Hello! Thank you so much! I live in Ghent."
     assert said(text, speaker="Maria") == "Maria lives in Ghent."
     assert said(text, speaker="Maria", time="2025-03-01T10:00:00Z") == "2025-03-01: Maria lives in Ghent."
-    assert summary_of(Raw(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
+    assert summary_of(RawMessage(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
     assert said("Great question! Your flight leaves at 9:40.", "assistant") == "Assistant: Your flight leaves at 9:40."
     assert said('{"ok": true}', "tool") == '{"ok": true}'
 
@@ -127,7 +129,7 @@ def test_nothing_but_a_raw_message_has_a_summary() -> None:
     with pytest.raises(TypeError, match="summary"):
         summary_of(summary)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="summary"):
-        summary_of(Raw(1, "user", summary))
+        summary_of(RawMessage(1, "user", summary))
     with pytest.raises(TypeError, match="str"):
         summary_of("I live in Ghent.")  # type: ignore[arg-type]
 

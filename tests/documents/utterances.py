@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.sentences import RawMessage
 
 _MARKS = {"= ": "kept", "! ": "false", "~ ": "filler"}
 
 
 class Utterance(NamedTuple):
-    raw: Raw
+    raw: RawMessage
     kept: tuple[str, ...]
     false: tuple[str, ...]
     filler: tuple[str, ...]
@@ -32,4 +32,6 @@ def _utterance(number: int, block: str) -> Utterance:
         name: tuple(each for line in lines if line[:2] == mark for each in line[2:].split(" | "))
         for mark, name in _MARKS.items()
     }
-    return Utterance(Raw(number, role, text.strip(), f"{day}T10:00:00Z", "" if speaker == "-" else speaker), **expected)
+    return Utterance(
+        RawMessage(number, role, text.strip(), f"{day}T10:00:00Z", "" if speaker == "-" else speaker), **expected
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 
 import ctxwrap
-from ctxwrap.pack.receipt import Ids
+from ctxwrap.pack.receipt import EventIds
 from ctxwrap.protocol.framing import boundary_of, framed, harmless
 from ctxwrap.session.blobs import stored
 from ctxwrap.session.missing import packed
@@ -134,7 +134,7 @@ def begin(
     }
     event |= {"epoch": tiers(epoch)} if epoch is not None else {}
     event |= {"assembly_report": dict(report)} if report else {}
-    append(store, "events", event, *packed((), (), report or {}, Ids("s", run, 1)), turn=run)
+    append(store, "events", event, *packed((), (), report or {}, EventIds("s", run, 1)), turn=run)
 
 
 def tiers(memory: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> dict[str, list[Any]]:

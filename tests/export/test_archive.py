@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.cli import main
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable
-from ctxwrap.export.archive import Limits, export_session, import_session
+from ctxwrap.export.archive import ArchiveLimits, export_session, import_session
 from ctxwrap.export.archive.format import MANIFEST
 from ctxwrap.inspect import details_of
 from ctxwrap.session.inputs import Inputs
@@ -354,7 +354,7 @@ def made(file: Path, held: dict[str, bytes], *, honest: bool = True, **how: Any)
     return file
 
 
-def refused(file: Path, root: Path, match: str, limits: Limits | None = None) -> None:
+def refused(file: Path, root: Path, match: str, limits: ArchiveLimits | None = None) -> None:
     """The archive is refused in one sentence, by every kind of store, and nothing is there that was not."""
     before = everything(root)
     listing = sorted(root.rglob("*"))
@@ -421,14 +421,14 @@ def test_bombs_are_refused_before_they_are_unpacked(exported: Path, tmp_path: Pa
     bomb = made(tmp_path / "ratio.zip", {**held, "context/pinned/zeros": zeros})
     refused(bomb, tmp_path, "more than 200 times larger than it is packed")
     plain = made(tmp_path / "size.zip", {**held, "context/pinned/zeros": zeros}, packed=zipfile.ZIP_STORED)
-    refused(plain, tmp_path, "is larger than 1000000 bytes", Limits(member_bytes=1_000_000))
-    refused(plain, tmp_path, "it is larger than 1000000 bytes", Limits(bytes=1_000_000))
+    refused(plain, tmp_path, "is larger than 1000000 bytes", ArchiveLimits(member_bytes=1_000_000))
+    refused(plain, tmp_path, "it is larger than 1000000 bytes", ArchiveLimits(bytes=1_000_000))
     small = made(tmp_path / "total.zip", held)
-    refused(small, tmp_path, "it holds more than 100000 bytes", Limits(bytes=100_000))
+    refused(small, tmp_path, "it holds more than 100000 bytes", ArchiveLimits(bytes=100_000))
     many = made(tmp_path / "many.zip", {**held, **{f"context/pinned/{at}": b"" for at in range(300)}})
-    refused(many, tmp_path, "members, more than 200", Limits(members=200))
-    refused(many, tmp_path, "it has more than 20 members", Limits(members=20))
-    refused(small, tmp_path, "is longer than 100 bytes", Limits(line_bytes=100))
+    refused(many, tmp_path, "members, more than 200", ArchiveLimits(members=200))
+    refused(many, tmp_path, "it has more than 20 members", ArchiveLimits(members=20))
+    refused(small, tmp_path, "is longer than 100 bytes", ArchiveLimits(line_bytes=100))
 
 
 def test_a_size_that_is_a_lie_is_refused(exported: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ctxwrap.inspect.cost import LAST, Usage, usage_in
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.testing.practice import Failure, PracticeModel, Provider, Seen
+from ctxwrap.testing.practice import Failure, PracticeModel, Provider, RecordedRequest
 from ctxwrap.tokens import body_tokens, counter_for
 from ctxwrap.tokens.models import price_of
 from ctxwrap.types import SessionKey
@@ -59,7 +59,7 @@ def _size(messages: list[dict[str, Any]]) -> int:
     return body_tokens("openai_chat", {"model": MODEL, "messages": messages}, counter_for(MODEL))
 
 
-def _sent(seen: Seen) -> int:
+def _sent(seen: RecordedRequest) -> int:
     return body_tokens("openai_chat", seen.json, counter_for(MODEL))
 
 

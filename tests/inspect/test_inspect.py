@@ -10,7 +10,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import NotFound
-from ctxwrap.inspect import Following, all_sessions, session_details, sessions_of, turn_details
+from ctxwrap.inspect import StreamFollower, all_sessions, session_details, sessions_of, turn_details
 from ctxwrap.pack.injection import WORDS
 from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.session.redaction import PURGED
@@ -166,7 +166,7 @@ def test_one_tenant_never_sees_another(provider: Provider, store: Store) -> None
                 sessions_of(store, key.tenant, key.agent),
                 session_details(store, key),
                 turn_details(store, key, 1),
-                Following(store.open(key), "messages").new(),
+                StreamFollower(store.open(key), "messages").new(),
                 _error(store, key._replace(session="nobody")),
             ]
         )
@@ -380,7 +380,7 @@ def test_looking_changes_nothing(provider: Provider, home: Path) -> None:
     sessions_of(store, "default", "default")
     session_details(store, KEY)
     turn_details(store, KEY, 2)
-    Following(store.open(KEY), "events").new()
+    StreamFollower(store.open(KEY), "events").new()
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in home.rglob("*")} == before
 
 
@@ -389,7 +389,7 @@ def test_looking_changes_nothing(provider: Provider, home: Path) -> None:
 
 def test_following_gives_every_record_once(store: Store) -> None:
     appended(store, KEY, "messages", note("a"), note("b"))
-    following = Following(store.open(KEY), "messages")
+    following = StreamFollower(store.open(KEY), "messages")
     assert _contents(following) == ["a", "b"]
     assert _contents(following) == []
     appended(store, KEY, "messages", note("c", seq=7))
@@ -399,7 +399,7 @@ def test_following_gives_every_record_once(store: Store) -> None:
 def test_following_goes_on_through_a_rewriting(chat: Chat, store: Store) -> None:
     chat.say("One.")
     chat.say("My secret.")
-    spoken, events = (Following(store.open(KEY), stream) for stream in ("messages", "events"))
+    spoken, events = (StreamFollower(store.open(KEY), stream) for stream in ("messages", "events"))
     assert [len(spoken.new()), len(_happened(events))] == [4, 6]
     ctxwrap.purge("s", message=3, store=store)
     chat.say("Two.")
@@ -407,16 +407,16 @@ def test_following_goes_on_through_a_rewriting(chat: Chat, store: Store) -> None
     kinds = _happened(events)
     assert kinds[-3:] == ["start", "snapshot", "done"]
     assert "purge" in kinds[:-3]
-    assert [each.number for each in Following(store.open(KEY), "messages").new()] == [1, 2, 3, 4, 5, 6]
+    assert [each.number for each in StreamFollower(store.open(KEY), "messages").new()] == [1, 2, 3, 4, 5, 6]
 
 
-def _happened(following: Following) -> list[str]:
+def _happened(following: StreamFollower) -> list[str]:
     return [event["type"] for event in apart_from_stages(each.record for each in following.new())]
 
 
 def test_following_sees_what_another_process_writes(home: Path) -> None:
     appended(FileStore(home), KEY, "messages", note("here"))
-    following = Following(FileStore(home).open(KEY), "messages")
+    following = StreamFollower(FileStore(home).open(KEY), "messages")
     assert _contents(following) == ["here"]
     write_elsewhere(home, "there")
     assert _contents(following) == ["there"]
@@ -432,7 +432,7 @@ def write_elsewhere(home: Path, text: str) -> None:
     subprocess.run([sys.executable, "-c", code, str(home), text], check=True)
 
 
-def _contents(following: Following) -> list[Any]:
+def _contents(following: StreamFollower) -> list[Any]:
     return [each.record["content"] for each in following.new()]
 
 
@@ -440,7 +440,7 @@ def test_what_was_purged_is_in_no_answer(chat: Chat, store: Store) -> None:
     secret = "swordfish " * 3000
     chat.say(secret, answer=Told("Noted."))
     ctxwrap.purge("s", message=1, store=store)
-    following = Following(store.open(KEY), "messages")
+    following = StreamFollower(store.open(KEY), "messages")
     assert "swordfish" not in repr([session_details(store, KEY), turn_details(store, KEY, 1), following.new()])
     assert session_details(store, KEY).turns[0].said == PURGED
     words = WORDS["delta"].as_text().encode()

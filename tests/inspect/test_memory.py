@@ -15,7 +15,7 @@ from ctxwrap.cli import main
 from ctxwrap.cli.memory import plotted
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import Curve, Point, curves_of, details_of, memory_at, memory_of
-from ctxwrap.memory.items import PLACES, TIERS, Item
+from ctxwrap.memory.items import PLACES, TIERS, MemoryItem
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -58,16 +58,16 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
         yield chat
 
 
-def item(id: str, content: str, tier: Any = "core", *, round: int = 1, **rest: Any) -> Item:
+def item(id: str, content: str, tier: Any = "core", *, round: int = 1, **rest: Any) -> MemoryItem:
     whole = {"decay": 0.1, "anchor": round, "first": round, "last": round, **rest}
-    return Item(id=id, type="fact", content=content, tags=(), tier=tier, **whole)
+    return MemoryItem(id=id, type="fact", content=content, tags=(), tier=tier, **whole)
 
 
 def start(round: int) -> dict[str, Any]:
     return {"type": "start", "runtime": {"round": round, "datetime": "", "startup_at": ""}, "ctx": {"v": 1}}
 
 
-def kept(round: int, *items: Item, kind: Any = "add") -> dict[str, Any]:
+def kept(round: int, *items: MemoryItem, kind: Any = "add") -> dict[str, Any]:
     operations = [Operation(kind, item.id, item.tier, item.as_json())._asdict() for item in items]
     return {"type": "snapshot", "round": round, "operations": operations, "ctx": {"v": 1}}
 

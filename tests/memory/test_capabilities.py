@@ -15,7 +15,7 @@ from ctxwrap.inspect import memory_of
 from ctxwrap.memory.memory import Memory, is_fixed, merged, name_of
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.settings import MemoryRules
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -137,7 +137,7 @@ class WriteOnceChat(Chat):
     @property
     def items(self) -> dict[str, tuple[str, str]]:
         """Content and place of each item."""
-        memory = existing(key_for("s"), self.home, keeps_all=True).memory
+        memory = open_existing(key_for("s"), self.home, keeps_all=True).memory
         return {each.id: (each.content, each.tier) for each in (*memory.items.values(), *memory.swap.values())}
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.memory.decay import Move, advanced, decay_at, due, half_life, mentioned, rehydrated, stated, swapped
-from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, Item, Mentions
+from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, half_life, mentioned, rehydrated, stated, swapped
+from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, MemoryItem, Mentions
 from ctxwrap.settings import MemoryRules, PerTier, Settings, settings_from
 
 RULES = MemoryRules()
@@ -48,10 +48,10 @@ rulebooks = st.just(RULES) | all_rules()
 
 
 @st.composite
-def all_items(draw: st.DrawFn, places: tuple[str, ...] = TIERS) -> Item:
+def all_items(draw: st.DrawFn, places: tuple[str, ...] = TIERS) -> MemoryItem:
     first = draw(st.integers(0, 50))
     last = first + draw(st.integers(0, 50))
-    return Item(
+    return MemoryItem(
         id="ada-1",
         type="fact",
         content="Ada likes tea.",
@@ -68,24 +68,24 @@ def all_items(draw: st.DrawFn, places: tuple[str, ...] = TIERS) -> Item:
 items = all_items()
 
 
-def item(**changes: Any) -> Item:
-    fresh = Item(
+def item(**changes: Any) -> MemoryItem:
+    fresh = MemoryItem(
         id="ada-1", type="fact", content="Ada likes tea.", tags=("tea",), tier="ephemeral", decay=0.0, anchor=0.0,
         first=0, last=0,
     )  # fmt: skip
     return replace(fresh, **changes)
 
 
-def decay_in(subject: Item, round: int, rules: MemoryRules = RULES) -> float:
+def decay_in(subject: MemoryItem, round: int, rules: MemoryRules = RULES) -> float:
     aged, _ = advanced(subject, round, rules)
     return decay_at(aged, round, rules)
 
 
-def height(subject: Item) -> int:
+def height(subject: MemoryItem) -> int:
     return -PLACES.index(subject.tier)
 
 
-def first_round(subject: Item) -> int:
+def first_round(subject: MemoryItem) -> int:
     """A round by which everything that happened to the item is past."""
     return ceil(subject.anchor)
 
@@ -123,7 +123,7 @@ class TestTheFormula:
         assert (moves[-1].to, moves[-1].round) == ("swap", rounds)
 
     @given(all_items(("core",)), st.integers(0, 100_000))
-    def test_age_takes_nothing_out_of_core(self, subject: Item, gap: int) -> None:
+    def test_age_takes_nothing_out_of_core(self, subject: MemoryItem, gap: int) -> None:
         assert advanced(subject, subject.last + gap, RULES) == (subject, ())
         assert decay_in(subject, subject.last + gap) == subject.decay
 
@@ -151,20 +151,22 @@ class TestTheFormula:
         assert due(item(tier="swap"), RULES) is None
 
     @given(items, gaps, rulebooks)
-    def test_bounded(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+    def test_bounded(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         assert 0 <= decay_in(subject, subject.last + gap, rules) <= 1
         assert decay_at(subject, subject.last - gap, rules) == subject.decay
 
     @given(items, st.lists(gaps), rulebooks)
     def test_without_a_touch_decay_only_grows_and_tiers_only_fall(
-        self, subject: Item, gaps: list[int], rules: MemoryRules
+        self, subject: MemoryItem, gaps: list[int], rules: MemoryRules
     ) -> None:
         rounds = sorted(subject.last + gap for gap in gaps)
         seen = [(decay_in(subject, r, rules), height(advanced(subject, r, rules)[0])) for r in rounds]
         assert all(one[0] <= two[0] + TINY and one[1] >= two[1] for one, two in pairwise(seen))
 
     @given(items, gaps, shares, rulebooks)
-    def test_what_is_pinned_stays_as_it_is(self, subject: Item, gap: int, decay: float, rules: MemoryRules) -> None:
+    def test_what_is_pinned_stays_as_it_is(
+        self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
+    ) -> None:
         pinned = replace(subject, decay=decay, pinned=True)
         assert due(pinned, rules) is None
         assert advanced(pinned, subject.last + gap, rules) == (pinned, ())
@@ -176,7 +178,7 @@ class TestTheFormula:
 
 class TestDemotion:
     @given(items, rulebooks)
-    def test_decay_at_the_point_that_is_due_is_the_threshold(self, subject: Item, rules: MemoryRules) -> None:
+    def test_decay_at_the_point_that_is_due_is_the_threshold(self, subject: MemoryItem, rules: MemoryRules) -> None:
         point = due(subject, rules)
         if point is None:
             assert subject.tier == "core"
@@ -189,14 +191,14 @@ class TestDemotion:
 
     @given(all_items(PLACES), gaps, gaps, rulebooks)
     def test_it_makes_no_difference_how_rounds_are_grouped(
-        self, subject: Item, one: int, more: int, rules: MemoryRules
+        self, subject: MemoryItem, one: int, more: int, rules: MemoryRules
     ) -> None:
         halfway, moves = advanced(subject, subject.last + one, rules)
         end, more_moves = advanced(halfway, subject.last + one + more, rules)
         assert (end, moves + more_moves) == advanced(subject, subject.last + one + more, rules)
 
     @given(items, gaps, rulebooks)
-    def test_lazy_equals_eager(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+    def test_lazy_equals_eager(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         eager, moves = subject, ()
         for r in range(subject.last, subject.last + gap + 1):
             eager, new = advanced(eager, r, rules)
@@ -206,7 +208,7 @@ class TestDemotion:
         assert (eager, moves) == advanced(subject, subject.last + gap, rules)
 
     @given(items, gaps, rulebooks)
-    def test_the_moves_are_a_way_down_step_by_step(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+    def test_the_moves_are_a_way_down_step_by_step(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         aged, moves = advanced(subject, subject.last + gap, rules)
         way = [subject.tier, *(move.to for move in moves)]
         assert way == list(PLACES[PLACES.index(subject.tier) : PLACES.index(aged.tier) + 1])
@@ -214,7 +216,7 @@ class TestDemotion:
         assert sorted(move.round for move in moves) == [move.round for move in moves]
 
     @given(items, rulebooks)
-    def test_a_demotion_leaves_decay_where_it_is(self, subject: Item, rules: MemoryRules) -> None:
+    def test_a_demotion_leaves_decay_where_it_is(self, subject: MemoryItem, rules: MemoryRules) -> None:
         point = due(subject, rules)
         if point is None:
             return
@@ -230,9 +232,9 @@ class TestDemotion:
     def test_what_is_beyond_its_threshold_falls_one_tier_a_round(self) -> None:
         _, moves = advanced(stated(item(tier="core"), 7, 0.95), 100, OLD_RULES)
         assert moves == (
-            Move("ada-1", "core", "working", 8, "decay passed 0.5"),
-            Move("ada-1", "working", "ephemeral", 9, "decay passed 0.75"),
-            Move("ada-1", "ephemeral", "swap", 10, "decay passed 0.9"),
+            TierMove("ada-1", "core", "working", 8, "decay passed 0.5"),
+            TierMove("ada-1", "working", "ephemeral", 9, "decay passed 0.75"),
+            TierMove("ada-1", "ephemeral", "swap", 10, "decay passed 0.9"),
         )
 
     def test_what_goes_unused_for_long_leaves_ephemeral_before_its_threshold(self) -> None:
@@ -249,14 +251,14 @@ class TestMentions:
 
     @given(all_items(PLACES), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
     def test_the_mentions_of_a_round_join_in_any_order_and_number(
-        self, subject: Item, mentions: list[Any], order: random.Random, gap: int, rules: MemoryRules
+        self, subject: MemoryItem, mentions: list[Any], order: random.Random, gap: int, rules: MemoryRules
     ) -> None:
         round = subject.last + gap
         start, _ = advanced(subject, round, rules)
         shuffled = [*mentions, *mentions]
         order.shuffle(shuffled)
 
-        def after(mentions: list[Any]) -> Item:
+        def after(mentions: list[Any]) -> MemoryItem:
             now = start
             for evidence, ceiling in mentions:
                 now = mentioned(now, round, evidence, rules, ceiling)
@@ -267,7 +269,7 @@ class TestMentions:
 
     @given(all_items(PLACES), gaps, evidences, tiers, st.lists(gaps, min_size=1), rulebooks)
     def test_a_mention_helps_now_and_for_ever_after(
-        self, subject: Item, gap: int, evidence: float, ceiling: Any, later: list[int], rules: MemoryRules
+        self, subject: MemoryItem, gap: int, evidence: float, ceiling: Any, later: list[int], rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
         twin, _ = advanced(subject, now, rules)
@@ -279,7 +281,7 @@ class TestMentions:
     @given(all_items(PLACES), gaps, evidences, evidences, st.booleans(), st.integers(0, 400), gaps, rulebooks)
     def test_a_late_mention_helps_too(
         self,
-        subject: Item,
+        subject: MemoryItem,
         gap: int,
         one: float,
         two: float,
@@ -332,7 +334,7 @@ class TestMentions:
 
     @given(all_items(PLACES), gaps, shares, rulebooks)
     def test_a_stated_decay_counts_from_its_round(
-        self, subject: Item, gap: int, decay: float, rules: MemoryRules
+        self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
         said = stated(advanced(subject, now, rules)[0], now, decay)
@@ -351,7 +353,9 @@ class TestMentions:
 
 class TestSwap:
     @given(all_items(PLACES), gaps, rulebooks)
-    def test_swapping_changes_the_place_and_nothing_else(self, subject: Item, gap: int, rules: MemoryRules) -> None:
+    def test_swapping_changes_the_place_and_nothing_else(
+        self, subject: MemoryItem, gap: int, rules: MemoryRules
+    ) -> None:
         now = first_round(subject) + gap
         resident, _ = advanced(subject, now, rules)
         away = swapped(resident, now, rules)
@@ -361,7 +365,7 @@ class TestSwap:
 
     @given(all_items(("swap",)), gaps, rulebooks)
     def test_what_comes_back_is_ephemeral_and_fresh_enough_to_stay(
-        self, subject: Item, gap: int, rules: MemoryRules
+        self, subject: MemoryItem, gap: int, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
         back = rehydrated(subject, now, rules)
@@ -382,12 +386,12 @@ events = st.lists(
 
 
 @given(items, events, rulebooks)
-def test_a_whole_life_is_the_same_watched_or_not(subject: Item, events: list[Any], rules: MemoryRules) -> None:
-    def lived(watched: bool) -> Item:
+def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: list[Any], rules: MemoryRules) -> None:
+    def lived(watched: bool) -> MemoryItem:
         now, life = first_round(subject), subject
         for gap, event, share in events:
             for r in range(now, now + gap) if watched else ():
-                life = Item.from_json(json.loads(json.dumps(advanced(life, r, rules)[0].as_json())))
+                life = MemoryItem.from_json(json.loads(json.dumps(advanced(life, r, rules)[0].as_json())))
             now += gap
             life, _ = advanced(life, now, rules)
             match event:
@@ -416,10 +420,10 @@ class TestItems:
         st.dictionaries(st.text(), st.text() | st.lists(st.integers()) | st.booleans()),
     )
     def test_json_and_back(
-        self, subject: Item, mentions: Any, tags: list[str], origin: Any, source: str, extra: dict[str, Any]
+        self, subject: MemoryItem, mentions: Any, tags: list[str], origin: Any, source: str, extra: dict[str, Any]
     ) -> None:
         subject = replace(subject, mentions=mentions, tags=tuple(tags), origin=origin, source=source, extra=extra)
-        assert Item.from_json(json.loads(json.dumps(subject.as_json()))) == subject
+        assert MemoryItem.from_json(json.loads(json.dumps(subject.as_json()))) == subject
 
     def test_defaults_are_not_stored(self) -> None:
         assert list(item().as_json()) == [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.memory.items import TIERS, Item
+from ctxwrap.memory.items import TIERS, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare, whole, with_omissions
 from ctxwrap.memory.similarity import same_fact
@@ -22,7 +22,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import PracticeModel, Provider
-from ctxwrap.types import Reading, Runtime, SessionKey
+from ctxwrap.types import ParsedReply, Runtime, SessionKey
 
 NOW = 9
 RUNTIME = Runtime(NOW, "2026-02-20T18:30:00.000000Z", "2026-02-20T18:00:00.000000Z")
@@ -100,13 +100,13 @@ def remembering(memory: dict[str, Any], *, evolves: bool = True) -> Memory:
     return kept
 
 
-def read(snapshot: dict[str, Any], shown: dict[str, Any]) -> Reading:
+def read(snapshot: dict[str, Any], shown: dict[str, Any]) -> ParsedReply:
     """`snapshot` as it comes back from a model."""
     written = json.dumps(with_runtime(snapshot, RUNTIME), ensure_ascii=False)
     return read_reply(f"Hello.\n\n{SEPARATOR}\n{written}", RUNTIME.as_json(), shown)
 
 
-def places(memory: Memory) -> list[dict[str, Item]]:
+def places(memory: Memory) -> list[dict[str, MemoryItem]]:
     return [memory.items, memory.swap]
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ctxwrap.pack.builder import Asked, Pack, Sources, pack
-from ctxwrap.pack.history import Found, Passage
+from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
+from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.protocol.framing import blocks_in, boundary_of
 from ctxwrap.providers import CHAT
 from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, Message, Opening, Runtime, SessionKey, Text
-from ctxwrap.workingset.working_set import Offered, WorkingSet
+from ctxwrap.types import LoggedMessage, Message, Runtime, SessionKey, SourcedText, TurnInputs
+from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
 from tests.support import item
 
 KEY = SessionKey("t", "a", "s")
@@ -41,7 +41,7 @@ NAMES = st.sampled_from(["a.md", "b.md", "c.md", "d.md"])
 
 def texts(place: str) -> Any:
     return st.dictionaries(NAMES, WORDS, max_size=4).map(
-        lambda found: tuple(Text(f"{place}/{name}", f"x{text}") for name, text in sorted(found.items()))
+        lambda found: tuple(SourcedText(f"{place}/{name}", f"x{text}") for name, text in sorted(found.items()))
     )
 
 
@@ -53,7 +53,7 @@ def items(prefix: str) -> Any:
 
 HISTORY = st.lists(st.tuples(WORDS, WORDS), max_size=12).map(
     lambda pairs: tuple(
-        Kept(2 * at + side + 1, Message("assistant" if side else "user", f"x{text}"))
+        LoggedMessage(2 * at + side + 1, Message("assistant" if side else "user", f"x{text}"))
         for at, pair in enumerate(pairs)
         for side, text in enumerate(pair)
     )
@@ -61,10 +61,10 @@ HISTORY = st.lists(st.tuples(WORDS, WORDS), max_size=12).map(
 
 
 @st.composite
-def openings(draw: st.DrawFn) -> Opening:
+def openings(draw: st.DrawFn) -> TurnInputs:
     memory = {"core": draw(items("c")), "working": draw(items("w")), "ephemeral": draw(items("e"))}
     history = draw(HISTORY)
-    return Opening(
+    return TurnInputs(
         runtime=RUNTIME,
         state={"memory": memory, "capabilities": [], "active_task": draw(st.sampled_from(["", "bake"]))},
         new=(),
@@ -74,13 +74,15 @@ def openings(draw: st.DrawFn) -> Opening:
         numbers=(len(history) + 1,),
         epoch=draw(st.one_of(st.none(), st.just({**memory, "working": []}))),
         pinned=draw(texts("context/pinned")),
-        summary=draw(st.one_of(st.none(), WORDS.map(lambda text: Text("context/summary.md", f"x{text}", "tool")))),
+        summary=draw(
+            st.one_of(st.none(), WORDS.map(lambda text: SourcedText("context/summary.md", f"x{text}", "tool")))
+        ),
         children=draw(texts("context/child/one")),
     )
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Offered:
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorkingSetView:
     root: Path = tmp_path_factory.mktemp("bakery")
     for name, text in (("rules.md", "Be kind.\n"), ("hostile.md", "\n".join(HOSTILE)), ("log.txt", "line\n" * 900)):
         (root / name).write_text(text)
@@ -93,17 +95,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Offered:
     return WorkingSet(str(root / "working-set.yml")).offer(MODEL, KEY)
 
 
-def found(query: str, below: int, budget: int, count: Any) -> Found:
+def found(query: str, below: int, budget: int, count: Any) -> Retrieved:
     assert query
     assert budget > 0
     passages = [Passage(number, 0, HOSTILE[number % len(HOSTILE)], "2026-01-01", "user") for number in range(1, below)]
-    return Found(tuple(passages[:6]), tuple(passages[6:9]))
+    return Retrieved(tuple(passages[:6]), tuple(passages[6:9]))
 
 
-def packed(opening: Opening, files: Offered, budget: int, question: str = "What now?", **given: Any) -> Pack:
+def packed(opening: TurnInputs, files: WorkingSetView, budget: int, question: str = "What now?", **given: Any) -> Pack:
     body = {"model": MODEL, "messages": [{"role": "user", "content": question}]}
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
-    return pack(asked, opening, Sources(files, found), Settings(budget=budget or 1, **given))
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    return pack(asked, opening, PackSources(files, found), Settings(budget=budget or 1, **given))
 
 
 ANY_BUDGET = st.one_of(st.integers(0, 1200), st.integers(1200, 40_000))
@@ -112,7 +114,7 @@ SOME = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCh
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_no_budget_is_ever_exceeded(files: Offered, opening: Opening, budget: int) -> None:
+def test_no_budget_is_ever_exceeded(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget)
     told = made.budget
     assert told["used"] <= told["effective"] == max(0, told["limit"] - told["fixed"])
@@ -123,7 +125,7 @@ def test_no_budget_is_ever_exceeded(files: Offered, opening: Opening, budget: in
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_every_candidate_is_in_the_record_once(files: Offered, opening: Opening, budget: int) -> None:
+def test_every_candidate_is_in_the_record_once(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget)
     assert all(each.reason for each in made.items)
     by_kind: dict[str, list[str]] = {}
@@ -146,13 +148,15 @@ _OPTIONAL = ("pinned", "summary", "working_set", "retrieved", "recent_messages",
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_the_same_input_gives_the_same_bytes(files: Offered, opening: Opening, budget: int) -> None:
+def test_the_same_input_gives_the_same_bytes(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     assert packed(opening, files, budget) == packed(opening, files, budget)
 
 
 @SOME
 @given(opening=openings(), budget=st.integers(2000, 40_000))
-def test_nothing_that_a_source_says_makes_another_block(files: Offered, opening: Opening, budget: int) -> None:
+def test_nothing_that_a_source_says_makes_another_block(
+    files: WorkingSetView, opening: TurnInputs, budget: int
+) -> None:
     made = packed(opening, files, budget)
     shown, chosen = made.injection, [each for each in made.items if each.included]
     blocks = blocks_in(f"{shown.protocol}\n{shown.standing}\n{shown.background}", BOUNDARY)
@@ -171,7 +175,9 @@ def test_nothing_that_a_source_says_makes_another_block(files: Offered, opening:
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_a_file_that_may_not_be_cut_is_whole_or_not_there(files: Offered, opening: Opening, budget: int) -> None:
+def test_a_file_that_may_not_be_cut_is_whole_or_not_there(
+    files: WorkingSetView, opening: TurnInputs, budget: int
+) -> None:
     made = packed(opening, files, budget)
     rules = next(each for each in made.items if each.source == "rules.md")
     assert ("Be kind." in made.injection.protocol) == rules.included
@@ -180,23 +186,23 @@ def test_a_file_that_may_not_be_cut_is_whole_or_not_there(files: Offered, openin
 
 @SOME
 @given(opening=openings(), budget=ANY_BUDGET)
-def test_what_is_found_is_not_among_what_is_sent(files: Offered, opening: Opening, budget: int) -> None:
+def test_what_is_found_is_not_among_what_is_sent(files: WorkingSetView, opening: TurnInputs, budget: int) -> None:
     made = packed(opening, files, budget, history_tokens=60)
     recent = {number for number in made.prefix.messages if number}
     retrieved = {int(each.refs[0].partition(".")[0]) for each in made.items if each.kind == "retrieved"}
     assert not recent & retrieved
 
 
-def opening(**changes: Any) -> Opening:
+def opening(**changes: Any) -> TurnInputs:
     state = {"memory": {"core": [], "working": [], "ephemeral": []}, "capabilities": [], "active_task": ""}
     known = {"runtime": RUNTIME, "state": state, "new": (), "history": (), "parent": ""}
-    return Opening(**{**known, **changes})
+    return TurnInputs(**{**known, **changes})
 
 
 def test_the_newest_message_is_always_sent() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "word " * 5000}]}
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
-    made = pack(asked, opening(), Sources(), Settings(budget=10))
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    made = pack(asked, opening(), PackSources(), Settings(budget=10))
     assert CHAT.inject(body, made.injection)["messages"][-1]["content"].startswith("word word")
     assert (made.budget["effective"], made.budget["used"]) == (0, 0)
 
@@ -209,8 +215,8 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
         "model": MODEL,
         "messages": [{"role": "system", "content": "Be kind."}, *turns, {"role": "user", "content": "And?"}],
     }
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
-    made = pack(asked, opening(numbers=(0, *range(1, 82))), Sources(), Settings(budget=2500))
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    made = pack(asked, opening(numbers=(0, *range(1, 82))), PackSources(), Settings(budget=2500))
     sent = CHAT.inject(body, made.injection)["messages"]
     assert sent[0]["content"].endswith("Be kind.")
     assert sent[-1]["content"].startswith("And?")
@@ -219,7 +225,7 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
     assert sent[1:-1] == turns[-(len(sent) - 2) :]
     left_out = next(each for each in made.items if each.kind == "recent_messages" and not each.included)
     assert left_out.reason == "older than the budget reaches"
-    kept = pack(asked, opening(), Sources(), Settings(budget=2500, history="caller"))
+    kept = pack(asked, opening(), PackSources(), Settings(budget=2500, history="caller"))
     assert len(CHAT.inject(body, kept.injection)["messages"]) == 82, "a caller may want its list as it is"
 
 
@@ -235,16 +241,16 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
 )
 def test_whose_limit_counts(limit: int | None, given: dict[str, Any], set_by: str) -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
-    assert pack(asked, opening(limit=limit), Sources(), Settings(**given)).budget["set_by"] == set_by
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    assert pack(asked, opening(limit=limit), PackSources(), Settings(**given)).budget["set_by"] == set_by
 
 
 def test_shares_are_what_the_settings_say() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
-    pinned = (Text("context/pinned/a.md", "word " * 400),)
-    assert pack(asked, opening(pinned=pinned), Sources(), Settings(budget=4000)).budget["spent"]["pinned"] > 400
-    made = pack(asked, opening(pinned=pinned), Sources(), Settings(budget=4000, shares=Shares(pinned=0.1)))
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
+    assert pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000)).budget["spent"]["pinned"] > 400
+    made = pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000, shares=Shares(pinned=0.1)))
     assert made.budget["spent"]["pinned"] == 0
     assert "over budget" in next(each.reason for each in made.items if each.kind == "pinned")
 
@@ -252,11 +258,11 @@ def test_shares_are_what_the_settings_say() -> None:
 def test_memory_that_changes_little_stands_where_it_stays() -> None:
     core = [item(f"c-{at}", f"The user likes the number {at} more than most others do.") for at in range(40)]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = Asked(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
 
     def made(core: list[dict[str, Any]], epoch: Any = None) -> Pack:
         state = {"memory": {"core": core, "working": [], "ephemeral": []}, "capabilities": [], "active_task": ""}
-        return pack(asked, opening(state=state, epoch=epoch), Sources(), Settings(budget_messages=0))
+        return pack(asked, opening(state=state, epoch=epoch), PackSources(), Settings(budget_messages=0))
 
     first = made(core)
     assert first.epoch is not None

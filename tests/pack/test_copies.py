@@ -15,16 +15,18 @@ import ctxwrap
 from ctxwrap.pack.selection import counted_once, referred
 from ctxwrap.testing import Answer, Request, ScriptedProvider, ToolCall
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.types import Kept, Message, Older
+from ctxwrap.types import HistoryMessage, LoggedMessage, Message
 
 LOG = "full test log from failed build\n" + "".join(f"test {number} FAILED\n" for number in range(200))
 OTHER = LOG.replace("FAILED", "passed")
 MEASURE = Measure("gpt-4o")
 
 
-def older(texts: list[str]) -> tuple[Older, ...]:
+def older(texts: list[str]) -> tuple[HistoryMessage, ...]:
     messages = [Message("tool", text, tool_call_id=f"c{at}") for at, text in enumerate(texts)]
-    return tuple(Older(at, each, MEASURE.message(Kept(at, each))) for at, each in enumerate(messages, 1))
+    return tuple(
+        HistoryMessage(at, each, MEASURE.message(LoggedMessage(at, each))) for at, each in enumerate(messages, 1)
+    )
 
 
 @given(st.lists(st.sampled_from([LOG, OTHER, "short"]), max_size=8), st.integers(0, 8))
@@ -35,7 +37,7 @@ def test_each_output_is_whole_once_and_its_room_is_enough(texts: list[str], star
     assert all(shown.count(text) == (text in texts[start:]) for text in (LOG, OTHER))
     assert shown.count("short") == texts[start:].count("short")
     assert [each.message.tool_call_id for each in sent] == [f"c{at}" for at in range(start, len(texts))]
-    real = sum(MEASURE.message(Kept(each.number, each.message)) for each in sent)
+    real = sum(MEASURE.message(LoggedMessage(each.number, each.message)) for each in sent)
     assert real == sum(each.tokens for each in sent) <= sum(each.tokens for each in counted[start:])
     assert all(texts[copy - 1] == texts[first - 1] and first < copy for copy, first in copies.items())
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.receipt import Ids
+from ctxwrap.pack.receipt import EventIds
 from ctxwrap.session.missing import (
-    Known,
+    MissingItems,
     asked_in,
     flagged,
     from_json,
@@ -39,7 +39,7 @@ class Log:
     """A session's events, and what is known by them."""
 
     def __init__(self) -> None:
-        self.known: Known = ()
+        self.known: MissingItems = ()
         self.events: list[Record] = []
         self.round = 0
 
@@ -57,8 +57,8 @@ class Log:
         return self.write(flagged(self.known, questions, self.ids, f"messages:{self.round}"))
 
     @property
-    def ids(self) -> Ids:
-        return Ids("s", f"t{self.round}", self.round)
+    def ids(self) -> EventIds:
+        return EventIds("s", f"t{self.round}", self.round)
 
 
 def ask(question: str, **more: str) -> dict[str, str]:
@@ -136,7 +136,9 @@ def test_too_many_questions_expire_and_the_newest_are_shown() -> None:
     """Turns at once may each flag eight."""
     log = Log()
     for turn in range(5):
-        events = flagged((), [ask(f"Question {turn}-{at}?") for at in range(8)], Ids("s", f"t{turn}", 1), "messages:1")
+        events = flagged(
+            (), [ask(f"Question {turn}-{at}?") for at in range(8)], EventIds("s", f"t{turn}", 1), "messages:1"
+        )
         log.write(events)
     assert len(log.known) == 40
     assert [each.question for each in asked_in(log.known, 1)] == [f"Question 4-{at}?" for at in reversed(range(8))]

@@ -4,23 +4,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.pack.selection import cut, select
-from ctxwrap.types import Candidate, Message, Older
+from ctxwrap.types import Candidate, HistoryMessage, Message
 
 ROLES = st.sampled_from(["user", "assistant", "tool"])
 OLDER = st.lists(st.tuples(ROLES, st.integers(0, 50)), max_size=30).map(
-    lambda each: [Older(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
+    lambda each: [HistoryMessage(at, Message(role), tokens) for at, (role, tokens) in enumerate(each, 1)]
 )
 
 
 @given(OLDER, st.integers(0, 600), st.integers(0, 40))
-def test_recent_messages_begin_with_a_user_and_fit(older: list[Older], room: int, began: int) -> None:
+def test_recent_messages_begin_with_a_user_and_fit(older: list[HistoryMessage], room: int, began: int) -> None:
     start = cut(older, room, began)
     assert sum(each.tokens for each in older[start:]) <= room
     assert start == len(older) or older[start].message.role == "user"
 
 
 @given(OLDER, st.integers(0, 600))
-def test_nothing_is_cut_that_fits(older: list[Older], room: int) -> None:
+def test_nothing_is_cut_that_fits(older: list[HistoryMessage], room: int) -> None:
     first = next((at for at, each in enumerate(older) if each.message.role == "user"), len(older))
     if first == 0 and sum(each.tokens for each in older) <= room:
         assert cut(older, room) == 0
@@ -31,9 +31,12 @@ def test_nothing_is_cut_that_fits(older: list[Older], room: int) -> None:
 
 @given(st.lists(st.integers(1, 60), min_size=30, max_size=200), st.integers(600, 2000))
 def test_a_conversation_that_grows_is_cut_seldom(sizes: list[int], room: int) -> None:
-    older, began, cuts, dropped = list[Older](), 0, 0, 0
+    older, began, cuts, dropped = list[HistoryMessage](), 0, 0, 0
     for at, tokens in enumerate(sizes):
-        older += [Older(2 * at + 1, Message("user"), tokens), Older(2 * at + 2, Message("assistant"), 5)]
+        older += [
+            HistoryMessage(2 * at + 1, Message("user"), tokens),
+            HistoryMessage(2 * at + 2, Message("assistant"), 5),
+        ]
         start = cut(older, room, began)
         if start < len(older):
             moved = older[start].number - began
@@ -49,7 +52,8 @@ def test_a_window_that_slides_is_cut_in_steps_as_well() -> None:
     began = 0
     for newest in range(200, 320, 2):
         older = [
-            Older(n, Message("user" if n % 2 else "assistant"), 1) for n in range(max(1, newest - 199), newest + 1)
+            HistoryMessage(n, Message("user" if n % 2 else "assistant"), 1)
+            for n in range(max(1, newest - 199), newest + 1)
         ]
         began = older[cut(older, 10_000, began)].number
         starts.add(began)
@@ -57,7 +61,7 @@ def test_a_window_that_slides_is_cut_in_steps_as_well() -> None:
 
 
 def test_what_was_cut_away_comes_back_when_there_is_much_room() -> None:
-    older = [Older(n, Message("user"), 10) for n in range(1, 101)]
+    older = [HistoryMessage(n, Message("user"), 10) for n in range(1, 101)]
     assert cut(older, 10_000, began=95) == 0
     assert cut(older, 120, began=95) == 94, "but not for a little more room"
 
@@ -65,12 +69,12 @@ def test_what_was_cut_away_comes_back_when_there_is_much_room() -> None:
 def test_a_result_stays_with_its_call_in_one_message() -> None:
     """One message of Anthropic's may hold the results of tools and what the user says."""
     older = [
-        Older(1, Message("user"), 10, 0),
-        Older(2, Message("assistant", tool_calls=({"id": "c", "name": "n", "arguments": "{}"},)), 10, 1),
-        Older(3, Message("tool", tool_call_id="c"), 10, 2),
-        Older(4, Message("user"), 10, 2),
-        Older(5, Message("assistant"), 10, 3),
-        Older(6, Message("user"), 10, 4),
+        HistoryMessage(1, Message("user"), 10, 0),
+        HistoryMessage(2, Message("assistant", tool_calls=({"id": "c", "name": "n", "arguments": "{}"},)), 10, 1),
+        HistoryMessage(3, Message("tool", tool_call_id="c"), 10, 2),
+        HistoryMessage(4, Message("user"), 10, 2),
+        HistoryMessage(5, Message("assistant"), 10, 3),
+        HistoryMessage(6, Message("user"), 10, 4),
     ]
     assert cut(older, 35) == 5
 

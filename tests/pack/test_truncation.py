@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.tokens.truncation import ELLIPSIS, Count, Strategy, estimate, truncated
+from ctxwrap.tokens.truncation import ELLIPSIS, CountTokens, Strategy, estimate, truncated
 
 LETTERS = "AAAAABBBBBCCCCC"
 LINES = "".join(f"line {number}\n" for number in range(10))
@@ -25,7 +25,7 @@ def jumpy(text: str) -> int:
     return len(text) // 3 + len(text) % 7
 
 
-COUNTS: tuple[Count, ...] = (len, estimate, words, jumpy)
+COUNTS: tuple[CountTokens, ...] = (len, estimate, words, jumpy)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_most_of_a_large_limit_is_used_with_few_counts() -> None:
 
 
 @given(TEXTS, st.sampled_from(get_args(Strategy)), st.sampled_from(COUNTS), st.none() | st.integers(1, 6))
-def test_no_limit_is_ever_exceeded(text: str, strategy: Strategy, count: Count, max_lines: int | None) -> None:
+def test_no_limit_is_ever_exceeded(text: str, strategy: Strategy, count: CountTokens, max_lines: int | None) -> None:
     for limit in range(count(text) + 2):
         piece = truncated(text, limit, strategy, count, max_lines)
         assert not piece or count(piece) <= limit

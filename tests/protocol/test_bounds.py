@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.recovery import climb
+from ctxwrap.protocol.recovery import recover
 from ctxwrap.protocol.vocabulary import MAX_ADDED, MAX_FAULTS
 from ctxwrap.stores.base import STREAMS
 from ctxwrap.stores.log_format import MOST_KEPT, kept_of
@@ -35,8 +35,8 @@ def of_size(size: int, name: str = "w") -> list[dict[str, Any]]:
 
 def test_a_reply_may_add_so_much_and_no_more() -> None:
     most, too_much = state(*of_size(MAX_ADDED - 4000)), state(*of_size(MAX_ADDED + 8000))
-    assert climb(json.dumps(most), RUNTIME, {}).status == "clean"
-    read = climb(json.dumps(too_much), RUNTIME, {})
+    assert recover(json.dumps(most), RUNTIME, {}).status == "clean"
+    read = recover(json.dumps(too_much), RUNTIME, {})
     assert (read.status, read.snapshot) == ("rejected", None)
     assert f"and one reply may add {MAX_ADDED}" in read.violations[0]
 
@@ -44,19 +44,19 @@ def test_a_reply_may_add_so_much_and_no_more() -> None:
 def test_what_was_shown_adds_nothing_when_it_is_told_again() -> None:
     shown = of_size(2 * MAX_ADDED)
     older = [{**each, "decay": 0.9, "round": 3} for each in shown]
-    assert climb(json.dumps(state(*older)), RUNTIME, state(*shown)).status == "clean"
+    assert recover(json.dumps(state(*older)), RUNTIME, state(*shown)).status == "clean"
     added = state(*older, *of_size(MAX_ADDED // 2, "new"))
-    assert climb(json.dumps(added), RUNTIME, state(*shown)).status == "clean"
+    assert recover(json.dumps(added), RUNTIME, state(*shown)).status == "clean"
     changed = [{**each, "content": each["content"] + "!"} for each in older]
-    assert climb(json.dumps(state(*changed)), RUNTIME, state(*shown)).status == "rejected"
+    assert recover(json.dumps(state(*changed)), RUNTIME, state(*shown)).status == "rejected"
 
 
 def test_many_small_items_are_much() -> None:
-    assert climb(json.dumps(state(*(item(f"w-{at}", "x") for at in range(900)))), RUNTIME, {}).status == "rejected"
+    assert recover(json.dumps(state(*(item(f"w-{at}", "x") for at in range(900)))), RUNTIME, {}).status == "rejected"
 
 
 def test_violations_are_few() -> None:
-    wrong = climb(json.dumps(state(**{f"unknown-{at}": 1 for at in range(5000)})), RUNTIME, {})
+    wrong = recover(json.dumps(state(**{f"unknown-{at}": 1 for at in range(5000)})), RUNTIME, {})
     assert len(wrong.violations) == MAX_FAULTS + 1
     assert wrong.violations[-1] == f"and {5000 - MAX_FAULTS} more"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.protocol.recovery import MAX_DAMAGED, climb
+from ctxwrap.protocol.recovery import MAX_DAMAGED, recover
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from tests.growth import grows_too_fast
 
@@ -80,13 +80,13 @@ SIZE = 12_000
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_twice_the_text_takes_twice_the_time(name: str) -> None:
-    climb("{'memory': 1}", None, None)  # what is imported on demand is imported now
-    assert not grows_too_fast(lambda text: climb(text, None, None), FAMILIES[name], SIZE)
+    recover("{'memory': 1}", None, None)  # what is imported on demand is imported now
+    assert not grows_too_fast(lambda text: recover(text, None, None), FAMILIES[name], SIZE)
 
 
 def test_damaged_text_beyond_its_limit_is_rejected_at_once() -> None:
     text = HEAD + (ITEM + ",") * (2 * MAX_DAMAGED // len(ITEM))
-    read = climb(text, None, None)
+    read = recover(text, None, None)
     assert read.status == "rejected"
     assert read.violations == ("unreadable: it is damaged, and too long to be mended",)
 
@@ -94,7 +94,7 @@ def test_damaged_text_beyond_its_limit_is_rejected_at_once() -> None:
 def test_thousands_of_equal_ids_get_numbers_of_their_own() -> None:
     items = [{"id": "a-1", "type": "t", "decay": 0.5, "round": 1, "tags": [], "content": str(at)} for at in range(700)]
     state = {"version": "2.2", "memory": {"core": items, "working": [], "ephemeral": []}}
-    read = climb(json.dumps(state), None, None)
+    read = recover(json.dumps(state), None, None)
     assert read.snapshot is not None
     assert [item["id"] for item in read.snapshot["memory"]["core"]] == [f"a-{at}" for at in range(1, 701)]
 
@@ -103,7 +103,7 @@ DEAR = HEAD + '{"id":"a",content: x, ' * 2_500
 
 
 def test_mending_that_takes_too_long_is_given_up() -> None:
-    read = climb(DEAR, None, None)
+    read = recover(DEAR, None, None)
     assert read.status == "rejected"
     assert read.violations == ("unreadable: it is damaged, and mending it takes too long",)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import read_reply
-from ctxwrap.protocol.recovery import climb
-from ctxwrap.types import Reading
+from ctxwrap.protocol.recovery import recover
+from ctxwrap.types import ParsedReply
 from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
 
 OTHER = {**ITEM, "id": "core-2", "content": 'She said "no", then left.', "tags": ["b", "c"]}
@@ -18,7 +18,7 @@ STATE = state(memory={"core": [ITEM, OTHER], "working": [{**ITEM, "id": "w-1"}],
 TEXT = json.dumps(STATE, ensure_ascii=False)
 
 
-def read(tail: str, previous: dict[str, Any] | None = None) -> Reading:
+def read(tail: str, previous: dict[str, Any] | None = None) -> ParsedReply:
     reading = read_reply(f"Hello.\n{SEPARATOR}\n{tail}", RUNTIME, previous)
     assert reading.visible == "Hello."
     return reading
@@ -348,7 +348,7 @@ def test_two_decodings_that_differ_are_none() -> None:
 
 @pytest.mark.parametrize("text", ["id: core-1\ncontent: a\\nb", "id: core-1 = x\ncontent: c", "id: core-1\nand so on"])
 def test_lines_that_leave_a_doubt_are_not_read(text: str) -> None:
-    reading = climb(
+    reading = recover(
         f"version: 2.2\n## core\n{text}\n## working\n## ephemeral\n## capabilities\nactive_task: x", None, None
     )
     assert reading.snapshot is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.protocol import read_reply
 from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.models import is_valid, json_schema
-from ctxwrap.protocol.recovery import INTERNAL, climb
+from ctxwrap.protocol.recovery import INTERNAL, recover
 from tests.protocol.corpus import cases, fuzz
 from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
 
@@ -75,7 +75,7 @@ STATES = st.fixed_dictionaries(
 @given(STATES, st.booleans())
 def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], shown: bool) -> None:
     """Reading never raises, keeps the schema, and reading its result again gives the same, clean."""
-    read = climb(json.dumps(data), RUNTIME, state() if shown else None)
+    read = recover(json.dumps(data), RUNTIME, state() if shown else None)
     assert not any(INTERNAL in violation for violation in read.violations)
     if read.snapshot is not None:
         CHECK.validate(read.snapshot)
@@ -89,6 +89,6 @@ def test_whatever_the_json_says_a_reading_is_canonical(data: dict[str, Any], sho
 @given(st.text(alphabet="{}[],:\"\\ \nmemorycid0.5…'", max_size=60))
 def test_whatever_stands_there_reading_does_not_raise(text: str) -> None:
     for tail in (text, '{"memory": {"core": [{"id": ' + text, '{"version": "2.2", ' + text):
-        read = climb(tail, RUNTIME, state())
+        read = recover(tail, RUNTIME, state())
         assert not any(INTERNAL in violation for violation in read.violations)
         assert (read.snapshot is not None) == (read.status in ("clean", "repaired", "partial"))

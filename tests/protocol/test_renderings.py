@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.protocol.recovery import climb
+from ctxwrap.protocol.recovery import recover
 from tests.protocol.heldout import HELD_OUT, LAST, LATER
 from tests.protocol.renderings import CLASSES, Table, rendered
 
@@ -18,7 +18,7 @@ def outcomes(names: Iterable[str], table: Table) -> list[tuple[bool, bool]]:
 
 
 def outcome(state: dict[str, Any], text: str) -> tuple[bool, bool]:
-    read = climb(text, state["runtime"], None)
+    read = recover(text, state["runtime"], None)
     exact = read.snapshot == state
     return exact, not exact and read.status in ("clean", "repaired")
 
@@ -47,6 +47,6 @@ def test_renderings_that_were_not_listed_are_read_or_admitted(table: Table, leas
 @pytest.mark.parametrize("name", [*CLASSES])
 def test_what_was_mended_is_named(name: str) -> None:
     state, text = rendered(name, 1)
-    read = climb(text, state["runtime"], None)
+    read = recover(text, state["runtime"], None)
     assert read.status != "clean"
     assert read.repairs or read.violations

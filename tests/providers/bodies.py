@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, Wire
+from ctxwrap.types import Body, Message, ProviderAdapter
 
 BLOCK = "«block»"
 TEXT_TYPES = ("text", "input_text", "output_text")
@@ -35,7 +35,7 @@ conversations = st.lists(exchanges, min_size=1, max_size=5)
 class Speech:
     """How the callers of one API write requests."""
 
-    wire: Wire
+    wire: ProviderAdapter
     user: Callable[[Exchange], Body]
     answer: Callable[[Exchange], list[Body]]
     body: Callable[[list[Body], Any], Body]
@@ -120,7 +120,7 @@ SPEECHES = (
 )
 
 
-def seen(wire: Wire, body: Body) -> str:
+def seen(wire: ProviderAdapter, body: Body) -> str:
     """A request as its provider goes through it to find what it knows already: no marks, and all text as parts."""
     system = body.get("instructions") if wire is RESPONSES else body.get("system")
     pieces = [f"[system]{_parts(system)}"] if system else []

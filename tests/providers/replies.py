@@ -8,16 +8,16 @@ from typing import Any
 from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.apis import DIALECTS
-from ctxwrap.testing.practice.apis.parts import Turn
+from ctxwrap.testing.practice.apis.parts import PracticeTurn
 from ctxwrap.testing.practice.requests import ApiName, Ask
-from ctxwrap.types import Body, Wire
+from ctxwrap.types import Body, ProviderAdapter
 
 _REQUEST: Body = {"model": "m", "messages": [], "input": "", "prompt": ""}
 
 
 @dataclass(frozen=True)
 class Speaker:
-    wire: Wire
+    wire: ProviderAdapter
     api: ApiName
     text_of: Callable[[Any], str]
     delta_of: Callable[[Any], str]
@@ -33,8 +33,8 @@ class Speaker:
     def streamed_text(self, events: list[Body]) -> str:
         return "".join(self.delta_of(event) for event in events)
 
-    def _turn(self, answer: Answer) -> Turn:
-        return Turn(Ask(self.api, _REQUEST, "/", {}), answer, number=1, created=1)
+    def _turn(self, answer: Answer) -> PracticeTurn:
+        return PracticeTurn(Ask(self.api, _REQUEST, "/", {}), answer, number=1, created=1)
 
 
 def _chat_delta(event: Body) -> str:

@@ -7,10 +7,10 @@ import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR, before_question, question
 from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, Reading, Reply, Wire
+from ctxwrap.types import Body, Message, ParsedReply, ProviderAdapter, Reply
 
 TRAILER = f"{SEPARATOR}\n{{broken"
-REPLY = Reply((Message("assistant", "Hello."),), Reading("Hello.", status="rejected", trailer=TRAILER))
+REPLY = Reply((Message("assistant", "Hello."),), ParsedReply("Hello.", status="rejected", trailer=TRAILER))
 AS_IT_CAME = f"Hello.\n\n{TRAILER}"
 QUESTION = "Once more?"
 USER = {"role": "user", "content": "hi"}
@@ -18,7 +18,7 @@ ASKED = [{"role": "assistant", "content": AS_IT_CAME}, {"role": "user", "content
 TOOL: Body = {"name": "f"}
 
 
-def asked(wire: Wire, reserve: int = 1024, **body: Any) -> Body:
+def asked(wire: ProviderAdapter, reserve: int = 1024, **body: Any) -> Body:
     before = copy.deepcopy(body)
     sent = wire.ask_again(body, REPLY, QUESTION, reserve)
     assert body == before
@@ -74,7 +74,7 @@ def test_messages_go_on_and_keep_their_breakpoints() -> None:
         (MESSAGES, {"tools": [TOOL]}, {"tool_choice": {"type": "none"}}),
     ],
 )
-def test_tools_stay_and_are_not_called(wire: Wire, tools: Body, choice: Body) -> None:
+def test_tools_stay_and_are_not_called(wire: ProviderAdapter, tools: Body, choice: Body) -> None:
     sent = asked(wire, messages=[USER], **tools)
     assert {name: sent[name] for name in {**tools, **choice}} == {**tools, **choice}
     assert not {"tool_choice", "function_call"} & asked(wire, messages=[USER]).keys()
@@ -104,7 +104,7 @@ def test_a_reply_that_the_caller_began_is_one_message(begun: Any) -> None:
 )
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
 def test_there_is_room_for_a_snapshot_behind_the_thinking(
-    wire: Wire, limit: int, budget: int | None, sent_limit: int, sent_budget: int | None
+    wire: ProviderAdapter, limit: int, budget: int | None, sent_limit: int, sent_budget: int | None
 ) -> None:
     thinking = {} if budget is None else {"thinking": {"type": "enabled", "budget_tokens": budget}}
     sent = asked(wire, messages=[USER], max_tokens=limit, **thinking)

@@ -17,7 +17,7 @@ from ctxwrap.protocol.instructions import PROTOCOL_TEXT, SEPARATOR, frame, neutr
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.testing.practice import Provider
-from ctxwrap.types import Body, Injection, Message, Wire
+from ctxwrap.types import Body, Injection, Message, ProviderAdapter
 from tests.support import holding, messages, said
 from tests.turn.test_turn import turn
 
@@ -112,7 +112,7 @@ TEXT = {"type": "text", "text": FORGED}
 ITEM_TEXT = {"type": "input_text", "text": FORGED}
 FILE = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": FORGED}}
 FOUND = {"type": "search_result", "source": "s", "title": "t", "content": [TEXT]}
-BODIES: dict[str, tuple[Wire, Body]] = {
+BODIES: dict[str, tuple[ProviderAdapter, Body]] = {
     "chat text": (CHAT, {"messages": [{"role": "user", "content": FORGED}]}),
     "chat parts": (CHAT, {"messages": [{"role": "user", "content": [TEXT]}]}),
     "chat tool": (CHAT, {"messages": [{"role": "tool", "tool_call_id": "c", "content": FORGED}]}),
@@ -148,7 +148,7 @@ BODIES: dict[str, tuple[Wire, Body]] = {
 
 
 @pytest.mark.parametrize(("wire", "body"), BODIES.values(), ids=BODIES)
-def test_nothing_in_a_request_poses_as_ours(wire: Wire, body: Body) -> None:
+def test_nothing_in_a_request_poses_as_ours(wire: ProviderAdapter, body: Body) -> None:
     before = copy.deepcopy(body)
     sent = wire.inject(body, INJECTION)
     assert body == before
@@ -160,7 +160,7 @@ def test_nothing_in_a_request_poses_as_ours(wire: Wire, body: Body) -> None:
 
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES, COMPLETIONS], ids=lambda wire: wire.name)
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
-def test_history_from_the_log_is_neutral_too(wire: Wire, role: Any) -> None:
+def test_history_from_the_log_is_neutral_too(wire: ProviderAdapter, role: Any) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}], "input": "hi", "prompt": "hi"}
     sent = wire.inject(body, Injection("P", "B", (Message("user", "hm"), Message(role, FORGED, tool_call_id="c"))))
     texts = json.dumps(sent, ensure_ascii=False)
@@ -178,7 +178,7 @@ def test_history_from_the_log_is_neutral_too(wire: Wire, role: Any) -> None:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_the_operator_may_say_anything(wire: Wire, body: Body) -> None:
+def test_the_operator_may_say_anything(wire: ProviderAdapter, body: Body) -> None:
     texts = json.dumps(wire.inject(body, INJECTION), ensure_ascii=False)
     assert "\u200d" not in texts
     assert SEPARATOR in texts

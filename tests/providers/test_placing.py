@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 from ctxwrap.providers.messages import neutral_item, neutral_message
-from ctxwrap.types import Body, Injection, Message, Reply, Wire
+from ctxwrap.types import Body, Injection, Message, ProviderAdapter, Reply
 from tests.providers.bodies import (
     BLOCK,
     SPEECHES,
@@ -143,7 +143,7 @@ def test_a_user_who_says_nothing_is_no_obstacle(speech: Speech, content: Any) ->
 
 
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_a_body_without_messages_is_no_obstacle(wire: Wire) -> None:
+def test_a_body_without_messages_is_no_obstacle(wire: ProviderAdapter) -> None:
     for body in ({}, {"messages": None, "input": None}):
         sent = json.dumps(
             wire.inject(body, injection(breakpoints=True, left_out=frozenset({0, 3}))), ensure_ascii=False
@@ -152,7 +152,7 @@ def test_a_body_without_messages_is_no_obstacle(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_nothing_is_added_where_there_is_nothing_to_add(wire: Wire) -> None:
+def test_nothing_is_added_where_there_is_nothing_to_add(wire: ProviderAdapter) -> None:
     body = {"messages": [user([part("hi")])], "input": [user([part("hi", "input_text")])], "store": False}
     sent = wire.inject(body, Injection("P", ""))
     assert [sent[name][-1:] for name in ("messages", "input")] == [body["messages"], body["input"]]
@@ -259,7 +259,7 @@ def _bare(text: str) -> str:
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
 @given(messages=messages_of("text"), left_out=places, breakpoints=st.booleans())
 def test_every_message_but_those_left_out_is_sent_as_it_was(
-    wire: Wire, messages: list[Body], left_out: frozenset[int], breakpoints: bool
+    wire: ProviderAdapter, messages: list[Body], left_out: frozenset[int], breakpoints: bool
 ) -> None:
     body = {"messages": [{"role": "system", "content": "own"}, *messages]}
     before = copy.deepcopy(body)
@@ -348,7 +348,7 @@ def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
         (COMPLETIONS, {"prompt": [1, 2]}, ()),
     ],
 )
-def test_each_message_knows_its_place(wire: Wire, body: Body, expected: tuple[int, ...]) -> None:
+def test_each_message_knows_its_place(wire: ProviderAdapter, body: Body, expected: tuple[int, ...]) -> None:
     request = wire.read(body)
     assert request.places == expected
     assert len(request.messages) == len(expected)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, wire_for
+from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, provider_for
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.testing.practice.answer import Answer, ToolCall
-from ctxwrap.types import Body, Injection, Message, Wire
+from ctxwrap.types import Body, Injection, Message, ProviderAdapter
 from tests.providers.replies import SPEAKERS, Speaker
 from tests.support import CANARY
 
@@ -40,11 +40,11 @@ SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speak
         ("/v1/messages/count_tokens", None),
     ],
 )
-def test_a_path_has_the_wire_of_its_api(path: str, wire: Wire | None) -> None:
-    assert wire_for(path) is wire
+def test_a_path_has_the_wire_of_its_api(path: str, wire: ProviderAdapter | None) -> None:
+    assert provider_for(path) is wire
 
 
-BODIES: list[tuple[Wire, Body]] = [
+BODIES: list[tuple[ProviderAdapter, Body]] = [
     (CHAT, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 10}),
     (CHAT, {"messages": [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "hi"}]}),
     (
@@ -72,7 +72,7 @@ BODIES: list[tuple[Wire, Body]] = [
 
 
 @pytest.mark.parametrize(("wire", "body"), BODIES)
-def test_injection_adds_and_changes_nothing_of_the_callers(wire: Wire, body: Body) -> None:
+def test_injection_adds_and_changes_nothing_of_the_callers(wire: ProviderAdapter, body: Body) -> None:
     before = copy.deepcopy(body)
     sent = wire.inject(body, INJECTION)
     assert body == before
@@ -120,7 +120,7 @@ def test_a_stored_responses_call_carries_nothing_in_its_input() -> None:
         (MESSAGES, {"tool_choice": {"type": "auto"}}, ""),
     ],
 )
-def test_a_reply_that_cannot_carry_a_trailer_is_known_before(wire: Wire, body: Body, reason: str) -> None:
+def test_a_reply_that_cannot_carry_a_trailer_is_known_before(wire: ProviderAdapter, body: Body, reason: str) -> None:
     assert wire.read({"messages": [], "input": "", **body}).no_trailer == reason
 
 
@@ -170,12 +170,12 @@ CONVERSATION = (
     ],
     ids=["chat", "responses", "messages"],
 )  # fmt: skip
-def test_the_same_conversation_reads_the_same_in_every_api(wire: Wire, body: Body) -> None:
+def test_the_same_conversation_reads_the_same_in_every_api(wire: ProviderAdapter, body: Body) -> None:
     assert wire.read(body).messages == CONVERSATION
 
 
 @pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_history_put_into_a_request_reads_back_as_it_was(wire: Wire) -> None:
+def test_history_put_into_a_request_reads_back_as_it_was(wire: ProviderAdapter) -> None:
     body = {"messages": [{"role": "user", "content": "and now?"}], "input": "and now?"}
     sent = wire.inject(body, Injection("P", "B", CONVERSATION[1:5]))
     read = [message for message in wire.read(sent).messages if message.role != "system"]
@@ -245,7 +245,9 @@ def test_tool_calls_are_kept_whole_and_streamed(speaker: Speaker) -> None:
     ],
     ids=["chat", "completions"],
 )
-def test_text_that_comes_with_the_end_keeps_its_order(wire: Wire, said: Body, text_of: Callable[[Body], str]) -> None:
+def test_text_that_comes_with_the_end_keeps_its_order(
+    wire: ProviderAdapter, said: Body, text_of: Callable[[Body], str]
+) -> None:
     choice = {"index": 0, **said, "finish_reason": "stop"}
     choices = [event["choices"][0] for event in wire.rewriter({}, ReplyStream).event({"choices": [choice]})]
     assert "".join(map(text_of, choices)) == "Hello.\n<"

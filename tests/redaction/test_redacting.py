@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.redaction import Redaction, policy
 from ctxwrap.redaction.redactor import Redactor
-from ctxwrap.turn.redactor import Screen
+from ctxwrap.turn.redactor import TurnRedactor
 from tests.growth import grows_too_fast
 from tests.redaction.corpus import POSITIVE, TOKENS
 from tests.redaction.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
@@ -117,7 +117,7 @@ LINES = (
 @settings(max_examples=300, deadline=None)
 def test_lines_one_by_one_are_redacted_like_all_of_them(lines: list[str]) -> None:
     """But for private keys and escapes: what of an answer in flight is written down is how its log begins."""
-    policy, screen, text = Redaction(), Screen(Redaction()), "\n".join(lines)
+    policy, screen, text = Redaction(), TurnRedactor(Redaction()), "\n".join(lines)
     so_far = [screen.lines(text[:end]) for end in range(1, len(text) + 1, 7)] + [screen.lines(f"{text}\n")]
     assert so_far[-1] == policy.redacted(f"{text}\n").text
     assert all(so_far[-1].startswith(each) for each in so_far)

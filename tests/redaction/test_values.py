@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ctxwrap.redaction import Redaction, redactor
 from ctxwrap.redaction.redactor import Redactor
-from ctxwrap.session.redaction import Redaction as Forgetting
-from ctxwrap.turn.redactor import Screen
-from ctxwrap.types import Message, Opening, Reading, Request, Runtime
+from ctxwrap.session.redaction import EventRedaction as Forgetting
+from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.types import Message, ParsedReply, Request, Runtime, TurnInputs
 from tests.redaction.corpus import Maker
 from tests.redaction.planting import places_in, planted
 
@@ -38,7 +38,7 @@ JSON = st.recursive(
 @settings(max_examples=150, deadline=None)
 def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(list(places_in(value))))
-    said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), Screen(Redaction())
+    said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), TurnRedactor(Redaction())
     message = Message("user", [said], "n", ({"id": "c", "name": "f", "arguments": json.dumps(said)},), "c", {"x": said})
     told = [
         redactor.value(said),
@@ -48,20 +48,20 @@ def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.D
         screen.message(message),
         screen.request(Request((message,), model=secret)),
         screen.body({"model": "m", "messages": [said], "tools": said, "anything": said, "user": secret}),
-        screen.reading(Reading("", {"a": said}, (secret,), (secret,), trailer=f"{{{json.dumps(said)}")),
+        screen.reading(ParsedReply("", {"a": said}, (secret,), (secret,), trailer=f"{{{json.dumps(said)}")),
     ]
     assert not [each for each in told if secret in str(each)]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_every_field_of_what_a_turn_starts_from_is_looked_at(secret: str) -> None:
-    opening = Opening(Runtime(1, "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000001Z"), {}, (), (), "")
+    opening = TurnInputs(Runtime(1, "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000001Z"), {}, (), (), "")
     ours = {"runtime", "before", "parent", "writer"}
-    for field in fields(Opening):
+    for field in fields(TurnInputs):
         if field.name not in ours:
             said: Any = {"x": [secret, {secret: {"id": secret}}]}
             given = replace(opening, **{field.name: ((Message("user", [said]), 1),) if field.name == "new" else said})
-            assert secret not in str(Screen(Redaction()).opening(given)), field.name
+            assert secret not in str(TurnRedactor(Redaction()).opening(given)), field.name
 
 
 def test_what_only_we_say_is_left_alone() -> None:
@@ -73,7 +73,7 @@ def test_what_only_we_say_is_left_alone() -> None:
 
 def test_values_that_say_nothing_secret_are_the_very_values() -> None:
     message = Message("user", [{"type": "text", "text": "hi"}], extra={"x": 1})
-    assert Screen(Redaction()).message(message) is message
+    assert TurnRedactor(Redaction()).message(message) is message
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 1}
     assert Redactor(Redaction()).body(body) is body
 

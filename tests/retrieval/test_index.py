@@ -11,7 +11,7 @@ from ctxwrap.retrieval import segments
 from ctxwrap.retrieval.index import Damaged, Index
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.segments import Segment
-from ctxwrap.retrieval.selection import pack
+from ctxwrap.retrieval.selection import select_passages
 from tests.retrieval.conversations import FACTS, Said, indexed, small_talk
 
 WORDS = ("boat", "tea", "Ada", "painted", "paint", "the", "dog", "7", "why?", "always", "我喜欢苹果", "painting.")
@@ -165,7 +165,7 @@ def test_an_empty_index_answers() -> None:
     assert Index.from_segments([]).highest == -1
     index = indexed([Said(0, "")])
     assert [hit.number for hit in Ranking(index, "").hits] == [0]
-    assert pack(index, Ranking(index, "tea"), lambda *_: "", 100, len).text == ""
+    assert select_passages(index, Ranking(index, "tea"), lambda *_: "", 100, len).text == ""
 
 
 def test_a_long_message_is_found_by_its_passages() -> None:
@@ -190,6 +190,8 @@ def test_many_speakers_find_room() -> None:
 def test_facts_are_found_after_150_turns(question: str) -> None:
     said, answers = small_talk(200)
     index = indexed(said)
-    found = pack(index, Ranking(index, question), lambda number, _: said[number].text, 120, lambda text: len(text) // 4)
+    found = select_passages(
+        index, Ranking(index, question), lambda number, _: said[number].text, 120, lambda text: len(text) // 4
+    )
     assert answers[question] in [each.number for each in found.chosen]
     assert found.tokens <= 120

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.selection import Pack, pack
+from ctxwrap.retrieval.selection import PassageSelection, select_passages
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
 
 
@@ -14,10 +14,10 @@ def count(text: str) -> int:
     return (len(text.encode()) + 3) // 4
 
 
-def packed(said: list[Said], query: str, budget: int) -> Pack:
+def packed(said: list[Said], query: str, budget: int) -> PassageSelection:
     index = indexed(said)
     texts = {each.number: passages(each.text) for each in said}
-    return pack(index, Ranking(index, query), lambda number, part: texts[number][part], budget, count)
+    return select_passages(index, Ranking(index, query), lambda number, part: texts[number][part], budget, count)
 
 
 def test_no_budget_is_exceeded() -> None:
@@ -26,7 +26,7 @@ def test_no_budget_is_exceeded() -> None:
     for question in answers:
         ranking = Ranking(index, question)
         for budget in range(300):
-            made = pack(index, ranking, lambda number, _: said[number].text, budget, count)
+            made = select_passages(index, ranking, lambda number, _: said[number].text, budget, count)
             assert count(made.text) == made.tokens <= budget
 
 
@@ -35,7 +35,7 @@ def test_no_budget_is_exceeded() -> None:
 def test_no_budget_is_exceeded_by_any_text(texts: list[str], query: str, budget: int) -> None:
     said = [Said(at, text, group=str(at // 3), time=at * DAY * (at % 2)) for at, text in enumerate(texts)]
     index = indexed(said)
-    made = pack(index, Ranking(index, query), lambda number, _: texts[number], budget, len)
+    made = select_passages(index, Ranking(index, query), lambda number, _: texts[number], budget, len)
     assert len(made.text) == made.tokens <= budget
 
 
@@ -72,7 +72,9 @@ def test_it_says_why() -> None:
 
 def test_what_is_gone_is_left_out() -> None:
     index = indexed([Said(0, "The boat is red."), Said(1, "The boat is fast.")])
-    made = pack(index, Ranking(index, "boat"), lambda number, _: None if number else "The boat is red.", 99, count)
+    made = select_passages(
+        index, Ranking(index, "boat"), lambda number, _: None if number else "The boat is red.", 99, count
+    )
     assert [each.number for each in made.chosen] == [0]
 
 
@@ -104,6 +106,6 @@ def test_where_a_model_answers_at_length_users_come_first() -> None:
 def test_passages_of_one_message_are_packed_by_themselves() -> None:
     index, text = Index(), "Nothing of note. " * 60 + "The key lies under the flowerpot. " + "And so on. " * 90
     index.add(0, text)
-    made = pack(index, Ranking(index, "the key"), lambda _, part: passages(text)[part], 160, count)
+    made = select_passages(index, Ranking(index, "the key"), lambda _, part: passages(text)[part], 160, count)
     assert "flowerpot" in made.text
     assert len(made.text) < len(text)

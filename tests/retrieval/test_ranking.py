@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ctxwrap.language.dates import dates_in
-from ctxwrap.retrieval.features import Evidence
+from ctxwrap.retrieval.features import FeatureMatrix
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.ranking import LONG, WEIGHTS, Ranking, weights_for
 from tests.retrieval.conversations import DAY, Said, indexed, small_talk
@@ -78,7 +78,7 @@ def test_every_kind_of_evidence_has_a_weight_and_stays_small() -> None:
     index = indexed(said)
     seen = set()
     for question in [*answers, "Which book, how many, where, when in January 1970?", "my brothers' painters"]:
-        evidence = Evidence(index, question)
+        evidence = FeatureMatrix(index, question)
         seen |= {*evidence.columns}
         for name, column in evidence.columns.items():
             assert len(column) == len(said)
@@ -98,7 +98,7 @@ def test_however_long_a_session_is_few_documents_are_looked_at_closely(messages:
     for number in range(messages):
         role = ("user", "assistant")[number % 2]
         index.add(number, f"Always boil the tea for {number % 97} minutes, then wait.{' On and on.' * 9}", role=role)
-    evidence = Evidence(index, "How many minutes does the tea boil? 7 or 90?")
+    evidence = FeatureMatrix(index, "How many minutes does the tea boil? 7 or 90?")
     assert 90 <= len(evidence.looking.places) <= (90 + 60) * 9
     assert {len(column) for column in evidence.columns.values()} == {len(evidence.looking.places)}
     assert len(Ranking(index, "tea").hits) <= 300
@@ -121,7 +121,7 @@ def test_a_long_question_is_answered_soon() -> None:
 
 def test_a_long_question_is_asked_by_its_rare_words() -> None:
     said, answers = small_talk(200)
-    evidence = Evidence(indexed(said), " ".join(each.text for each in said))
+    evidence = FeatureMatrix(indexed(said), " ".join(each.text for each in said))
     question = "How many beehives does Irma keep?"
     assert evidence.columns["words"][answers[question]] > 0
     assert len(evidence.looking.terms) == 40

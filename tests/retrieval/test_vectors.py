@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ctxwrap.retrieval import vectors as vectors_module
 from ctxwrap.retrieval.ranking import Ranking
 from ctxwrap.retrieval.segments import Damaged
-from ctxwrap.retrieval.selection import pack
+from ctxwrap.retrieval.selection import select_passages
 from ctxwrap.retrieval.vectors import Vectors
 from ctxwrap.retrieval.wordllama import WordLlama, is_installed
 from tests.retrieval.conversations import ByWord, Said, indexed, small_talk
@@ -51,7 +51,9 @@ def test_what_is_meant_is_found_by_no_word_of_it() -> None:
 
 def test_it_says_that_it_was_the_meaning() -> None:
     index, vectors = indexed(SAID), embedded(SAID)
-    made = pack(index, Ranking(index, "vessel", vectors=vectors), lambda number, _: SAID[number].text, 30, len)
+    made = select_passages(
+        index, Ranking(index, "vessel", vectors=vectors), lambda number, _: SAID[number].text, 30, len
+    )
     assert made.chosen[0].reasons[0] == "meaning"
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import LIMIT, Sign, passages, signs_of
+from ctxwrap.retrieval.passages import LIMIT, TextFeature, passages, signs_of
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ def test_passages_end_where_sentences_do() -> None:
 @pytest.mark.parametrize(
     ("text", "sign"),
     [
-        ("Shall we go?", Sign.QUESTION),
-        ("It was mine, I said.", Sign.FIRST_PERSON),
-        ("They left yesterday.", Sign.TIME),
-        ("There were seven.", Sign.FIGURE),
-        ("I met Zora there.", Sign.NAME),
-        ("From now on write in French.", Sign.STANDING),
-        ("I prefer tables.", Sign.STANDING),
-        ("What? No.", Sign.ASKS),
-        ("The “Odyssey”, again.", Sign.QUOTE),
+        ("Shall we go?", TextFeature.QUESTION),
+        ("It was mine, I said.", TextFeature.FIRST_PERSON),
+        ("They left yesterday.", TextFeature.TIME),
+        ("There were seven.", TextFeature.FIGURE),
+        ("I met Zora there.", TextFeature.NAME),
+        ("From now on write in French.", TextFeature.STANDING),
+        ("I prefer tables.", TextFeature.STANDING),
+        ("What? No.", TextFeature.ASKS),
+        ("The “Odyssey”, again.", TextFeature.QUOTE),
     ],
 )
-def test_signs(text: str, sign: Sign) -> None:
+def test_signs(text: str, sign: TextFeature) -> None:
     assert signs_of(text) & sign
     assert not signs_of("the sea is calm.") & sign

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.documents.document import LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder
-from ctxwrap.documents.sentences import Raw
+from ctxwrap.documents.sentences import RawMessage
 from ctxwrap.errors import ContextConflict, InvalidInput, NotFound
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.models import Entry
@@ -279,8 +279,8 @@ class Agent:
         self.flush()
 
 
-def raw(entry: Entry) -> Raw:
-    return Raw(int(entry.entryId), entry.role, entry.rawEntry, entry.creationTime)
+def raw(entry: Entry) -> RawMessage:
+    return RawMessage(int(entry.entryId), entry.role, entry.rawEntry, entry.creationTime)
 
 
 def test_a_purge_leaves_nothing_of_an_operators_document_but_its_other_lines(home: Path) -> None:

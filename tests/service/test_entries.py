@@ -17,7 +17,7 @@ from ctxwrap.documents.summary import LONGEST
 from ctxwrap.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.models import Entry
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.verify import verify
 from ctxwrap.settings import Quotas
 from ctxwrap.stores.memory import MemoryStore
@@ -114,7 +114,7 @@ class TestPaging:
             service.add_entry(memory, f"Entry {number}.")
         service.list_entries(memory)
         picked: list[int] = []
-        log: Any = type(existing(key_for(memory), home).log)
+        log: Any = type(open_existing(key_for(memory), home).log)
         pick = log.pick
         monkeypatch.setattr(
             log,
@@ -358,7 +358,7 @@ class TestBehavingLikeOthers:
             )
         service.put_context(memory, "# Facts\n- One.\n")
         assert verify(memory, store=home).findings == ()
-        session = existing(key_for(memory), home)
+        session = open_existing(key_for(memory), home)
         assert len(session.past.derived.swap._closed) <= 2, "chunks leave as they do from chats"
 
     def test_an_archive_carries_it(self, home: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import ctxwrap
 from ctxwrap.documents.document import EMPTY, PLACEHOLDER
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.service.memories import Memories
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.verify import verify
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -175,7 +175,7 @@ def test_the_derived_file_follows_from_the_log(provider: Provider, home: Path) -
     with client(provider, home) as chat:
         for text in TOLD:
             say(chat, text)
-    files = existing(key_for("s"), home).log.files
+    files = open_existing(key_for("s"), home).log.files
     assert (files.load("context/document.md") or b"").decode() == Memories(home).get_context("s").content
     assert verify("s", store=home).findings == ()
     before = files.load("context/document.md")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session.session import Session
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
@@ -17,9 +17,9 @@ KEY = SessionKey("default", "default", "s")
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
 
 
-def item(id: str, content: str, **more: Any) -> Item:
+def item(id: str, content: str, **more: Any) -> MemoryItem:
     known = {"type": "fact", "tags": (), "tier": "ephemeral", "decay": 0.5, "anchor": 1, "first": 1, "last": 1}
-    return Item(id=id, content=content, **{**known, **more})
+    return MemoryItem(id=id, content=content, **{**known, **more})
 
 
 class Teller:
@@ -32,7 +32,7 @@ class Teller:
     def place(self) -> dict[str, Any]:
         return {"store": self.store, "tenant": self.key.tenant, "agent": self.key.agent}
 
-    def says(self, text: str, *more: Message, answer: str = "I see.", keeps: Sequence[Item] = ()) -> None:
+    def says(self, text: str, *more: Message, answer: str = "I see.", keeps: Sequence[MemoryItem] = ()) -> None:
         """One turn: what a user says, what tools gave, the answer, and what it remembers."""
         self.turns += 1
         turn, session = f"t{self.turns}", self.session

@@ -22,7 +22,7 @@ from ctxwrap.session.abi import (
     STATES,
     ControlName,
     Issue,
-    Kind,
+    IssueKind,
     RecordKind,
     blob_name,
     budget_in,
@@ -343,7 +343,7 @@ def test_events_of_the_abi_are_taken(strict: bool) -> None:
     assert event_issues(lines(*run), strict=strict) == ()
 
 
-BAD_EVENTS: list[tuple[Any, Kind]] = [
+BAD_EVENTS: list[tuple[Any, IssueKind]] = [
     ("{'type': 'start'}", "invalid json"),
     ('{"type":"start","run":"t","run":"u"}', "invalid json"),
     ('{"type":"start","run":"t","deep":[{"a":1,"a":1}]}', "invalid json"),
@@ -394,7 +394,7 @@ def test_ids_of_the_providers_are_allowed_in_our_events_only() -> None:
         {"type": "message", "run": "t-5", "content": [{"type": "text", "text": "x", "gemini_response_id": "g"}]},
         {"type": "start", "run": "t-5", "native_thread": {}},
     )
-    native: Kind = "provider native field"
+    native: IssueKind = "provider native field"
     assert event_issues(text, strict=True) == (
         Issue(native, 1, "response_id"),
         Issue(native, 2, "thread_id"),
@@ -469,7 +469,7 @@ def test_records_of_the_abi_are_taken(kind: RecordKind, record: Any) -> None:
     assert record_issues(kind, lines(record).removesuffix("\n")) == ()
 
 
-STRING: Kind = "missing string field"
+STRING: IssueKind = "missing string field"
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,9 @@ STRING: Kind = "missing string field"
         ),
     ],
 )
-def test_fields_that_are_missing_are_named_in_their_order(kind: RecordKind, missing: list[tuple[Kind, str]]) -> None:
+def test_fields_that_are_missing_are_named_in_their_order(
+    kind: RecordKind, missing: list[tuple[RecordKind, str]]
+) -> None:
     expected = tuple(Issue(issue, 1, field) for issue, field in missing)
     assert record_issues(kind, "{}\n") == expected
     assert record_issues(kind, lines({field: {} for field in RECORDS[kind]})) == expected
@@ -671,7 +673,7 @@ def test_an_item_from_elsewhere_is_named_by_its_place() -> None:
         ("[]", "items not array"),
     ],
 )
-def test_what_is_no_pack_is_named(text: str, kind: Kind) -> None:
+def test_what_is_no_pack_is_named(text: str, kind: IssueKind) -> None:
     assert pack_issues(text) == (Issue(kind),)
 
 
@@ -740,7 +742,7 @@ HOSTILE = ANY_TEXT | VALUES.map(json.dumps) | st.lists(VALUES.map(json.dumps)).m
 @example("2026-02-30T24:61:00+99:99")
 def test_no_text_makes_a_check_fail(text: str) -> None:
     for check in CHECKS:
-        assert all(issue.kind in get_args(Kind) for issue in check(text))
+        assert all(issue.kind in get_args(IssueKind) for issue in check(text))
     source_issue(text)
     try:
         budget_in(text)

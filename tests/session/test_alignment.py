@@ -12,7 +12,7 @@ from ctxwrap.session.alignment import Alignment, align
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Message, Opening, Request, SessionKey
+from ctxwrap.types import Message, Request, SessionKey, TurnInputs
 
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ class Chat:
         self.session = Session(SessionKey("t", "a", "s"), self.log)
         self.turns = 0
 
-    def ask(self, *messages: Message, answer: str | Message | None = None) -> Opening:
+    def ask(self, *messages: Message, answer: str | Message | None = None) -> TurnInputs:
         """One turn; without an answer it fails."""
         self.turns += 1
         with self.session.locked():

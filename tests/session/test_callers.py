@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.pack.builder import Sources
+from ctxwrap.pack.builder import PackSources
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.providers import CHAT
 from ctxwrap.session.session import Session
@@ -72,7 +72,7 @@ class Chat:
         body = {"model": "gpt-4o", "messages": list(messages)}
         request = CHAT.read(body)
         opening = self.session.open_turn(request, NOW)
-        sources = Sources(retrieve=self.session.retrieve)
+        sources = PackSources(retrieve=self.session.retrieve)
         return Turn(f"t{self.turns}", KEY, CHAT, body, request, "enabled", opening, self.settings, sources)
 
     def sent(self, messages: Sequence[Body]) -> list[Line]:

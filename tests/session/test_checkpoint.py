@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import memory_of
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session.purge import forget, purge
 from ctxwrap.session.session import Session
 from ctxwrap.stores.base import Checkpoint, Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
-from ctxwrap.types import Message, Opening, Record, Request, SessionKey
+from ctxwrap.types import Message, Record, Request, SessionKey, TurnInputs
 from tests.support import PassingLog
 
 KEY = SessionKey("t", "a", "s")
@@ -65,7 +65,7 @@ class Caller:
     def replayed(self) -> Session:
         return Session(self.key, Bare(self.store.open(self.key)))
 
-    def turn(self, messages: Sequence[Message], answer: Message | None, *, at: int = 0, keeps: str = "") -> Opening:
+    def turn(self, messages: Sequence[Message], answer: Message | None, *, at: int = 0, keeps: str = "") -> TurnInputs:
         """One turn of instance `at`, whose answer remembers `keeps`; without an answer it is aborted."""
         self.turns += 1
         session, id = self.sessions[at], f"t{self.turns}"
@@ -85,7 +85,7 @@ class Caller:
             session.append(id, [reply], [remembers(keeps)] if keeps else [], NOW)
         return opening
 
-    def says(self, message: Message, answer: Message | None, sends: int | None = None, **how: Any) -> Opening:
+    def says(self, message: Message, answer: Message | None, sends: int | None = None, **how: Any) -> TurnInputs:
         """Go on with `message` and send the last `sends` messages of the past along, or all of them."""
         self.past.append(message)
         sent = self.past if sends is None else self.past[max(0, len(self.past) - 1 - sends) :]
@@ -98,14 +98,14 @@ class Caller:
 
 
 def remembers(text: str) -> Record:
-    item = Item(
+    item = MemoryItem(
         id=f"core-{len(text)}", type="fact", content=text, tags=(), tier="core", decay=0.1, anchor=1, first=1, last=1
     )
     operation = {"kind": "add", "id": item.id, "tier": item.tier, "item": item.as_json()}
     return {"type": "snapshot", "operations": [operation], "active_task": text, "ctx": {}}
 
 
-def openings(session: Session, past: Sequence[Message]) -> list[Opening]:
+def openings(session: Session, past: Sequence[Message]) -> list[TurnInputs]:
     """Everything that a turn could start from, for callers of every kind."""
     session.refresh()
     requests = (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.state import Past
+from ctxwrap.session.state import SessionState
 from ctxwrap.settings import Settings
 
 BEGAN = datetime(2026, 11, 17, tzinfo=UTC)
@@ -16,7 +16,7 @@ LAST = datetime.max.replace(tzinfo=UTC)
 
 def told(*clock: datetime) -> list[datetime]:
     """What the model is told in one round after the other."""
-    past, found = Past(Settings()), []
+    past, found = SessionState(Settings()), []
     for round, now in enumerate(clock, 1):
         past.runtime = past.next_runtime(round, now)
         found.append(datetime.fromisoformat(past.runtime.datetime))

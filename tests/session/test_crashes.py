@@ -14,13 +14,13 @@ import pytest
 from ctxwrap.inspect import session_details
 from ctxwrap.protocol.instructions import SEPARATOR, unframe
 from ctxwrap.providers.openai_chat import OpenAIChat
-from ctxwrap.session.lookup import existing
+from ctxwrap.session.lookup import open_existing
 from ctxwrap.session.verify import verify
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.turn import sync
-from ctxwrap.turn.binding import Context, Target
-from ctxwrap.turn.lifecycle import BareCall
+from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body, SessionKey
 from tests.stores.faults import Seam, failing, installed, killing
 from tests.support import item
@@ -48,14 +48,16 @@ def answered(call: sync.Call, text: str, number: int) -> None:
 
 def turns(root: Path, tell: Tell, *, first: int = 0, durability: Any = "turn") -> None:
     """Three turns, one of them with a large content, as a wrapped client drives them; each is told when it is saved."""
-    context = Context(store=FileStore(root), settings=Settings(durability=durability, derive="inline"), session="s")
+    context = ClientBinding(
+        store=FileStore(root), settings=Settings(durability=durability, derive="inline"), session="s"
+    )
     for number in range(first, first + 3):
         said = f"question {number} {LARGE if number == 1 else ''}"
         body = {"model": "m", "messages": [{"role": "user", "content": said}]}
         if number == 1:
             body["messages"][0]["content"] = said * 8
-        call = sync.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
-        if isinstance(call, BareCall):
+        call = sync.begin(context, OpenAIChat(), lambda body=body: body, CallScope(KEY, "enabled"), no_question)
+        if isinstance(call, PassthroughCall):
             continue
         tell(f"question {number}")
         answered(call, f"answer {number}", number)
@@ -82,7 +84,7 @@ def in_child(work: Callable[[Tell], None]) -> tuple[list[str], int]:
 
 
 def said(root: Path) -> list[str]:
-    session = existing(KEY, root)
+    session = open_existing(KEY, root)
     return [" ".join(str(record["content"]).split()[:2]) for record in session.records("messages")]
 
 
@@ -95,7 +97,7 @@ def assert_whole(root: Path, told: list[str]) -> None:
     assert [text for text in after if text in told] == told
     report = verify("s", store=root)
     assert [finding for finding in report.findings if finding.severity != "note"] == []
-    session = existing(KEY, root)
+    session = open_existing(KEY, root)
     with session.locked():
         assert session.past.turns.begun == {}
 
@@ -141,11 +143,11 @@ def test_a_disk_that_refuses_any_write_of_three_turns(tmp_path: Path, for_ever: 
         assert_whole(tmp_path / str(number), in_child(work)[0])
 
 
-def begun(root: Path) -> tuple[Context, sync.Call]:
+def begun(root: Path) -> tuple[ClientBinding, sync.Call]:
     """A turn whose answer is written down as far as it came."""
-    context = Context(store=FileStore(root), settings=Settings(), session="s")
+    context = ClientBinding(store=FileStore(root), settings=Settings(), session="s")
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "question 0"}]}
-    call = sync.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
+    call = sync.begin(context, OpenAIChat(), lambda: body, CallScope(KEY, "enabled"), no_question)
     assert isinstance(call, sync.Call)
     for _ in range(250):
         call.event({"id": "x", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}}]})
@@ -181,13 +183,13 @@ def test_whatever_part_of_an_end_was_written_the_answer_is_there_once(tmp_path: 
         for (name, whole), length in zip(after.items(), prefix, strict=True):
             (directory / name).write_bytes(whole[:length])
         (directory / ".checkpoint").unlink(missing_ok=True)
-        session = existing(KEY, tmp_path)
+        session = open_existing(KEY, tmp_path)
         with session.locked():
             history = [(kept.message.role, kept.message.text.split()) for kept in session.past.branch.history(0)]
         assert [role for role, _ in history] == ["user", "assistant"], prefix
         assert 200 <= len(history[1][1]) <= 250
         assert len(history[1][1]) == 250 or prefix[0] < len(after["messages.jsonl"])
-        with existing(KEY, tmp_path).locked():
+        with open_existing(KEY, tmp_path).locked():
             pass
         assert [finding for finding in verify("s", store=tmp_path).findings if finding.severity == "damage"] == []
         (turn,) = session_details(FileStore(tmp_path), KEY).turns
@@ -217,26 +219,26 @@ def test_an_end_of_which_the_disk_keeps_half_is_completed(tmp_path: Path) -> Non
 
 
 def test_an_answer_that_the_disk_refused_is_written_as_soon_as_it_can_be(tmp_path: Path) -> None:
-    context = Context(store=FileStore(tmp_path), settings=Settings(), session="s")
+    context = ClientBinding(store=FileStore(tmp_path), settings=Settings(), session="s")
     calls = []
     for number in range(2):
         body = {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]}
-        call = sync.begin(context, OpenAIChat(), lambda body=body: body, Target(KEY, "enabled"), no_question)
+        call = sync.begin(context, OpenAIChat(), lambda body=body: body, CallScope(KEY, "enabled"), no_question)
         assert isinstance(call, sync.Call)
         with installed(Seam(failing("write", 1, errno.ENOSPC, for_ever=number == 0))):
             answered(call, f"answer {number}", number)
         calls.append(call.record.report.not_saved)
     assert calls[0] == ("reply",)
     assert said(tmp_path)[:3] == ["question 0", "answer 0", "question 1"]
-    assert "w-0" in existing(KEY, tmp_path).memory.items
+    assert "w-0" in open_existing(KEY, tmp_path).memory.items
 
 
 def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_path: Path) -> None:
-    context = Context(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
+    context = ClientBinding(store=FileStore(tmp_path), settings=Settings(durability="always"), session="s")
     body = {"model": "m", "messages": [{"role": "user", "content": "question"}]}
     with installed(Seam(failing("fdatasync", 2, errno.EIO))):  # the first is that of the protocol's words
-        call = sync.begin(context, OpenAIChat(), lambda: body, Target(KEY, "enabled"), no_question)
-    assert isinstance(call, BareCall)
-    past = existing(KEY, tmp_path).past
+        call = sync.begin(context, OpenAIChat(), lambda: body, CallScope(KEY, "enabled"), no_question)
+    assert isinstance(call, PassthroughCall)
+    past = open_existing(KEY, tmp_path).past
     assert past.turns.begun == {}
     assert past.turns.state != "active"

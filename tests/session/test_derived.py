@@ -10,7 +10,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.session.abi import control_issues, event_issues, message_issues, record_issues
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
@@ -73,7 +73,7 @@ def context(home: Path) -> dict[str, bytes]:
 
 
 def rebuilt(home: Path) -> None:
-    session = existing(key_for("s"), home)
+    session = open_existing(key_for("s"), home)
     with session.locked():
         session.rebuild()
 
@@ -188,7 +188,7 @@ def test_rules_are_part_of_the_log(provider: Provider, home: Path) -> None:
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": f"Question {number}"}])
     starts = [json.loads(line) for line in (directory(home) / "events.jsonl").read_bytes().splitlines()]
     assert ["rules" in event for event in starts if event["type"] == "start"] == [True] + [False] * 7
-    memory = existing(key_for("s"), home).memory
+    memory = open_existing(key_for("s"), home).memory
     assert memory.rules == short
     before = context(home)
     rebuilt(home)

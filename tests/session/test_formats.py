@@ -14,7 +14,7 @@ from ctxwrap.errors import UnknownFormat
 from ctxwrap.export.evidence import envelope_of
 from ctxwrap.export.evidence.document import checked
 from ctxwrap.inspect import pack_of
-from ctxwrap.session.lookup import existing
+from ctxwrap.session.lookup import open_existing
 from ctxwrap.stores.files.format import FORMAT, upgraded
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Provider
@@ -39,7 +39,7 @@ def ask(home: Path, provider: Provider, text: str) -> None:
 
 
 def said(home: Path) -> list[str]:
-    return [kept.message.text for kept in existing(KEY, home).past.branch.history(0)]
+    return [kept.message.text for kept in open_existing(KEY, home).past.branch.history(0)]
 
 
 def damage(home: Path) -> list[str]:

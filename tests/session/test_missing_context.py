@@ -28,7 +28,7 @@ from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
 from ctxwrap.tokens import TooLong
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Message, Opening, Runtime, SessionKey, Text
+from ctxwrap.types import Message, Runtime, SessionKey, SourcedText, TurnInputs
 from tests.export.logs import working_set
 from tests.session.test_purge import files_with
 from tests.support import assert_clean, events, state_shown
@@ -185,8 +185,8 @@ def test_a_turn_settles_only_what_it_was_shown(chat: Chat, home: Path) -> None:
 def test_what_a_smaller_request_leaves_out_is_missing() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     runtime = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
-    pinned = (Text("context/pinned/a.md", "word " * 400),)
-    opening = Opening(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", pinned=pinned)
+    pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
+    opening = TurnInputs(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", pinned=pinned)
     turn = Turn("t", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
     assert [event["type"] for event in turn.opening_records()[1] if "missing" in event["type"]] == []
     assert turn.smaller(TooLong(limit=800, size=2000))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ctxwrap.pack.builder import Sources
+from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers import CHAT
 from ctxwrap.session.abi import pack_issues
 from ctxwrap.session.session import Session
@@ -45,7 +45,15 @@ def ask(session: Session) -> None:
     with session.locked():
         opening = session.open_turn(CHAT.read(body), NOW)
         turn = Turn(
-            "turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, settings, Sources(None, session.retrieve)
+            "turn-1",
+            KEY,
+            CHAT,
+            body,
+            CHAT.read(body),
+            "enabled",
+            opening,
+            settings,
+            PackSources(None, session.retrieve),
         )
         session.append(turn.id, *turn.opening_records(session.shelf.keep(turn.texts)), NOW, part="o")
     turn.reply({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]})

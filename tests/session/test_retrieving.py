@@ -23,13 +23,13 @@ from ctxwrap.retrieval.features import is_specific
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import Ranking
-from ctxwrap.retrieval.selection import pack
+from ctxwrap.retrieval.selection import select_passages
 from ctxwrap.retrieval.vectors import Embedder, Vectors
 from ctxwrap.session.branch import ROOT, Ranges
 from ctxwrap.session.gc import collect_garbage
 from ctxwrap.session.index_files import segments_of
 from ctxwrap.session.purge import forget, purge, rewrite_events
-from ctxwrap.session.search import _RELEVANT, _TRIED, Embedding, Found, Retriever
+from ctxwrap.session.search import _RELEVANT, _TRIED, Embedding, Retrieved, Retriever
 from ctxwrap.session.session import Session
 from ctxwrap.session.verify import verify
 from ctxwrap.stores.base import CACHE, Log, Store
@@ -86,7 +86,7 @@ class Talk:
                 session.append(turn, [as_record(Message("assistant", answer), parent=parent)], [], NOW, part="c")
             self.past.append(Message("assistant", answer))
 
-    def finds(self, query: str, below: int = 0, budget: int = 2000, at: int = 0) -> Found:
+    def finds(self, query: str, below: int = 0, budget: int = 2000, at: int = 0) -> Retrieved:
         session = self.sessions[at]
         with session.locked():
             return session.retrieve(query, below or session.next_message, budget, count)
@@ -146,7 +146,7 @@ def expected(
     ranking = Ranking(index, query, vectors=vectors)
     ranking.hits = [hit for hit in ranking.hits if hit.number in alive]
     ranking.hits = ranking.relevant(_RELEVANT)[:_TRIED]
-    packed = pack(index, ranking, lambda number, part: texts[number][part], budget, count)
+    packed = select_passages(index, ranking, lambda number, part: texts[number][part], budget, count)
     return [(each.number, each.part, each.score) for each in packed.chosen]
 
 
@@ -204,7 +204,7 @@ def test_only_messages_before_a_number_are_found(store: Store) -> None:
     talk = filled(store, 60)
     assert 3 in talk.numbers("lighthouse", below=4)
     assert 3 not in talk.numbers("lighthouse", below=3)
-    assert talk.finds("lighthouse", below=1) == talk.finds("lighthouse", below=-5) == Found()
+    assert talk.finds("lighthouse", below=1) == talk.finds("lighthouse", below=-5) == Retrieved()
     assert 3 in talk.numbers("lighthouse", below=10**9)
 
 
@@ -434,7 +434,7 @@ def test_much_is_added_bit_by_bit(store: Store) -> None:
 
 def test_words_that_nearly_all_messages_have_find_nothing(store: Store) -> None:
     talk = filled(store, 90)
-    assert talk.finds("We spoke of the time") == Found()
+    assert talk.finds("We spoke of the time") == Retrieved()
     assert 3 in talk.numbers("We spoke of the lighthouse, time and again")
 
 
@@ -639,7 +639,7 @@ class Broken(PassingLog):
 def test_whatever_goes_wrong_the_turn_goes_on(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     talk = filled(store, 100)
     talk.sessions = [Session(KEY, Broken(store.open(KEY)))]  # type: ignore[arg-type]
-    assert talk.finds("lighthouse") == Found()
+    assert talk.finds("lighthouse") == Retrieved()
     assert "it cannot be read" in caplog.text
     talk.says(user("On we go."), answer="Yes.")
 
@@ -651,7 +651,7 @@ def raising(text: str) -> int:
 def test_a_counter_that_fails_finds_nothing(store: Store) -> None:
     session = filled(store, 20).sessions[0]
     with session.locked():
-        assert session.retrieve("lighthouse", 21, 100, raising) == Found()
+        assert session.retrieve("lighthouse", 21, 100, raising) == Retrieved()
         assert session.retrieve("lighthouse", 21, 100, count).chosen
 
 

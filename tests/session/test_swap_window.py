@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.session.append_only_file import Growing, line
+from ctxwrap.session.append_only_file import AppendOnlyFile, line
 from ctxwrap.session.purge import forget
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap_search import bring_back
@@ -154,7 +154,7 @@ def test_files_of_an_earlier_version_are_replaced(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "remove", "save"])), max_size=30))
 def test_a_growing_file_holds_what_was_added_and_not_removed(steps: list[tuple[str, str]]) -> None:
     files: Files = MemoryStore().open(KEY).files
-    growing, expected = Growing("context/x.jsonl"), list[str]()
+    growing, expected = AppendOnlyFile("context/x.jsonl"), list[str]()
     for id, step in steps:
         if step == "add" and id not in expected:
             growing.add(id, lambda id=id: {"id": id, "text": id * 9})  # type: ignore[misc]

@@ -14,7 +14,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.session.scope import current
-from ctxwrap.session.threads import in_thread, uninterrupted
+from ctxwrap.session.threads import in_thread, run_uninterrupted
 
 PATIENCE = 10.0
 
@@ -128,7 +128,7 @@ def interrupted(times: int, work: Callable[[], None]) -> None:
 
     before = signal.signal(signal.SIGUSR1, handler)
     try:
-        uninterrupted(whole)
+        run_uninterrupted(whole)
     finally:
         signal.signal(signal.SIGUSR1, before)
 
@@ -157,19 +157,19 @@ def test_who_interrupts_twice_does_not_wait_and_the_work_goes_on() -> None:
 def test_uninterrupted_work_raises_what_it_raises_and_has_the_context_it_came_from() -> None:
     found: list[str | None] = []
     with ctxwrap.using(session="alice"):
-        uninterrupted(lambda: found.append(current().session))
+        run_uninterrupted(lambda: found.append(current().session))
     assert found == ["alice"]
 
     def fail() -> None:
         raise LookupError("gone")
 
     with pytest.raises(LookupError, match="gone"):
-        uninterrupted(fail)
+        run_uninterrupted(fail)
 
 
 def test_in_another_thread_work_is_done_right_there() -> None:
     found: list[threading.Thread] = []
-    thread = threading.Thread(target=uninterrupted, args=(lambda: found.append(threading.current_thread()),))
+    thread = threading.Thread(target=run_uninterrupted, args=(lambda: found.append(threading.current_thread()),))
     thread.start()
     thread.join(PATIENCE)
     assert found == [thread]

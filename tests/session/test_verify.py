@@ -17,11 +17,11 @@ from ctxwrap.cli import main
 from ctxwrap.cli.output import progress_bar
 from ctxwrap.errors import NotFound
 from ctxwrap.session.clock import utc_now
-from ctxwrap.session.lookup import existing
+from ctxwrap.session.lookup import open_existing
 from ctxwrap.session.purge import forget, purge
 from ctxwrap.session.session import Session
-from ctxwrap.session.verify import Finding, Severity, rebuild, verify
-from ctxwrap.stores.base import Line
+from ctxwrap.session.verify import FindingSeverity, VerifyFinding, rebuild, verify
+from ctxwrap.stores.base import StreamLine
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
@@ -62,7 +62,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def found(home: Path, severity: Severity | None = None, session: str = "s") -> list[Finding]:
+def found(home: Path, severity: FindingSeverity | None = None, session: str = "s") -> list[VerifyFinding]:
     findings = verify(session, store=home).findings
     return [finding for finding in findings if severity in (None, finding.severity)]
 
@@ -136,7 +136,7 @@ def test_a_session_that_grows_meanwhile_is_looked_at_again() -> None:
     class Growing(PassingLog):
         left = 2
 
-        def lines(self, stream: str) -> Iterator[Line]:
+        def lines(self, stream: str) -> Iterator[StreamLine]:
             yield from self.inner.lines(stream)
             if stream == "messages" and self.left:
                 self.left -= 1
@@ -232,7 +232,7 @@ def test_a_session_in_the_place_of_another_is_found(home: Path, place: Path) -> 
     assert [(finding.severity, finding.file) for finding in found(home)] == [("behind", "meta.json")]
 
 
-def written(home: Path, stream: str, *records: dict[str, Any]) -> list[Finding]:
+def written(home: Path, stream: str, *records: dict[str, Any]) -> list[VerifyFinding]:
     """What is found when somebody who knows how to seal lines wrote these behind the others."""
     log = FileStore(home).open(KEY)
     with log.locked():
@@ -287,7 +287,7 @@ def test_what_a_crash_cut_short_is_no_damage(home: Path, place: Path) -> None:
         stream.write(b'{"type":"start","run":"t')
     (finding,) = found(home)
     assert (finding.severity, finding.file) == ("behind", "events.jsonl")
-    session = existing(KEY, home)
+    session = open_existing(KEY, home)
     with session.locked():
         session.append("t9", [], [{"type": "error", "run": "t9", "code": "EIO", "ctx": {}}], utc_now())
     verification = verify("s", store=home)

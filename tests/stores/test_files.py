@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.session.lookup import key_for
-from ctxwrap.stores.base import Checkpoint, ClearStore, Store
+from ctxwrap.stores.base import Checkpoint, PlaintextGuard, Store
 from ctxwrap.stores.files.format import FORMAT
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.names import check_id, safe_name
@@ -192,19 +192,19 @@ def test_a_link_in_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["{}", "file://{}"])
 def test_a_store_opens_at_a_path_or_url(tmp_path: Path, url: str) -> None:
     store = ctxwrap.open_store(url.format(tmp_path))
-    assert isinstance(store, ClearStore)
+    assert isinstance(store, PlaintextGuard)
     assert store.root == tmp_path
 
 
 def test_without_a_url_the_environment_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path))
     store = ctxwrap.open_store()
-    assert isinstance(store, ClearStore)
+    assert isinstance(store, PlaintextGuard)
     assert store.root == tmp_path
     monkeypatch.delenv("CTXWRAP_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     store = ctxwrap.open_store()
-    assert isinstance(store, ClearStore)
+    assert isinstance(store, PlaintextGuard)
     assert "ctxwrap" in store.root.parts
 
 

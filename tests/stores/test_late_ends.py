@@ -10,7 +10,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.inspect import cost_of, session_details, turn_details
-from ctxwrap.session.lookup import existing
+from ctxwrap.session.lookup import open_existing
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.postgres import PostgresStore
@@ -73,7 +73,7 @@ def ask(client: Any, provider: Provider, text: str) -> Any:
 
 def said(store: Store) -> list[str]:
     """The conversation as the next request has it."""
-    session = existing(KEY, store)
+    session = open_existing(KEY, store)
     with session.locked():
         return [kept.message.text for kept in session.past.branch.history(0)]
 
@@ -100,7 +100,7 @@ def test_the_answer_of_a_worker_that_was_taken_for_dead_is_saved_once(
     ask(second, provider, "And now?")
     ask(first, provider, "Go on.")
     assert said(store).count(LONG) == 1
-    assert "w-1" in existing(KEY, store).memory.items
+    assert "w-1" in open_existing(KEY, store).memory.items
 
 
 def test_everybody_tells_the_same_of_a_turn_that_ended_twice(
@@ -138,11 +138,11 @@ def test_a_conversation_read_from_a_checkpoint_has_the_answer_once(
     stream, store = begun(first, provider, pieces=350), place.opened()
     place.bury()
     ask(worker(), provider, "Still there?")
-    opened = existing(KEY, store)
+    opened = open_existing(KEY, store)
     with opened.locked():
         opened._save()
     list(stream)
-    again = existing(KEY, store)
+    again = open_existing(KEY, store)
     with again.locked():
         again._save()
     assert said(store).count(LONG) == 1

@@ -23,7 +23,7 @@ from ctxwrap.stores import postgres
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.postgres import PostgresStore, connection, statements
-from ctxwrap.stores.postgres.connection import Line
+from ctxwrap.stores.postgres.connection import Connection
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, record
 from tests.session.telling import Teller, item
 
@@ -101,7 +101,7 @@ def test_a_database_of_a_newer_ctxwrap_is_left_alone(database: str) -> None:
 
 
 def test_a_step_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(connection: Line) -> None:
+    def broken(connection: Connection) -> None:
         connection.execute("CREATE TABLE half_done (x integer)")
         raise ZeroDivisionError
 

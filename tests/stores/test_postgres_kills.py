@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import ctxwrap
-from ctxwrap.session.lookup import existing
+from ctxwrap.session.lookup import open_existing
 from ctxwrap.stores.postgres import PostgresStore
 from ctxwrap.testing import Gate
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -57,7 +57,7 @@ def check(url: str, outcomes: list[Outcome]) -> None:
     sessions = {outcome.session for outcome in outcomes}
     for name in sorted(sessions):
         key = SessionKey("default", "default", name)
-        session = existing(key, store)
+        session = open_existing(key, store)
         with session.locked():
             held = Counter(kept.message.text for kept in session.past.branch.history(0))
         mine = [outcome for outcome in outcomes if outcome.session == name]

@@ -15,7 +15,7 @@ import pytest
 import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.testing import Request, ScriptedProvider
-from ctxwrap.testing.habits import HABITS, Habit, Reply
+from ctxwrap.testing.habits import HABITS, Habit, ReplyParts
 from ctxwrap.testing.practice import Ask, Provider
 from ctxwrap.testing.practice.model import until_asked_again
 from ctxwrap.testing.practice.notebook import TIERS
@@ -70,10 +70,10 @@ class Chat:
     asked_again: list[Ask] = field(default_factory=list)
     shown: list[dict[str, list[str]]] = field(default_factory=list)
     """The contents that the model was shown in each turn, by tier."""
-    meant: list[Reply] = field(default_factory=list)
+    meant: list[ReplyParts] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
 
-    def answer(self, ask: Ask) -> Reply:
+    def answer(self, ask: Ask) -> ReplyParts:
         reply = self.habit(ask)
         if until_asked_again(ask.messages) is not None:
             self.asked_again.append(ask)

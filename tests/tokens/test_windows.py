@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxwrap.tokens import Window, reply_reserve, window_of
+from ctxwrap.tokens import ContextWindow, reply_reserve, window_of
 from ctxwrap.tokens.models import _sizes, model_row, model_rows, spellings
 
 KNOWN = {
@@ -37,7 +37,7 @@ TAKEN = {
 
 @pytest.mark.parametrize(("model", "sizes"), KNOWN.items())
 def test_a_window_is_what_goes_in_and_what_comes_out(model: str, sizes: tuple[int, int]) -> None:
-    assert window_of(model) == Window(*sizes, known=True)
+    assert window_of(model) == ContextWindow(*sizes, known=True)
 
 
 @pytest.mark.parametrize(("model", "taken"), TAKEN.items())
@@ -50,7 +50,7 @@ def test_a_name_that_is_not_in_the_table_is_found_by_shorter_forms(model: str, t
     "model", ["", "some-model", "foo/bar", "sample_spec", "dall-e-3", "/", ":", "ft:", "@", "a.b.c"]
 )
 def test_others_are_a_guess(model: str) -> None:
-    assert window_of(model) == Window(8192, 4096, known=False)
+    assert window_of(model) == ContextWindow(8192, 4096, known=False)
 
 
 def test_a_name_gets_shorter_step_by_step() -> None:
@@ -67,9 +67,9 @@ def test_a_name_gets_shorter_step_by_step() -> None:
 
 
 def test_the_callers_own_windows_go_first() -> None:
-    own: dict[str, int | Window] = {"GPT-4o": 5000, "house-model": Window(70_000, 9_000, known=True)}
-    assert window_of("azure/gpt-4o-2024-08-06", own) == Window(5000, 4096, known=True)
-    assert window_of("house-model", own) == Window(70_000, 9_000, known=True)
+    own: dict[str, int | ContextWindow] = {"GPT-4o": 5000, "house-model": ContextWindow(70_000, 9_000, known=True)}
+    assert window_of("azure/gpt-4o-2024-08-06", own) == ContextWindow(5000, 4096, known=True)
+    assert window_of("house-model", own) == ContextWindow(70_000, 9_000, known=True)
     assert window_of("gpt-4", own) == window_of("gpt-4")
     assert reply_reserve("house-model", 20_000, own) == 9_000
 
@@ -108,8 +108,8 @@ def test_a_table_with_only_one_number_is_understood(litellm_at: Callable[[Path |
     rows = '{"old": {"max_tokens": 2048, "mode": "chat"}, "new": {"max_tokens": 99, "max_input_tokens": 5000}}'
     (tmp_path / "model_prices_and_context_window_backup.json").write_text(rows)
     litellm_at(tmp_path)
-    assert window_of("old") == Window(2048, 2048, known=True)
-    assert window_of("new") == Window(5000, 99, known=True)
+    assert window_of("old") == ContextWindow(2048, 2048, known=True)
+    assert window_of("new") == ContextWindow(5000, 99, known=True)
 
 
 def test_a_row_found_in_the_text_is_the_row_of_the_parsed_table() -> None:

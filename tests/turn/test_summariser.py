@@ -22,7 +22,7 @@ from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspect import memory_of
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.session.abi import event_issues
-from ctxwrap.session.lookup import existing, key_for
+from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.session import Session
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
@@ -564,7 +564,7 @@ def test_two_processes_at_once_ask_once(provider: Provider, model: Model, home: 
 
 def document_of(home: Path) -> tuple[str, str]:
     """The context document, and who wrote its newest version."""
-    documents = existing(key_for("s"), home).past.documents
+    documents = open_existing(key_for("s"), home).past.documents
     return documents.text, documents.by
 
 
@@ -606,7 +606,7 @@ def test_whoever_comes_second_sees_so_under_the_lock(provider: Provider, model: 
         raise OSError("the line is dead")
 
     Chat(provider, home, None).say("one", "two")
-    here, elsewhere = existing(key_for("s"), home), existing(key_for("s"), home)
+    here, elsewhere = open_existing(key_for("s"), home), open_existing(key_for("s"), home)
     for session in (here, elsewhere):
         summarise_behind(session, Summariser(write, every=EVERY), "t", lambda: NOW)
         settled()
@@ -617,7 +617,7 @@ def test_one_that_is_older_than_another_is_dropped(
     provider: Provider, model: Model, home: Path, gate: threading.Event
 ) -> None:
     def write(text: str) -> str:
-        session = existing(key_for("s"), home)
+        session = open_existing(key_for("s"), home)
         newer = {"type": "summary", "text": "Newer.", "source": "messages:1-9", "origin": "user", "ctx": {}}
         with session.locked():
             session.append("elsewhere", [], [newer], NOW)
@@ -685,7 +685,7 @@ def test_what_was_deleted_comes_back_byte_for_byte(chat: Chat, home: Path) -> No
     before = summary_md(home)
     assert "Summary 2." in before
     shutil.rmtree(directory(home) / "context")
-    session = existing(key_for("s"), home)
+    session = open_existing(key_for("s"), home)
     with session.locked():
         session.rebuild()
     assert summary_md(home) == before
@@ -696,7 +696,7 @@ def test_a_checkpoint_knows_it(provider: Provider, chat: Chat, model: Model, hom
         chat.go_on()
     assert list(directory(home).rglob(".checkpoint"))
     asked = len(model.questions)
-    resumed, whole = existing(key_for("s"), home), existing(key_for("s"), home, keeps_all=True)
+    resumed, whole = open_existing(key_for("s"), home), open_existing(key_for("s"), home, keeps_all=True)
     assert resumed.past.derived.summaries == whole.past.derived.summaries
     assert resumed.past.branch.as_json() == whole.past.branch.as_json()
     Chat(provider, home).go_on(1)

@@ -16,7 +16,7 @@ from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.tokens import TooLong
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Body, Kept, Message, Opening, Runtime, SessionKey
+from ctxwrap.types import Body, LoggedMessage, Message, Runtime, SessionKey, TurnInputs
 from tests.providers.replies import SPEAKERS
 from tests.support import CANARY, apart_from_stages, holding, item
 
@@ -29,8 +29,8 @@ CHAT_SPEAKER = SPEAKERS[0]
 
 def turn(mode: Mode = "enabled", *, body: Body | None = None, past: Sequence[Message] = (), **settings: Any) -> Turn:
     body = body or {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-    history = tuple(Kept(number, message) for number, message in enumerate(past, 1))
-    opening = Opening(RUNTIME, SHOWN, ((Message("user", "hi"), 4),), history, "")
+    history = tuple(LoggedMessage(number, message) for number, message in enumerate(past, 1))
+    opening = TurnInputs(RUNTIME, SHOWN, ((Message("user", "hi"), 4),), history, "")
     return Turn("turn-1", KEY, CHAT, body, CHAT.read(body), mode, opening, Settings(**settings))
 
 
@@ -71,7 +71,7 @@ def test_the_reply_becomes_operations_against_what_was_shown() -> None:
 )
 def test_a_branch_begins_with_the_first_that_is_said(new: tuple[Message, ...]) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
-    opening = Opening(RUNTIME, SHOWN, tuple((message, 4) for message in new), (), "t0-2")
+    opening = TurnInputs(RUNTIME, SHOWN, tuple((message, 4) for message in new), (), "t0-2")
     branching = Turn("turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
     branching.reply(reply(KNOWN))
     records = [*branching.opening_records()[0], *branching.closing_records(holding(SHOWN))[0]]

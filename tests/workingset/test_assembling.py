@@ -12,8 +12,8 @@ from ctxwrap.errors import ContextMissing
 from ctxwrap.protocol.framing import blocks_in, framed, harmless
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.tokens.truncation import ELLIPSIS, estimate
-from ctxwrap.workingset.assembly import Assembly, Boot, assembled
-from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
+from ctxwrap.workingset.assembly import Boot, FileAssembly, assembled
+from ctxwrap.workingset.manifest import FileBudget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.reader import FileText, Unread
 
 BOUNDARY = "7f3a90c2d4e81b56"
@@ -67,7 +67,7 @@ def text_of(path: str, text: str) -> FileText:
 CONTENTS = {path: text_of(path, text) for path, text in TEXTS.items()}
 
 
-def example(**given: Any) -> Assembly:
+def example(**given: Any) -> FileAssembly:
     return assembled(read_manifest(MANIFEST), CONTENTS, boundary=BOUNDARY, boot=BOOT, **given)
 
 
@@ -131,7 +131,7 @@ def test_the_report_is_the_documents() -> None:
     assert report.used == sum(estimate(group) for group in _pieces(example()))
 
 
-def _pieces(assembly: Assembly) -> list[str]:
+def _pieces(assembly: FileAssembly) -> list[str]:
     frames = [
         framed(block.content, block.path, block.role, BOUNDARY)  # type: ignore[arg-type]
         for group in assembly.groups
@@ -169,7 +169,7 @@ def test_never_with_too_many_lines_is_not_cut_either() -> None:
 
 
 def test_a_vital_file_that_is_cut_is_told() -> None:
-    manifest = Manifest((WorkingFile("a.md", 1.0),), Budget(200, 0))
+    manifest = Manifest((WorkingFile("a.md", 1.0),), FileBudget(200, 0))
     report = assembled(manifest, {"a.md": text_of("a.md", "word " * 500)}, boundary=BOUNDARY).report
     assert report.included[0].truncated
     assert "'a.md' is vital and truncated" in report.warnings
@@ -184,7 +184,7 @@ def test_an_empty_file_is_included() -> None:
 def test_after_one_that_does_not_fit_smaller_ones_are_tried() -> None:
     files = (WorkingFile("large", 0.9, truncate_strategy="never"), WorkingFile("small", 0.1))
     contents = {"large": text_of("large", "x" * 9000), "small": text_of("small", "y")}
-    report = assembled(Manifest(files, Budget(300, 0)), contents, boundary=BOUNDARY).report
+    report = assembled(Manifest(files, FileBudget(300, 0)), contents, boundary=BOUNDARY).report
     assert [each.path for each in report.included] == ["small"]
 
 
@@ -263,7 +263,7 @@ FILES = st.lists(
 )
 
 
-def of(files: list[Any], budget: Budget) -> tuple[Manifest, dict[str, FileText | Unread]]:
+def of(files: list[Any], budget: FileBudget) -> tuple[Manifest, dict[str, FileText | Unread]]:
     contents: dict[str, FileText | Unread] = {
         file.path: text_of(file.path, text) if there else Unread(file.path, "missing", "it is not there")
         for file, text, there in files
@@ -273,7 +273,7 @@ def of(files: list[Any], budget: Budget) -> tuple[Manifest, dict[str, FileText |
 
 @given(FILES, st.integers(0, 400), st.integers(0, 400))
 def test_every_path_once_and_never_over_the_budget(files: list[Any], most: int, reserved: int) -> None:
-    manifest, contents = of(files, Budget(most, reserved))
+    manifest, contents = of(files, FileBudget(most, reserved))
     for count in (estimate, len, lambda text: len(text.split())):
         assembly = assembled(manifest, contents, boundary=BOUNDARY, count=count)
         report = assembly.report
@@ -290,7 +290,7 @@ def test_every_path_once_and_never_over_the_budget(files: list[Any], most: int, 
 def test_every_budget_from_nothing_up_holds() -> None:
     used = []
     for most in range(700):
-        report = example(budget=Budget(most, 0)).report
+        report = example(budget=FileBudget(most, 0)).report
         assert report.used <= most
         used.append(report.used)
     assert used[0] == 0
@@ -304,7 +304,7 @@ def _strategy(manifest: Manifest, path: str) -> str:
 
 @given(FILES)
 def test_there_is_exactly_one_block_per_file_whatever_it_says(files: list[Any]) -> None:
-    manifest, contents = of(files, Budget(10**6, 0))
+    manifest, contents = of(files, FileBudget(10**6, 0))
     assembly = assembled(manifest, contents, boundary=BOUNDARY)
     found = [block for group in assembly.groups for block in blocks_in(group.text, BOUNDARY)]
     included = {each.path for each in assembly.report.included}
@@ -325,7 +325,7 @@ def test_there_is_exactly_one_block_per_file_whatever_it_says(files: list[Any]) 
 
 @given(FILES, st.integers(0, 300))
 def test_the_same_input_gives_the_same_bytes(files: list[Any], most: int) -> None:
-    manifest, contents = of(files, Budget(most, 0))
+    manifest, contents = of(files, FileBudget(most, 0))
     once, again = (
         assembled(manifest, dict(order), boundary=BOUNDARY) for order in (contents, reversed(contents.items()))
     )

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.types import Message, Older
+from ctxwrap.types import HistoryMessage, Message
 from ctxwrap.workingset.assembly import Boot
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
-from ctxwrap.workingset.manifest_file import Kept, look, save
-from ctxwrap.workingset.priorities import Use, backwards, uses_in, with_results
+from ctxwrap.workingset.manifest_file import LoadedManifest, look, save
+from ctxwrap.workingset.priorities import FileUse, backwards, uses_in, with_results
 from ctxwrap.workingset.requests import ADD, decided, requests_of
 from ctxwrap.workingset.safe_yaml import path_fault
-from ctxwrap.workingset.working_set import OUTPUT, Offered
+from ctxwrap.workingset.working_set import OUTPUT, WorkingSetView
 
 FILE = WorkingFile("src/main.py", 0.5)
 
@@ -49,27 +49,27 @@ def test_a_file_is_named_by_its_path_or_the_end_of_it(text: str, is_named: bool)
 def test_names_with_spaces_and_calls_of_tools_count() -> None:
     file = WorkingFile("my notes.md", 0.5)
     call = Message("assistant", tool_calls=({"id": "1", "name": "read", "arguments": '{"path":"my notes.md"}'},))
-    assert uses_in([file], [Message("user", "Read it"), call], 1) == {"my notes.md": Use(1, 1)}
+    assert uses_in([file], [Message("user", "Read it"), call], 1) == {"my notes.md": FileUse(1, 1)}
 
 
 def test_rounds_are_counted_from_the_last_one_backwards() -> None:
     messages = [*talk("a"), Message("user", "b"), Message("user", "c"), Message("tool", "d"), Message("assistant", "e")]
     assert [told.round for told in backwards(messages, 7)] == [7, 7, 7, 7, 6, 6]
-    assert uses_in([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == Use(1, 8)
+    assert uses_in([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == FileUse(1, 8)
 
 
 def test_the_look_ends_after_ten_rounds_and_does_not_judge_what_it_did_not_see() -> None:
     long = [*talk("main.py"), *talk(*["no"] * 30)]
-    assert uses_in([FILE], long, 31)["src/main.py"] == Use(0, 21)
+    assert uses_in([FILE], long, 31)["src/main.py"] == FileUse(0, 21)
     wordy = [*talk("main.py"), *talk(*["no " * 5000] * 3)]
-    assert uses_in([FILE], wordy, 4)["src/main.py"] == Use(0, 2), "two rounds and a bit were looked at"
-    assert uses_in([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == Use(1, 1)
-    assert uses_in([FILE], [], 3)["src/main.py"] == Use(0, 3)
-    assert uses_in([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == Use(0, 30)
+    assert uses_in([FILE], wordy, 4)["src/main.py"] == FileUse(0, 2), "two rounds and a bit were looked at"
+    assert uses_in([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == FileUse(1, 1)
+    assert uses_in([FILE], [], 3)["src/main.py"] == FileUse(0, 3)
+    assert uses_in([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == FileUse(0, 30)
 
 
-def offered() -> Offered:
-    return Offered("working-set.yml", Manifest((FILE,)), {}, Boot())
+def offered() -> WorkingSetView:
+    return WorkingSetView("working-set.yml", Manifest((FILE,)), {}, Boot())
 
 
 CALLS = st.lists(st.tuples(st.text(max_size=80), st.text(max_size=80)), min_size=1, max_size=8)
@@ -81,7 +81,7 @@ def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]
     for name, id in calls:
         messages.append(Message("assistant", tool_calls=({"id": id, "name": name, "arguments": "{}"},)))
         messages.append(Message("tool", "x" * 2000, tool_call_id=id))
-    unsent = [Older(number, message, 500) for number, message in enumerate(messages, 1)]
+    unsent = [HistoryMessage(number, message, 500) for number, message in enumerate(messages, 1)]
     found = with_results(offered(), [*messages, Message("user", "And?")], unsent, 2, ())
     paths = found.output_paths
     assert len(set(paths)) == len(paths) == min(5, len(calls))
@@ -93,7 +93,7 @@ def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]
 def test_what_is_sent_is_no_file() -> None:
     messages = [Message("user", "Look"), Message("tool", "x" * 2000, tool_call_id="1"), Message("user", "And?")]
     assert with_results(offered(), messages, (), 2, ()).output_paths == ()
-    unsent = [Older(number, message, 500) for number, message in enumerate(messages[:2], 1)]
+    unsent = [HistoryMessage(number, message, 500) for number, message in enumerate(messages[:2], 1)]
     (path,) = with_results(offered(), messages, unsent, 2, ()).output_paths
     (gone,) = with_results(offered(), messages, (), 2, (path,)).outputs
     assert (gone.action, gone.path) == ("remove_from_working_set", path)
@@ -130,5 +130,5 @@ def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
 def test_a_working_set_in_a_directory_behind_a_link_is_saved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    save(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), Kept(Manifest()))
+    save(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), LoadedManifest(Manifest()))
     assert look(tmp_path / "real" / "working-set.yml").manifest.files == (FILE,)

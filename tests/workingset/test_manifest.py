@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
-from ctxwrap.workingset.manifest import Budget, Manifest, WorkingFile, read_manifest
+from ctxwrap.workingset.manifest import FileBudget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.manifest_file import look, save, written
 from ctxwrap.workingset.safe_yaml import MAX_BYTES
 
@@ -50,7 +50,7 @@ colours: [red, 7]
 def test_a_complete_manifest_is_read() -> None:
     manifest = read_manifest(COMPLETE)
     assert manifest.faults == ()
-    assert manifest.budget == Budget(28_000, 4_000)
+    assert manifest.budget == FileBudget(28_000, 4_000)
     assert manifest.budget.effective == 24_000
     assert manifest.files == (
         WorkingFile("rules/law.md", 1.0, "system", "never"),
@@ -71,7 +71,7 @@ def test_numbers_may_come_as_texts() -> None:
         "budget: {max_tokens: '1000', reserved_for_response: '1e2'}\n"
         "files: [{path: a, priority: '0.5', max_lines: '7'}]"
     )
-    assert manifest.budget == Budget(1000, 100)
+    assert manifest.budget == FileBudget(1000, 100)
     assert (manifest.files[0].priority, manifest.files[0].max_lines) == (0.5, 7)
 
 
@@ -126,14 +126,14 @@ def test_effective_is_what_is_left_and_a_wrong_one_is_told() -> None:
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
-        ("{}", Budget(28_000, 4_000)),
-        ("{max_tokens: 6000}", Budget(6000, 3000)),
-        ("{max_tokens: .inf}", Budget(28_000, 4_000)),
-        ("{max_tokens: 10, reserved_for_response: 99}", Budget(10, 99)),
-        ("lots", Budget(28_000, 4_000)),
+        ("{}", FileBudget(28_000, 4_000)),
+        ("{max_tokens: 6000}", FileBudget(6000, 3000)),
+        ("{max_tokens: .inf}", FileBudget(28_000, 4_000)),
+        ("{max_tokens: 10, reserved_for_response: 99}", FileBudget(10, 99)),
+        ("lots", FileBudget(28_000, 4_000)),
     ],
 )
-def test_budgets_have_defaults_and_are_never_negative(budget: str, expected: Budget) -> None:
+def test_budgets_have_defaults_and_are_never_negative(budget: str, expected: FileBudget) -> None:
     manifest = read_manifest(f"budget: {budget}")
     assert manifest.budget == expected
     assert manifest.budget.effective >= 0

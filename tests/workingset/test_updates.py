@@ -10,9 +10,9 @@ import pytest
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.manifest_file import written
-from ctxwrap.workingset.priorities import TendingRules, ToolOutput, Use, in_effect, with_outputs
+from ctxwrap.workingset.priorities import FileUse, TendingRules, ToolOutput, in_effect, with_outputs
 from ctxwrap.workingset.reader import Hints, load_hints, read_hints
-from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, Limits, decided, requests_in
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, RequestLimits, decided, requests_in
 
 THREE = """\
 # Add a file
@@ -155,13 +155,15 @@ def test_limits_hold(name: str) -> None:
 def test_only_files_under_allowed_roots(roots: tuple[str, ...], granted: set[str]) -> None:
     paths = ["a.md", "notes/a.md", "notes-evil/a.md", ".agent/a.md", ".agent/.env", ".env"]
     requests = requests_in(json.dumps([{"action": ADD, "path": path, "why": "w"} for path in paths]))
-    decisions = decided(Manifest(), requests, Limits(roots)).decisions
+    decisions = decided(Manifest(), requests, RequestLimits(roots)).decisions
     assert {each.path for each in decisions if each.granted} == granted
 
 
 def test_there_is_a_limit_to_files_and_to_requests() -> None:
     values = [{"action": ADD, "path": f"{number}.md", "why": "w"} for number in range(9)]
-    decisions = decided(Manifest(), requests_in(json.dumps(values)), Limits(max_files=3, max_requests=5)).decisions
+    decisions = decided(
+        Manifest(), requests_in(json.dumps(values)), RequestLimits(max_files=3, max_requests=5)
+    ).decisions
     assert [each.granted for each in decisions] == [True] * 3 + [False] * 6
     assert "full" in decisions[3].reason
     assert "more than 5 requests" in decisions[5].reason
@@ -218,7 +220,7 @@ FILES = Manifest(
 
 
 def test_files_rise_and_sink_with_use() -> None:
-    uses = {"used.md": Use(3, 19), "high.md": Use(9, 20), "idle.md": Use(2, 9), "law.md": Use(9, 20)}
+    uses = {"used.md": FileUse(3, 19), "high.md": FileUse(9, 20), "idle.md": FileUse(2, 9), "law.md": FileUse(9, 20)}
     outcome = in_effect(FILES, uses, turn=20)
     assert {file.path: file.priority for file in outcome.manifest.files} == {
         "law.md": 1.0,

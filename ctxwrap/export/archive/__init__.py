@@ -1,7 +1,7 @@
 """A session as one file, to keep or to carry to another store."""
 
-from ctxwrap.export.archive.format import Limits
+from ctxwrap.export.archive.format import ArchiveLimits
 from ctxwrap.export.archive.reader import Imported, import_session
 from ctxwrap.export.archive.writer import Exported, export_session
 
-__all__ = ["Exported", "Imported", "Limits", "export_session", "import_session"]
+__all__ = ["ArchiveLimits", "Exported", "Imported", "export_session", "import_session"]

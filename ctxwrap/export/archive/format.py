@@ -31,7 +31,7 @@ _PART = re.compile(r"[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]{0,254}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ArchiveLimits:
     """How much an archive may hold before it is taken for an attack."""
 
     members: int = 250_000
@@ -89,7 +89,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArchiveManifest:
     key: SessionKey
     """Whose session it was; where it goes is up to whoever imports it."""
     created: str
@@ -117,7 +117,7 @@ class Manifest:
         }
 
     @classmethod
-    def from_json(cls, value: Any) -> "Manifest":
+    def from_json(cls, value: Any) -> "ArchiveManifest":
         """What a manifest says, or an InvalidArchive that says what is wrong with it."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise InvalidArchive("it is no archive of a session: its manifest is that of something else")

@@ -19,18 +19,19 @@ from ctxwrap.export.archive.format import (
     LOG,
     MANIFEST,
     SMALL,
-    Limits,
-    Manifest,
+    ArchiveLimits,
+    ArchiveManifest,
     carried,
     is_content,
     is_member,
     member_of,
 )
 from ctxwrap.session.blobs import blobs_in
-from ctxwrap.session.lookup import Place, key_for
+from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.session.verify.checker import Progress, folded
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.session.verify.checker import Progress
+from ctxwrap.session.verify.report import folded
 from ctxwrap.stores import given_store
 from ctxwrap.stores.memory import MemoryFiles
 from ctxwrap.types import Record, SessionKey
@@ -49,7 +50,7 @@ _MANIFEST_BYTES = 256
 
 
 @contextmanager
-def opened(file: str | os.PathLike[str], limits: Limits) -> Iterator["Archive"]:
+def opened(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterator["Archive"]:
     """An archive whose members are known to be no more, no larger and no others than they may be."""
     path = os.fspath(file)
     with _explained(path):
@@ -84,7 +85,7 @@ def _explained(path: str) -> Iterator[None]:
         raise NotFound(f"cannot read {path!r}: {error.strerror or error}") from error
 
 
-def _check_directory(handle: IO[bytes], limits: Limits) -> None:
+def _check_directory(handle: IO[bytes], limits: ArchiveLimits) -> None:
     """Look at how much room the list of members takes, before it is read into memory."""
     size = handle.seek(0, os.SEEK_END)
     if size > limits.bytes:
@@ -102,7 +103,7 @@ def _check_directory(handle: IO[bytes], limits: Limits) -> None:
 
 
 class Archive:
-    def __init__(self, archive: ZipFile, limits: Limits) -> None:
+    def __init__(self, archive: ZipFile, limits: ArchiveLimits) -> None:
         self._archive = archive
         self._limits = limits
         self._infos = _checked(archive.infolist(), limits)
@@ -163,13 +164,13 @@ class Archive:
         if name not in self._infos and not self.manifest.damage:
             raise InvalidArchive(f"{where} refers to {name}, which is missing")
 
-    def _read_manifest(self) -> Manifest:
+    def _read_manifest(self) -> ArchiveManifest:
         if MANIFEST not in self._infos:
             raise InvalidArchive("it is no archive of a session: it has no manifest.json")
         if self._infos[MANIFEST].file_size > _MANIFEST_BYTES * (len(self._infos) + 1000):
             raise InvalidArchive("its manifest is too large")
         value = _parsed(b"".join(self._pieces(MANIFEST)), MANIFEST, self._limits.depth)
-        manifest = Manifest.from_json(value)
+        manifest = ArchiveManifest.from_json(value)
         differing = sorted(self._infos.keys() ^ {MANIFEST, *manifest.members})
         if differing:
             raise InvalidArchive(f"its manifest and its members differ in {differing[0]!r}")
@@ -187,7 +188,7 @@ class Archive:
             raise InvalidArchive(f"{name} is not what the manifest says: it was changed or damaged")
 
 
-def _checked(infos: list[ZipInfo], limits: Limits) -> dict[str, ZipInfo]:
+def _checked(infos: list[ZipInfo], limits: ArchiveLimits) -> dict[str, ZipInfo]:
     """The members by name, if their number, names, kinds and sizes are what they may be."""
     if len(infos) > limits.members:
         raise InvalidArchive(f"it has {len(infos)} members, more than {limits.members}")
@@ -210,7 +211,7 @@ def _raised(limit: int) -> str:
     return f"{limit} bytes: if you trust it, allow more with limits=Limits(bytes=...) (--max-bytes)"
 
 
-def _check_member(info: ZipInfo, limits: Limits) -> None:
+def _check_member(info: ZipInfo, limits: ArchiveLimits) -> None:
     name, kind = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
     if not is_member(name) or info.filename != name:
         raise InvalidArchive(f"it has a member {name[:200]!r}, which no session has")
@@ -279,11 +280,11 @@ def import_session(
     file: str | os.PathLike[str],
     *,
     session: str | None = None,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     trusted: bool = False,
-    limits: Limits | None = None,
+    limits: ArchiveLimits | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Bring a session from an archive into a store, under its own name or another one.
@@ -292,7 +293,7 @@ def import_session(
     budget and policy are an operator's word: they are left out unless the archive is `trusted`. `limits` says how much
     an archive may hold, else 128 MB. An import that was interrupted can simply be asked for again.
     """
-    with opened(file, limits or Limits()) as archive:
+    with opened(file, limits or ArchiveLimits()) as archive:
         manifest = archive.manifest
         key = key_for(manifest.key.session if session is None else session, tenant, agent)
         target = Session(key, given_store(store).open(key))
@@ -301,7 +302,7 @@ def import_session(
         log = work.checked()
         _begin_or_resume(target, log)
         try:
-            with undisturbed(), target.locked():
+            with defer_finalizers(), target.locked():
                 _write(target, archive, (*archive.contents, *inputs), log, work)
         except (OSError, StoreUnavailable) as error:
             raise StoreUnavailable(

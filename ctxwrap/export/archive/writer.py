@@ -17,8 +17,8 @@ from ctxwrap.errors import SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.export.archive.format import (
     MANIFEST,
     SMALL,
-    Limits,
-    Manifest,
+    ArchiveLimits,
+    ArchiveManifest,
     Member,
     carried,
     is_content,
@@ -28,9 +28,11 @@ from ctxwrap.export.archive.format import (
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.inputs import INPUTS
-from ctxwrap.session.lookup import Place, existing, key_for
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.session.verify.checker import Findings, Progress, StreamCheck, lines_of
+from ctxwrap.session.lookup import StoreLike, key_for, open_existing
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.session.verify.checker import Progress
+from ctxwrap.session.verify.report import VerifyFindings
+from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
 from ctxwrap.stores.files.lines import encoded
 from ctxwrap.stores.log_format import timestamp
@@ -58,7 +60,7 @@ def export_session(
     session: str,
     file: str | os.PathLike[str],
     *,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     overwrite: bool = False,
@@ -74,8 +76,8 @@ def export_session(
     if os.path.lexists(target) and not overwrite:
         raise _exists(target)
     key = key_for(session, tenant, agent)
-    log = existing(key, store).log
-    with undisturbed(), log.locked():
+    log = open_existing(key, store).log
+    with defer_finalizers(), log.locked():
         taken = _Taken(key, log)
     damage = (*taken.damage, *taken.bad_contents())
     if damage and not incomplete:
@@ -95,7 +97,7 @@ class _Taken:
     """A session as it was at one moment. Contents never change, so that they are loaded when they are needed."""
 
     def __init__(self, key: SessionKey, log: Log) -> None:
-        findings = Findings()
+        findings = VerifyFindings()
         check = StreamCheck(findings)
         self.key = key
         self.files: Files = log.files
@@ -132,7 +134,7 @@ class _Taken:
         return data
 
 
-def _written(handle: IO[bytes], taken: _Taken, damage: tuple[str, ...], progress: Progress) -> Manifest:
+def _written(handle: IO[bytes], taken: _Taken, damage: tuple[str, ...], progress: Progress) -> ArchiveManifest:
     """Write the archive; what is so repetitive that whoever reads it might take it for an attack is not packed."""
     plain: set[str] = set()
     while True:
@@ -149,10 +151,10 @@ def _written(handle: IO[bytes], taken: _Taken, damage: tuple[str, ...], progress
 
 
 def _is_suspect(info: ZipInfo) -> bool:
-    return info.file_size > SMALL and info.file_size > Limits().ratio * info.compress_size
+    return info.file_size > SMALL and info.file_size > ArchiveLimits().ratio * info.compress_size
 
 
-def _write_all(writer: "_Writer", taken: _Taken, damage: tuple[str, ...], progress: Progress) -> Manifest:
+def _write_all(writer: "_Writer", taken: _Taken, damage: tuple[str, ...], progress: Progress) -> ArchiveManifest:
     total = sum(map(len, taken.records.values())) + len(taken.contents) + len(taken.inputs)
     done = 0
     for stream in STREAMS:
@@ -166,7 +168,7 @@ def _write_all(writer: "_Writer", taken: _Taken, damage: tuple[str, ...], progre
     for name, data in taken.inputs.items():
         writer.add(name, [data])
     progress(total, total)
-    manifest = Manifest(
+    manifest = ArchiveManifest(
         key=taken.key,
         created=timestamp(writer.now),
         messages=len(taken.records["messages"]),

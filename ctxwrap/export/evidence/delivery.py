@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ctxwrap.export.evidence.document import digest
-from ctxwrap.export.evidence.history import Attempt, Turn, time_of
-from ctxwrap.export.evidence.items import POINTS, Thing, key_of, mode_of, trust_of, visibility_of
+from ctxwrap.export.evidence.history import LoggedTurn, RequestAttempt, time_of
+from ctxwrap.export.evidence.items import POINTS, ContextRecord, key_of, mode_of, trust_of, visibility_of
 from ctxwrap.export.evidence.objects import Assembly, Block, Injection, Item, ModelApi, Selection, Selector, SourceRef
-from ctxwrap.export.evidence.vocabulary import TARGETS, VERSION, InjectionPoint, Target
+from ctxwrap.export.evidence.vocabulary import TARGETS, VERSION, InjectionPoint, TargetName
 from ctxwrap.inspect.streams import text_in
 from ctxwrap.pack.injection import tokens_taken
 from ctxwrap.pack.receipt import SENDING
@@ -24,7 +24,7 @@ POLICIES = {
     FORGETTING: "What was forgotten or purged on request is gone from every file of its session.",
 }
 
-Sees = Callable[[Sequence[Target]], bool]
+Sees = Callable[[Sequence[TargetName]], bool]
 """Whether what these may see is to be told."""
 
 Keep = Callable[[str], str]
@@ -33,32 +33,32 @@ Keep = Callable[[str], str]
 _CUT = re.compile(r"truncated from (\d{1,15})$")
 
 
-def as_seen_by(target: Target) -> Sees:
+def as_seen_by(target: TargetName) -> Sees:
     return lambda visibility: target in visibility
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRecord:
     """A thing, as the records know it."""
 
-    thing: Thing
+    thing: ContextRecord
     id: str
-    visibility: tuple[Target, ...]
+    visibility: tuple[TargetName, ...]
     sees: bool
     source: str
     truncated: int | None
     """How many tokens it had before it was cut."""
 
 
-def placed(attempt: Attempt, at: int, thing: Thing, sees: Sees) -> Placed:
+def placed(attempt: RequestAttempt, at: int, thing: ContextRecord, sees: Sees) -> PlacedRecord:
     visibility = visibility_of(thing.item.visibility)
     may_see = sees(visibility)
     found = _CUT.search(thing.item.reason)
     source = f"source-{digest(' '.join(_whereabouts(thing, may_see)))[7:23]}"
-    return Placed(thing, f"item-{attempt.id}-{at}", visibility, may_see, source, int(found[1]) if found else None)
+    return PlacedRecord(thing, f"item-{attempt.id}-{at}", visibility, may_see, source, int(found[1]) if found else None)
 
 
-def source_of(each: Placed) -> SourceRef:
+def source_of(each: PlacedRecord) -> SourceRef:
     uri, part, whole = _whereabouts(each.thing, each.sees)
     return SourceRef(
         **VERSION,
@@ -70,7 +70,7 @@ def source_of(each: Placed) -> SourceRef:
     )
 
 
-def item_of(each: Placed, keep: Keep) -> Item:
+def item_of(each: PlacedRecord, keep: Keep) -> Item:
     thing, entry = each.thing, each.thing.item
     content = thing.content if each.sees else None
     is_hidden = thing.content is not None and not each.sees
@@ -102,12 +102,12 @@ def redaction(*, is_gone: bool, is_hidden: bool) -> dict[str, Any]:
     return {}
 
 
-def _whereabouts(thing: Thing, sees: bool) -> tuple[str, str, str]:
+def _whereabouts(thing: ContextRecord, sees: bool) -> tuple[str, str, str]:
     """Where a thing lies, which part of it, and the digest of the whole; as far as that may be told."""
     return thing.uri, thing.part if sees or not thing.is_private else "", thing.digest if sees else ""
 
 
-_POINTS: dict[Target, InjectionPoint] = {
+_POINTS: dict[TargetName, InjectionPoint] = {
     "tool": "tool_visible_resource",
     "runtime": "runtime_metadata",
     "ui": "ui_panel",
@@ -118,15 +118,20 @@ _POINTS: dict[Target, InjectionPoint] = {
 }
 
 
-class Handed(NamedTuple):
+class Delivery(NamedTuple):
     selection: Selection
     assembly: Assembly
     injection: Injection
 
 
-def handed_out(
-    turn: Turn, attempt: Attempt, placed: Sequence[Placed], text: Callable[[str], str | None], sees: Sees, keep: Keep
-) -> Iterator[Handed]:
+def deliveries_of(
+    turn: LoggedTurn,
+    attempt: RequestAttempt,
+    placed: Sequence[PlacedRecord],
+    text: Callable[[str], str | None],
+    sees: Sees,
+    keep: Keep,
+) -> Iterator[Delivery]:
     """What the log says that others were handed, each time."""
     told = [event for event in turn.named("resources") if f"{turn.id}.{count_in(event, 'attempt')}" == attempt.id]
     for at, event in enumerate(told, 1):
@@ -137,20 +142,20 @@ def handed_out(
             yield _Handing(attempt, f"{attempt.id}-{target}-{at}", target, event, sees, keep).records(given)
 
 
-def _is_in(each: Placed, texts: Record, target: Target) -> bool:
+def _is_in(each: PlacedRecord, texts: Record, target: TargetName) -> bool:
     """Whether it was handed out to somebody who may see it; a log that says more is not believed."""
     return each.thing.item.source in texts and target in each.visibility
 
 
 class _Handing(NamedTuple):
-    attempt: Attempt
+    attempt: RequestAttempt
     id: str
-    target: Target
+    target: TargetName
     event: Record
     sees: Sees
     keep: Keep
 
-    def records(self, given: Sequence[tuple[Placed, str | None]]) -> Handed:
+    def records(self, given: Sequence[tuple[PlacedRecord, str | None]]) -> Delivery:
         refs = tuple(each.id for each, _ in given)
         blocks = tuple(self._block(at, each, text) for at, (each, text) in enumerate(given))
         time, visibility = time_of(self.event), (self.target,)
@@ -186,9 +191,9 @@ class _Handing(NamedTuple):
             final_ref=f"resources:{self.id}",
             created_at=time,
         )
-        return Handed(selection, assembly, injection)
+        return Delivery(selection, assembly, injection)
 
-    def _block(self, at: int, each: Placed, text: str | None) -> Block:
+    def _block(self, at: int, each: PlacedRecord, text: str | None) -> Block:
         is_told = text is not None and self.sees(each.visibility)
         ref = self.keep(text) if text is not None and is_told else None
         return Block(
@@ -205,9 +210,9 @@ class _Handing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    turn: Turn
-    attempt: Attempt
-    inside: Mapping[str, Sequence[Placed]]
+    turn: LoggedTurn
+    attempt: RequestAttempt
+    inside: Mapping[str, Sequence[PlacedRecord]]
     """What stands in each block, by its key."""
     sees: Sees
     keep: Keep
@@ -293,7 +298,7 @@ _BESIDE = ("dropped", "capabilities", "active_task")
 """What a state tells beside memory."""
 
 
-def _common(placed: Sequence[Placed]) -> tuple[Target, ...]:
+def _common(placed: Sequence[PlacedRecord]) -> tuple[TargetName, ...]:
     """Those who may see all of these."""
     return tuple(target for target in placed[0].visibility if all(target in each.visibility for each in placed))
 

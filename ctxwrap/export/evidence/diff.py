@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound, StoreCorrupt
 from ctxwrap.export.evidence.document import Evidence
-from ctxwrap.export.evidence.history import Told, Turn, told
-from ctxwrap.export.evidence.imports import kept_evidence
-from ctxwrap.export.evidence.items import Thing, things_of
+from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_history
+from ctxwrap.export.evidence.imports import imported_evidence
+from ctxwrap.export.evidence.items import ContextRecord, records_of
 from ctxwrap.export.evidence.objects import Envelope, Event, Item
 from ctxwrap.inspect.streams import round_in, text_in
 from ctxwrap.inspect.turns import named, runs_in
 from ctxwrap.redaction.visibility import REMEMBERED
-from ctxwrap.session.lookup import Place, key_for
+from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.stores import given_store
 
 MESSAGES = "session:messages.jsonl"
 
 
-class Shown(NamedTuple):
+class ItemOutcome(NamedTuple):
     """Something that a turn could show, and what became of it there."""
 
     kind: str
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
     """Where in the request it stood."""
 
 
-class Count(NamedTuple):
+class OperationCount(NamedTuple):
     """So many operations of one kind on memory."""
 
     turn: int
@@ -44,19 +44,19 @@ class Count(NamedTuple):
     many: int
 
 
-def in_log(known: Told, turn: Turn) -> dict[str, Shown]:
+def in_log(known: SessionHistory, turn: LoggedTurn) -> dict[str, ItemOutcome]:
     """What the newest attempt of a turn could show."""
-    things = things_of(known, turn.attempts[-1]) if turn.attempts else ()
+    things = records_of(known, turn.attempts[-1]) if turn.attempts else ()
     return dict(map(_named, things))
 
 
-def _named(thing: Thing) -> tuple[str, Shown]:
+def _named(thing: ContextRecord) -> tuple[str, ItemOutcome]:
     item = thing.item
     name = f"{thing.uri} {thing.part}" if thing.part or ":" in thing.uri else item.kind
-    return name, Shown(thing.kind, thing.uri, thing.part, item.included, item.reason, thing.tokens, thing.blocks)
+    return name, ItemOutcome(thing.kind, thing.uri, thing.part, item.included, item.reason, thing.tokens, thing.blocks)
 
 
-class Recounted:
+class EnvelopeReader:
     """The turns of a document, which may come from anybody: what its records say is not to be trusted."""
 
     def __init__(self, evidence: Evidence) -> None:
@@ -84,7 +84,7 @@ class Recounted:
         there_are = ", ".join(map(str, list(self.turns)[:20])) or "none"
         raise NotFound(f"the evidence has no turn {turn!r}; it has {there_are}")
 
-    def shown(self, number: int) -> tuple[dict[str, Shown], int]:
+    def shown(self, number: int) -> tuple[dict[str, ItemOutcome], int]:
         """What the newest attempt of a turn could show, and how many memories the document does not tell apart."""
         envelope = self.turns[number]
         if not envelope.selection_refs:
@@ -111,13 +111,13 @@ class Recounted:
         source = self._sources[item.source_refs[0]]
         return source.uri, source.selector.value if source.selector else ""
 
-    def _shown(self, item: Item, included: bool, note: str, blocks: dict[str, list[str]]) -> Shown:
+    def _shown(self, item: Item, included: bool, note: str, blocks: dict[str, list[str]]) -> ItemOutcome:
         uri, part = self._place(item)
         reason, known = item.metadata.get("reason"), item.context_kind
         message = f"messages:{part}" if uri == MESSAGES and part else "messages.jsonl"
         places = (message if each in ("message", "system") else each for each in blocks.get(item.item_id, ()))
         told = reason if isinstance(reason, str) else note
-        return Shown(known, uri, part, included, told, item.token_estimate, tuple(dict.fromkeys(places)))
+        return ItemOutcome(known, uri, part, included, told, item.token_estimate, tuple(dict.fromkeys(places)))
 
     def _blocks(self, envelope: Envelope) -> dict[str, list[str]]:
         """For each item the blocks of the newest request that it stood in, by their names."""
@@ -128,7 +128,7 @@ class Recounted:
                     found.setdefault(item, []).append(block.wrapper)
         return found
 
-    def changes(self, first: int, last: int) -> Iterator[Count]:
+    def changes(self, first: int, last: int) -> Iterator[OperationCount]:
         """What turns did to memory, by numbers: the first one behind its request, the last one before it."""
         for number, envelope in self.turns.items():
             if first <= number <= last:
@@ -147,10 +147,10 @@ class Recounted:
         return found
 
 
-def _count(turn: int, event: Event) -> Count:
+def _count(turn: int, event: Event) -> OperationCount:
     count, task = event.data.get("count"), event.task_id.removeprefix("round-")
     round = int(task) if task.isascii() and task.isdecimal() and len(task) < 16 else 0
-    return Count(turn, round, str(event.data["memory_operation"]), count if type(count) is int else 1)
+    return OperationCount(turn, round, str(event.data["memory_operation"]), count if type(count) is int else 1)
 
 
 _BY_NUMBERS = "which memories were changed, and what faded: the evidence tells of operations by numbers alone"
@@ -159,11 +159,11 @@ _BY_NUMBERS = "which memories were changed, and what faded: the evidence tells o
 class Moved(NamedTuple):
     """Something that both turns show, in another place or as something else."""
 
-    before: Shown
-    after: Shown
+    before: ItemOutcome
+    after: ItemOutcome
 
 
-class Change(NamedTuple):
+class MemoryChange(NamedTuple):
     """An operation on memory."""
 
     turn: int
@@ -179,11 +179,11 @@ class Change(NamedTuple):
 class Diff:
     before: int
     after: int
-    entered: tuple[Shown, ...]
-    left: tuple[Shown, ...]
+    entered: tuple[ItemOutcome, ...]
+    left: tuple[ItemOutcome, ...]
     """With the reason of the later turn, if it says one."""
     moved: tuple[Moved, ...]
-    operations: tuple[Change, ...]
+    operations: tuple[MemoryChange, ...]
     """From what the earlier turn was shown up to what the later one was shown."""
     gaps: tuple[str, ...] = ()
     """What is not told, since there is no log but evidence that was imported."""
@@ -199,7 +199,7 @@ def diff_of(
     before: int | str,
     after: int | str,
     *,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
 ) -> Diff:
@@ -208,11 +208,11 @@ def diff_of(
     A session that was imported as evidence is told by its document, as far as that goes (`gaps`).
     """
     place, key = given_store(store), key_for(session, tenant, agent)
-    known = told(place, key)
-    evidence = None if known.ids else kept_evidence(known.events, place.open(key).files)
+    known = load_history(place, key)
+    evidence = None if known.ids else imported_evidence(known.events, place.open(key).files)
     if evidence is not None:
         try:
-            return _by_document(Recounted(evidence), before, after)
+            return _by_document(EnvelopeReader(evidence), before, after)
         except KeyError as error:  # an archive may bring in what no import of evidence would take
             raise StoreCorrupt(f"the evidence that was imported lacks {error}") from error
     one, other = named(known.ids, before, key)[0], named(known.ids, after, key)[0]
@@ -221,11 +221,11 @@ def diff_of(
     return _compared(one, other, in_log(known, turns[one]), in_log(known, turns[other]), changes)
 
 
-def _by_document(document: Recounted, before: int | str, after: int | str) -> Diff:
+def _by_document(document: EnvelopeReader, before: int | str, after: int | str) -> Diff:
     one, other = document.number(before), document.number(after)
     (then, hidden_then), (now, hidden_now) = document.shown(one), document.shown(other)
     counts = document.changes(min(one, other), max(one, other))
-    changes = (Change(each.turn, each.round, "", each.kind, "", "", f"{each.many} in all") for each in counts)
+    changes = (MemoryChange(each.turn, each.round, "", each.kind, "", "", f"{each.many} in all") for each in counts)
     gaps = [_BY_NUMBERS]
     if hidden_then or hidden_now:
         target, many = document.evidence.target, f"{hidden_then} in turn {one} and {hidden_now} in turn {other}"
@@ -236,9 +236,9 @@ def _by_document(document: Recounted, before: int | str, after: int | str) -> Di
 def _compared(
     one: int,
     other: int,
-    then: dict[str, Shown],
-    now: dict[str, Shown],
-    changes: Iterable[Change],
+    then: dict[str, ItemOutcome],
+    now: dict[str, ItemOutcome],
+    changes: Iterable[MemoryChange],
     gaps: tuple[str, ...] = (),
 ) -> Diff:
     why = _reasons(now)
@@ -249,11 +249,11 @@ def _compared(
     return Diff(one, other, tuple(entered), tuple(left), tuple(moved), tuple(changes), gaps)
 
 
-def _is_in(shown: dict[str, Shown], name: str) -> bool:
+def _is_in(shown: dict[str, ItemOutcome], name: str) -> bool:
     return name in shown and shown[name].included
 
 
-def _left(before: Shown, after: Shown | None, why: Callable[[int], str]) -> Shown:
+def _left(before: ItemOutcome, after: ItemOutcome | None, why: Callable[[int], str]) -> ItemOutcome:
     """What is no longer shown, with the reason if the later turn says one: messages are left out by ranges."""
     reason = after.reason if after else ""
     if after is None and before.uri == MESSAGES:
@@ -262,7 +262,7 @@ def _left(before: Shown, after: Shown | None, why: Callable[[int], str]) -> Show
     return before._replace(included=False, blocks=(), reason=reason)
 
 
-def _reasons(now: dict[str, Shown]) -> Callable[[int], str]:
+def _reasons(now: dict[str, ItemOutcome]) -> Callable[[int], str]:
     """Why a message is not shown, by its number."""
     out = [each for each in now.values() if each.uri == MESSAGES and not each.included]
     spans = sorted((*_span(span), each.reason) for each in out for span in each.part.split(","))
@@ -282,7 +282,7 @@ def _span(text: str) -> tuple[int, int]:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (0, -1)
 
 
-def _changes(known: Told, first: int, last: int) -> Iterator[Change]:
+def _changes(known: SessionHistory, first: int, last: int) -> Iterator[MemoryChange]:
     """What the turns did to memory: the first one behind its request, the last one before it."""
     for number, events in list(enumerate(runs_in(known.events).values(), 1))[first - 1 : last]:
         for event in events:
@@ -294,7 +294,7 @@ def _changes(known: Told, first: int, last: int) -> Iterator[Change]:
                 yield _change(number, round_in(event), kind, each)
 
 
-def _change(turn: int, round: int, event: str, told: dict[str, Any]) -> Change:
+def _change(turn: int, round: int, event: str, told: dict[str, Any]) -> MemoryChange:
     """An operation, or a move from one place to another."""
     kind, place = str(told.get("kind") or "move"), str(told.get("tier") or told.get("to") or "")
-    return Change(turn, round, event, kind, str(told.get("id")), place, str(told.get("reason") or ""))
+    return MemoryChange(turn, round, event, kind, str(told.get("id")), place, str(told.get("reason") or ""))

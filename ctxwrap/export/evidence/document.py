@@ -25,7 +25,7 @@ from ctxwrap.export.evidence.objects import (
     Surface,
     Window,
 )
-from ctxwrap.export.evidence.vocabulary import Digest, Id, Strict, Target
+from ctxwrap.export.evidence.vocabulary import Id, Sha256, Strict, TargetName
 
 FORMAT = "agent-context-evidence"
 """By which an import knows such a file."""
@@ -37,7 +37,7 @@ _TOLD = 5
 class Evidence(Strict):
     """The records of one turn or session, as one target may see them."""
 
-    target: Target
+    target: TargetName
     root: Id
     """The envelope that stands for all of it."""
     envelopes: Annotated[tuple[Envelope, ...], Field(min_length=1)]
@@ -55,7 +55,7 @@ class Evidence(Strict):
     events: tuple[Event, ...] = ()
     policies: dict[Id, str] = Field(default_factory=dict)
     """What each policy says that records name."""
-    contents: dict[Digest, str] = Field(default_factory=dict)
+    contents: dict[Sha256, str] = Field(default_factory=dict)
     """Texts by the SHA-256 of their UTF-8 bytes."""
 
     @property
@@ -73,12 +73,12 @@ class Evidence(Strict):
         return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
 
-class Document(Evidence):
+class EvidenceFile(Evidence):
     """Evidence as a file holds it."""
 
     format: Literal["agent-context-evidence"]
     version: Literal[1]
-    digest: Digest
+    digest: Sha256
 
 
 def evidence_in(data: bytes) -> Evidence:
@@ -87,7 +87,7 @@ def evidence_in(data: bytes) -> Evidence:
     Whether the records fit together is another question, which `integrity` answers.
     """
     try:
-        document = Document.model_validate_json(data)
+        document = EvidenceFile.model_validate_json(data)
     except ValidationError as error:
         raise InvalidArchive(f"it is no evidence that can be read: {_told(error)}") from None
     given = document.model_dump(mode="json")
@@ -122,7 +122,7 @@ def _told(error: ValidationError) -> str:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-NAMED: Mapping[str, type[Strict]] = {**OBJECTS, "evidence": Document}
+NAMED: Mapping[str, type[Strict]] = {**OBJECTS, "evidence": EvidenceFile}
 """The thirteen objects, and the document that carries them."""
 
 

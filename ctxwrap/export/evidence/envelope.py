@@ -9,26 +9,26 @@ from pydantic import ValidationError
 from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
 from ctxwrap.export.evidence.delivery import POLICIES, as_seen_by
 from ctxwrap.export.evidence.document import Evidence
-from ctxwrap.export.evidence.history import Told, Turn, time_of, told
-from ctxwrap.export.evidence.imports import kept_evidence
+from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_history, time_of
+from ctxwrap.export.evidence.imports import imported_evidence
 from ctxwrap.export.evidence.lifecycle import (
     COMPACTING,
-    Compacted,
+    CompactionSource,
     Events,
-    Ids,
-    compacted,
+    LifecycleIds,
+    compactions_of,
     ids_of,
-    lacks_of,
+    missing_ledger,
     record_of,
     resolution_of,
 )
 from ctxwrap.export.evidence.objects import Envelope, Missing, RuntimeRef
 from ctxwrap.export.evidence.projection import Projection, projected
-from ctxwrap.export.evidence.vocabulary import EXPORT, TARGETS, VERSION, Lifecycle, Target
+from ctxwrap.export.evidence.vocabulary import EXPORT, TARGETS, VERSION, Lifecycle, TargetName
 from ctxwrap.inspect.streams import control_in, text_in
 from ctxwrap.inspect.turns import named
 from ctxwrap.session.clock import utc_now
-from ctxwrap.session.lookup import Place, key_for
+from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import timestamp
@@ -42,7 +42,7 @@ def envelope_of(
     *,
     turn: int | str | None = None,
     target: str = EXPORT,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     now: datetime | None = None,
@@ -55,7 +55,7 @@ def envelope_of(
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
     place, key = given_store(store), key_for(session, tenant, agent)
-    known = told(place, key)
+    known = load_history(place, key)
     if not known.ids and turn is None:
         return _imported(known, place.open(key).files, target)
     numbers = range(1, len(known.ids) + 1) if turn is None else [named(known.ids, turn, key)[0]]
@@ -65,8 +65,8 @@ def envelope_of(
         raise StoreCorrupt(f"session {session!r} has a record that makes no evidence: {error}") from error
 
 
-def _imported(known: Told, files: Files, target: Target) -> Evidence:
-    evidence, session = kept_evidence(known.events, files), known.key.session
+def _imported(known: SessionHistory, files: Files, target: TargetName) -> Evidence:
+    evidence, session = imported_evidence(known.events, files), known.key.session
     if evidence is None:
         raise NotFound(f"session {session!r} has no turn yet, and so no evidence")
     if evidence.target != target:
@@ -78,7 +78,7 @@ def _imported(known: Told, files: Files, target: Target) -> Evidence:
 
 
 class _Composing:
-    def __init__(self, known: Told, target: Target, numbers: Sequence[int], *, whole: bool) -> None:
+    def __init__(self, known: SessionHistory, target: TargetName, numbers: Sequence[int], *, whole: bool) -> None:
         self.known, self.target, self.whole = known, target, whole
         self.sees = as_seen_by(target)
         self.turns = list(known.turns(numbers))
@@ -86,7 +86,7 @@ class _Composing:
             turn.id: [projected(known, turn, attempt, self.sees) for attempt in turn.attempts] for turn in self.turns
         }
         self.compactions = self._compactions()
-        self.lacks = lacks_of(known, self.turns, whole=whole)
+        self.lacks = missing_ledger(known, self.turns, whole=whole)
 
     @property
     def attempts(self) -> list[Projection]:
@@ -132,7 +132,7 @@ class _Composing:
             contents={name: text for each in contents for name, text in each.items()},
         )
 
-    def _compactions(self) -> dict[str, Compacted]:
+    def _compactions(self) -> dict[str, CompactionSource]:
         """The summaries that stood in a pack, or all of them for a session; who may see them all may see each."""
         visibility = {id: set(TARGETS) for turn in self.turns if (id := self._summed_up(turn))}
         for turn in self.turns:
@@ -144,15 +144,15 @@ class _Composing:
         for event in self.known.outside("summary"):
             id = text_in(control_in(event), "id")
             if self.whole or id in visibility:
-                found[id] = compacted(event, visibility.get(id, ("model",)), self.sees, events)
+                found[id] = compactions_of(event, visibility.get(id, ("model",)), self.sees, events)
         return found
 
-    def _summed_up(self, turn: Turn) -> str:
+    def _summed_up(self, turn: LoggedTurn) -> str:
         """The id of the summary that a turn's packs could show, if they could."""
         has_one = any(each.thing.item.kind == "summary" for made in self.made[turn.id] for each in made.placed)
         return text_in(control_in(turn.summary), "id") if turn.summary and has_one else ""
 
-    def _compacted(self, turn: Turn) -> list[Compacted]:
+    def _compacted(self, turn: LoggedTurn) -> list[CompactionSource]:
         return [found] if (found := self.compactions.get(self._summed_up(turn))) else []
 
     def _missing(self) -> Iterator[Missing]:
@@ -161,7 +161,7 @@ class _Composing:
         for each in self.lacks.all:
             yield record_of(each, self.sees, resolution_of(each, self.made, contexts))
 
-    def _events(self, turn: Turn) -> Events:
+    def _events(self, turn: LoggedTurn) -> Events:
         events = Events(ids_of(self.known, turn))
         events.add_logged(turn.events, {id for made in self.made[turn.id] for id in made.ids})
         for event, subject in self.lacks.happened(turn.id):
@@ -170,7 +170,7 @@ class _Composing:
             events.add_compaction(each)
         return events
 
-    def _envelope(self, turn: Turn, events: Events) -> Envelope:
+    def _envelope(self, turn: LoggedTurn, events: Events) -> Envelope:
         ids, made, compactions = ids_of(self.known, turn), self.made[turn.id], self._compacted(turn)
         items = [each.id for projection in made for each in projection.placed]
         budgets = [projection.budget.budget_id for projection in made if projection.budget]
@@ -198,15 +198,15 @@ class _Composing:
             metadata={"number": turn.number, "mode": _mode(turn)},
         )
 
-    def _runtime(self, ids: Ids, attempts: Sequence[str]) -> tuple[RuntimeRef, ...]:
+    def _runtime(self, ids: LifecycleIds, attempts: Sequence[str]) -> tuple[RuntimeRef, ...]:
         key = self.known.key
         known: list[tuple[Any, str]] = [("tenant", key.tenant), ("agent", key.agent), ("session", key.session)]
         known += [("turn", ids.turn), ("task", ids.task), ("run", ids.turn), *(("attempt", each) for each in attempts)]
         return tuple(RuntimeRef(kind=kind, id=id) for kind, id in known if id)
 
     @property
-    def _session(self) -> Ids:
-        return Ids(f"context:{self.known.key.session}", self.known.key.session)
+    def _session(self) -> LifecycleIds:
+        return LifecycleIds(f"context:{self.known.key.session}", self.known.key.session)
 
     def _session_events(self) -> Events:
         """What happened to the session outside of its turns."""
@@ -246,6 +246,6 @@ def _lifecycle(made: Sequence[Projection]) -> Lifecycle:
     return "assembled" if any(each.assembly for each in made) else "available"
 
 
-def _mode(turn: Turn) -> str:
+def _mode(turn: LoggedTurn) -> str:
     event: Record = turn.attempts[0].event if turn.attempts else {}
     return text_in(event, "mode")

@@ -15,7 +15,7 @@ from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.stores.base import Log, Store
 from ctxwrap.stores.log_format import message_in, tokens_in
-from ctxwrap.types import Kept, Record, SessionKey
+from ctxwrap.types import LoggedMessage, Record, SessionKey
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)")
 _UNKNOWN = "1970-01-01T00:00:00Z"
@@ -24,7 +24,7 @@ PACKS = ("start", "repack")
 """The events that tell what was to be sent."""
 
 
-class Attempt(NamedTuple):
+class RequestAttempt(NamedTuple):
     """One request of a turn, sent or to be sent; a provider that calls it too long gets another."""
 
     id: str
@@ -40,10 +40,10 @@ class Attempt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class LoggedTurn:
     number: int
     id: str
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[RequestAttempt, ...]
     events: tuple[Record, ...]
     summary: Record | None
     """The newest summary of a model's when it began."""
@@ -53,7 +53,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SessionHistory:
     """A session, read once."""
 
     key: SessionKey
@@ -62,28 +62,28 @@ class Told:
     events: tuple[Record, ...]
     purged: frozenset[int]
     """The numbers of the messages that were purged."""
-    message: Callable[[int], Kept | None]
+    message: Callable[[int], LoggedMessage | None]
     text: Callable[[str], str | None]
 
-    def turns(self, numbers: Sequence[int]) -> Iterator[Turn]:
+    def turns(self, numbers: Sequence[int]) -> Iterator[LoggedTurn]:
         """The turns of these numbers, in the order of the log."""
         wanted = {self.ids[number - 1]: number for number in numbers}
         runs = {id: events for id, events in runs_in(self.events).items() if id in wanted}
         epochs, summaries = self._epochs(), self._summaries()
         for id, events in runs.items():
             attempts = tuple(self._attempts(id, events, epochs))
-            yield Turn(wanted[id], id, attempts, tuple(events), summaries.get(id))
+            yield LoggedTurn(wanted[id], id, attempts, tuple(events), summaries.get(id))
 
     def outside(self, *kinds: str) -> list[Record]:
         """Events of no turn in particular."""
         return [event for event in self.events if event.get("type") in kinds]
 
-    def _attempts(self, id: str, events: Sequence[Record], epochs: Mapping[int, Tiers]) -> Iterator[Attempt]:
+    def _attempts(self, id: str, events: Sequence[Record], epochs: Mapping[int, Tiers]) -> Iterator[RequestAttempt]:
         event: Record = {}
         for at, each in enumerate((each for each in events if each.get("type") in PACKS), 1):
             event = {**event, **each}
             epoch = epochs.get(control_in(each).get("seq", 0)) or {}
-            yield Attempt(f"{id}.{at}", event, epoch, self._view(event, epoch))
+            yield RequestAttempt(f"{id}.{at}", event, epoch, self._view(event, epoch))
 
     def _view(self, event: Record, epoch: Tiers) -> PackView | None:
         if "sent" not in event:
@@ -111,7 +111,7 @@ class Told:
         return found
 
 
-def told(store: Store, key: SessionKey) -> Told:
+def load_history(store: Store, key: SessionKey) -> SessionHistory:
     """All that a session's log holds; a NotFound if there is none."""
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
@@ -121,7 +121,7 @@ def told(store: Store, key: SessionKey) -> Told:
         sendable(readable({**record, "ctx": {**control_in(record), "seq": number}}, log.files))
         for number, record in Stages(key.session).among(events.records)
     )
-    return Told(
+    return SessionHistory(
         key=SessionKey(*map(sendable, key)),
         ids=tuple(runs_in(happened)),
         events=happened,
@@ -131,14 +131,14 @@ def told(store: Store, key: SessionKey) -> Told:
     )
 
 
-def _kept(record: Record | None, number: int, log: Log) -> Kept | None:
+def _kept(record: Record | None, number: int, log: Log) -> LoggedMessage | None:
     if record is None:
         return None
     try:
         message = message_in(sendable(readable(record, log.files)))
     except (LookupError, TypeError, ValueError):
         return None
-    return Kept(number, placeholder(message) if "purged" in control_in(record) else message, tokens_in(record))
+    return LoggedMessage(number, placeholder(message) if "purged" in control_in(record) else message, tokens_in(record))
 
 
 def _text(name: str, log: Log) -> str | None:

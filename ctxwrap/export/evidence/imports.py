@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable
 from ctxwrap.export.evidence.document import FORMAT, Evidence, checked, evidence_in
-from ctxwrap.pack.receipt import Ids, context_event
+from ctxwrap.pack.receipt import EventIds, context_event
 from ctxwrap.session.blobs import blobs_in, loaded
 from ctxwrap.session.clock import new_turn_id, utc_now
-from ctxwrap.session.lookup import Place, key_for
+from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.session.session import Session
-from ctxwrap.session.threads import undisturbed
+from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Files
 from ctxwrap.types import Record, SessionKey
@@ -27,7 +27,7 @@ _HEAD = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ImportedEnvelope:
     key: SessionKey
     """What it is called here."""
     evidence: Evidence
@@ -64,11 +64,11 @@ def import_envelope(
     file: str | os.PathLike[str],
     *,
     session: str | None = None,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     largest: int = LARGEST,
-) -> Kept:
+) -> ImportedEnvelope:
     """Keep the evidence in a file as that of a session, under its own name or another one that is free.
 
     It is kept as it is, to be looked at and exported again. Neither messages nor memory come back with it: evidence
@@ -77,7 +77,7 @@ def import_envelope(
     evidence = check_envelope(file, largest)
     key = key_for(evidence.envelope.session_id if session is None else session, tenant, agent)
     target = Session(key, given_store(store).open(key))
-    with undisturbed(), target.locked():
+    with defer_finalizers(), target.locked():
         if not target.is_empty:
             raise SettingsError(
                 f"there is a session {key.session!r} of tenant {tenant!r} and agent {agent!r} already: "
@@ -86,24 +86,24 @@ def import_envelope(
         blob = target.keep(evidence.as_bytes())
         event = {"type": "evidence", "target": evidence.target, "ctx": {"blobs": [blob]}}
         target.append(new_turn_id(), [], [event], utc_now())
-    return Kept(key, evidence)
+    return ImportedEnvelope(key, evidence)
 
 
 def note_export(
-    evidence: Evidence, session: str, *, store: Place = None, tenant: str = "default", agent: str = "default"
+    evidence: Evidence, session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
 ) -> None:
     """Let the log say that evidence left it, and for whom; that of a store that takes no more is given all the same."""
     key = key_for(session, tenant, agent)
-    exported = context_event("context.exported", Ids(key.session), evidence.root, target=evidence.target)
+    exported = context_event("context.exported", EventIds(key.session), evidence.root, target=evidence.target)
     known = Session(key, given_store(store).open(key))
     try:
-        with undisturbed(), known.locked():
+        with defer_finalizers(), known.locked():
             known.append(new_turn_id(), [], [exported], utc_now())
     except StoreUnavailable as error:
         logger.warning("ctxwrap: that evidence was exported is not in the log: %s", error)
 
 
-def kept_evidence(events: Sequence[Record], files: Files) -> Evidence | None:
+def imported_evidence(events: Sequence[Record], files: Files) -> Evidence | None:
     """The evidence that was imported into a session, if some was; a StoreCorrupt if it is damaged."""
     kept = [blob for event in events if event.get("type") == "evidence" for blob in blobs_in(event)]
     if not kept:

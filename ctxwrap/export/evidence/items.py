@@ -5,8 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ctxwrap.export.evidence.history import Attempt, Told
-from ctxwrap.export.evidence.vocabulary import TARGETS, ContentMode, ContextKind, InjectionPoint, OmissionReason, Target
+from ctxwrap.export.evidence.history import RequestAttempt, SessionHistory
+from ctxwrap.export.evidence.vocabulary import (
+    TARGETS,
+    ContentMode,
+    ContextKind,
+    InjectionPoint,
+    OmissionReason,
+    TargetName,
+)
 from ctxwrap.memory.items import ORIGINS, TIERS
 from ctxwrap.protocol.framing import blocks_in, boundary_of
 from ctxwrap.protocol.instructions import escaped
@@ -107,7 +114,7 @@ def omission_of(kind: str, reason: str) -> OmissionReason:
     return known or ("low_relevance" if kind == "retrieved" else "custom")
 
 
-def visibility_of(words: Iterable[str]) -> tuple[Target, ...]:
+def visibility_of(words: Iterable[str]) -> tuple[TargetName, ...]:
     """Those who may see something; a word that names nobody lets nobody see it."""
     given = set(words)
     return tuple(target for target in TARGETS if target in given)
@@ -119,7 +126,7 @@ def trust_of(origin: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class ContextRecord:
     entry: int
     """Which entry of the pack tells of it."""
     item: PackItem
@@ -145,19 +152,19 @@ def key_of(block: Block) -> str:
     return block.source if block.name in ("message", "system") else block.name
 
 
-def things_of(told: Told, attempt: Attempt) -> tuple[Thing, ...]:
+def records_of(told: SessionHistory, attempt: RequestAttempt) -> tuple[ContextRecord, ...]:
     """Everything that could be sent; nothing if the attempt packed nothing."""
     return tuple(_Things(told, attempt, attempt.view).all()) if attempt.view is not None else ()
 
 
 @dataclass
 class _Things:
-    told: Told
-    attempt: Attempt
+    told: SessionHistory
+    attempt: RequestAttempt
     view: PackView
     _at: int = field(default=0, init=False)
 
-    def all(self) -> Iterator[Thing]:
+    def all(self) -> Iterator[ContextRecord]:
         for at, item in enumerate(self.view.items):
             self._at = at
             if item.kind == "request":
@@ -169,7 +176,7 @@ class _Things:
             else:
                 yield self._one(item)
 
-    def _one(self, item: PackItem) -> Thing:
+    def _one(self, item: PackItem) -> ContextRecord:
         """A thing that has an entry of its own."""
         kind = kind_of(item.kind, source=item.source, origin=item.origin)
         blocks = (self._place(item),) if item.included else ()
@@ -177,38 +184,40 @@ class _Things:
         is_gone = content is None and (bool(self._gone.intersection(blocks)) or self._is_purged(item))
         part = " ".join(item.refs)
         whole = self._digests.get(item.source, "") if item.kind in FILES else ""
-        return Thing(
+        return ContextRecord(
             self._at, item, kind, _uri(item), part, False, content, is_gone, item.tokens, digest=whole, blocks=blocks
         )
 
-    def _memory(self, item: PackItem, id: str) -> Thing:
+    def _memory(self, item: PackItem, id: str) -> ContextRecord:
         tier, told = self._remembered.get(id, ("", None))
         places = [name for name, ids in self._memory_places.items() if id in ids] or [*self._memory_places][-1:]
         blocks = tuple(places) if item.included else ()
         content = escaped(told) if told is not None and item.included else None
         kind, is_gone = kind_of(item.kind, tier=tier), item.included and content is None
         tokens = item.tokens if len(item.refs) == 1 else None
-        return Thing(self._at, item, kind, _uri(item), id, True, content, is_gone, tokens, blocks=blocks)
+        return ContextRecord(self._at, item, kind, _uri(item), id, True, content, is_gone, tokens, blocks=blocks)
 
-    def _messages(self, item: PackItem, numbers: list[int]) -> Iterator[Thing]:
+    def _messages(self, item: PackItem, numbers: list[int]) -> Iterator[ContextRecord]:
         """Every message by its number; those that the log does not know are one thing together."""
         for number in filter(None, dict.fromkeys(numbers)):
             yield self._message(item, number)
         if not all(numbers) or not numbers:
             blocks = ("messages.jsonl",) if numbers else ()
-            yield Thing(self._at, item, kind_of(item.kind), "caller:messages", blocks=blocks)
+            yield ContextRecord(self._at, item, kind_of(item.kind), "caller:messages", blocks=blocks)
 
-    def _message(self, item: PackItem, number: int) -> Thing:
+    def _message(self, item: PackItem, number: int) -> ContextRecord:
         source = f"messages:{number}"
         block = next((block for block in self.view.blocks if block.source == source), None)
         if block is None:  # the log has lost it
             kind = kind_of(item.kind)
-            return Thing(self._at, item, kind, "session:messages.jsonl", str(number), blocks=("messages.jsonl",))
+            return ContextRecord(
+                self._at, item, kind, "session:messages.jsonl", str(number), blocks=("messages.jsonl",)
+            )
         is_gone = number in self.told.purged
         content = None if is_gone else block.text
         kind = kind_of(item.kind, role=block.role)
         where = ("session:messages.jsonl", str(number), False)
-        return Thing(self._at, item, kind, *where, content, is_gone, block.tokens, blocks=(source,))
+        return ContextRecord(self._at, item, kind, *where, content, is_gone, block.tokens, blocks=(source,))
 
     @cached_property
     def _sent(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from ctxwrap.export.evidence.delivery import FORGETTING, Sees, redaction
 from ctxwrap.export.evidence.document import digest
-from ctxwrap.export.evidence.history import Told, Turn, time_of
+from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, time_of
 from ctxwrap.export.evidence.items import visibility_of
 from ctxwrap.export.evidence.objects import CandidateSource, Compaction, Event, Item, Summary
 from ctxwrap.export.evidence.objects import Missing as MissingRecord
@@ -20,12 +20,12 @@ from ctxwrap.pack.receipt import STAGES
 from ctxwrap.session.missing import CLASSES, MODEL, RESOLVED, changed_by, is_open
 from ctxwrap.session.redaction import FORGOTTEN
 from ctxwrap.stores.log_format import count_in, message_range, turn_in
-from ctxwrap.types import Missing, Record
+from ctxwrap.types import MissingContext, Record
 
 _KEPT = "The messages stay in the log; what the summary does not say is not sent in their place."
 
 
-class Compacted(NamedTuple):
+class CompactionSource(NamedTuple):
     """A summary, the messages it is of, and the text if it may be seen."""
 
     compaction: Compaction
@@ -36,7 +36,9 @@ class Compacted(NamedTuple):
     """What the log says of how it came about."""
 
 
-def compacted(event: Record, visibility: Iterable[str], sees: Sees, events: Iterable[Record] = ()) -> Compacted:
+def compactions_of(
+    event: Record, visibility: Iterable[str], sees: Sees, events: Iterable[Record] = ()
+) -> CompactionSource:
     """A summary that a model wrote: the log says of which messages."""
     id, time, text = text_in(control_in(event), "id"), time_of(event), text_in(event, "text")
     span, targets = text_in(event, "source"), visibility_of(visibility)
@@ -83,10 +85,10 @@ def compacted(event: Record, visibility: Iterable[str], sees: Sees, events: Iter
         created_at=time,
     )
     happened = tuple(each for each in events if text_in(each.get("data") or {}, "messages") == span)
-    return Compacted(compaction, summary, sources, {digest(text): text} if is_told else {}, happened)
+    return CompactionSource(compaction, summary, sources, {digest(text): text} if is_told else {}, happened)
 
 
-class Ids(NamedTuple):
+class LifecycleIds(NamedTuple):
     """Whose events these are, by the ids that the runtime has for it all."""
 
     context: str
@@ -99,17 +101,17 @@ class Ids(NamedTuple):
         return {**thread, "turn_id": self.turn, "task_id": self.task, "run_id": self.turn, "attempt_id": attempt}
 
 
-def ids_of(told: Told, turn: Turn) -> Ids:
+def ids_of(told: SessionHistory, turn: LoggedTurn) -> LifecycleIds:
     """A round is a task: what a user asked for, however many turns it takes."""
     rounds = [number for event in turn.events if (number := round_in(event))]
     task = f"round-{rounds[0]}" if rounds else ""
-    return Ids(f"context-{turn.id}", told.key.session, turn.id, task)
+    return LifecycleIds(f"context-{turn.id}", told.key.session, turn.id, task)
 
 
 class Events:
     """The events of one context, numbered as they come: those of the log, as far as they tell of its records."""
 
-    def __init__(self, ids: Ids) -> None:
+    def __init__(self, ids: LifecycleIds) -> None:
         self._ids = ids
         self.all: list[Event] = []
 
@@ -149,7 +151,7 @@ class Events:
         ended = {"settled_as": data["status"]} if event["type"] == RESOLVED and data.get("status") else {}
         self.add(event["type"], time_of(event), subject, **told, **ended)
 
-    def add_compaction(self, each: Compacted) -> None:
+    def add_compaction(self, each: CompactionSource) -> None:
         for subject, kinds in ((each.compaction.compaction_id, _COMPACTION), (each.summary.summary_id, _SUMMARY)):
             self.add_logged([event for event in each.events if event["type"] in kinds], subject=subject)
 
@@ -177,10 +179,10 @@ _UNTOLD = "A question of the model's, which is not for this target to see."
 
 
 @dataclass(slots=True)
-class Lack:
+class MissingEntry:
     """Something that is or was missing, and what happened to it."""
 
-    value: Missing
+    value: MissingContext
     events: list[Record] = field(default_factory=list)
     turns: list[str] = field(default_factory=list)
     """In which it was missing, or something happened to it."""
@@ -193,10 +195,10 @@ class Lack:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacks:
-    all: tuple[Lack, ...] = ()
+class MissingLedger:
+    all: tuple[MissingEntry, ...] = ()
 
-    def of(self, turn: str) -> list[Lack]:
+    def of(self, turn: str) -> list[MissingEntry]:
         return [each for each in self.all if turn in each.turns]
 
     def happened(self, turn: str) -> Iterator[tuple[Record, str]]:
@@ -213,11 +215,11 @@ class Lacks:
         yield from sorted(found, key=lambda pair: control_in(pair[0]).get("seq", 0))
 
 
-def lacks_of(told: Told, turns: Sequence[Turn], *, whole: bool) -> Lacks:
+def missing_ledger(told: SessionHistory, turns: Sequence[LoggedTurn], *, whole: bool) -> MissingLedger:
     """What was missing in these turns; for a whole session, with all that happened since."""
     wanted = {turn.id for turn in turns}
     last = max((control_in(event).get("seq", 0) for turn in turns for event in turn.events), default=0)
-    known, now_open = dict[str, Lack](), dict[str, Lack]()
+    known, now_open = dict[str, MissingEntry](), dict[str, MissingEntry]()
     for event in told.events:
         if not whole and control_in(event).get("seq", 0) > last:
             break
@@ -227,10 +229,10 @@ def lacks_of(told: Told, turns: Sequence[Turn], *, whole: bool) -> Lacks:
             each.turns += [turn] if turn not in each.turns[-1:] else []
         if lack and not is_open(lack.value):
             del now_open[lack.value.id]
-    return Lacks(tuple(each for each in known.values() if whole or each.turns))
+    return MissingLedger(tuple(each for each in known.values() if whole or each.turns))
 
 
-def _followed(known: dict[str, Lack], event: Record) -> Lack | None:
+def _followed(known: dict[str, MissingEntry], event: Record) -> MissingEntry | None:
     id = text_in(event, "subject")
     if event.get("type") not in CLASSES or not id:
         return None
@@ -238,13 +240,13 @@ def _followed(known: dict[str, Lack], event: Record) -> Lack | None:
     value = changed_by(event, lack.value if lack else None)
     if value is None:
         return None
-    lack = known.setdefault(id, Lack(value))
+    lack = known.setdefault(id, MissingEntry(value))
     lack.value = value
     lack.events.append(event)
     return lack
 
 
-def record_of(lack: Lack, sees: Sees, refs: tuple[str, ...]) -> MissingRecord:
+def record_of(lack: MissingEntry, sees: Sees, refs: tuple[str, ...]) -> MissingRecord:
     """As a target may see it: the words of a model are for those who may see what the model does."""
     value, is_question = lack.value, lack.value.source == MODEL
     is_told = not is_question or sees(visibility_of(("model",)))
@@ -271,7 +273,9 @@ def record_of(lack: Lack, sees: Sees, refs: tuple[str, ...]) -> MissingRecord:
     )
 
 
-def resolution_of(lack: Lack, made: Mapping[str, Sequence[Projection]], contexts: Mapping[str, str]) -> tuple[str, ...]:
+def resolution_of(
+    lack: MissingEntry, made: Mapping[str, Sequence[Projection]], contexts: Mapping[str, str]
+) -> tuple[str, ...]:
     """By what it was resolved: the item that shows its source again, else the context in which that happened."""
     turn = turn_in(lack.events[-1])
     items = (each for projection in made.get(turn, ()) for each in projection.placed if each.thing.item.included)

@@ -14,25 +14,25 @@ from ctxwrap.export.evidence.vocabulary import (
     CompactionTrigger,
     ContentMode,
     ContextKind,
-    Count,
-    Digest,
+    ContextScope,
     EventType,
     Id,
     InjectionPoint,
     Lifecycle,
     MissingStatus,
-    Moment,
+    Natural,
     OmissionReason,
     Open,
     OverflowStrategy,
     RankingSignal,
     RedactionState,
-    Scope,
     SelectorType,
     Severity,
+    Sha256,
     Strict,
     SurfaceKind,
-    Target,
+    TargetName,
+    Timestamp,
     Versioned,
     Visibility,
 )
@@ -60,9 +60,9 @@ class Envelope(InRuntime):
     """A snapshot of the context of a turn or a session: which records it is made of."""
 
     context_id: Id
-    scope: Scope
+    scope: ContextScope
     lifecycle: Lifecycle
-    created_at: Moment
+    created_at: Timestamp
     producer: str = ""
     actor_refs: tuple[Id, ...] = ()
     runtime_refs: tuple[RuntimeRef, ...] = ()
@@ -87,7 +87,7 @@ class Surface(Versioned):
     """What was available before anybody chose."""
 
     surface_id: Id
-    scope: Scope
+    scope: ContextScope
     surface_kind: SurfaceKind
     producer: str = ""
     available_source_refs: tuple[Id, ...] = ()
@@ -95,8 +95,8 @@ class Surface(Versioned):
     capability_refs: tuple[Id, ...] = ()
     policy_refs: tuple[Id, ...] = ()
     visibility: Visibility = ()
-    created_at: Moment
-    expires_at: Moment | None = None
+    created_at: Timestamp
+    expires_at: Timestamp | None = None
     metadata: Open = Field(default_factory=dict)
 
 
@@ -120,18 +120,18 @@ class Item(Redactable):
     title: str = ""
     content_mode: ContentMode
     content: JsonValue = None
-    content_ref: Digest | None = None
+    content_ref: Sha256 | None = None
     mime_type: str = ""
     language: str = ""
     source_refs: tuple[Id, ...] = ()
-    token_estimate: Count | None = None
-    byte_size: Count | None = None
+    token_estimate: Natural | None = None
+    byte_size: Natural | None = None
     freshness: Open = Field(default_factory=dict)
     trust_level: str = ""
     sensitivity: str = ""
     visibility: Visibility
     priority: float | None = None
-    created_at: Moment | None = None
+    created_at: Timestamp | None = None
     metadata: Open = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -158,8 +158,8 @@ class ModelApi(Strict):
     message_id: str = ""
     prompt_cache_key: str = ""
     tool_call_id: str = ""
-    input_tokens: Count | None = None
-    cached_input_tokens: Count | None = None
+    input_tokens: Natural | None = None
+    cached_input_tokens: Natural | None = None
 
 
 class SourceRef(Versioned):
@@ -169,13 +169,13 @@ class SourceRef(Versioned):
     uri: Id
     source_kind: Id
     selector: Selector | None = None
-    digest: Digest | None = None
+    digest: Sha256 | None = None
     authority: str = ""
     provenance_refs: tuple[Id, ...] = ()
     external_mappings: tuple[ModelApi, ...] = ()
     license: str = ""
-    retrieved_at: Moment | None = None
-    modified_at: Moment | None = None
+    retrieved_at: Timestamp | None = None
+    modified_at: Timestamp | None = None
     metadata: Open = Field(default_factory=dict)
 
 
@@ -204,42 +204,42 @@ class Selection(Versioned):
     rationale: str = ""
     actor_ref: str = ""
     model_ref: str = ""
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
 class Truncation(Strict):
     item_ref: Id
-    original_tokens: Count
-    tokens: Count
+    original_tokens: Natural
+    tokens: Natural
 
 
 class Budget(Versioned):
     """What there was to spend, and what was spent."""
 
     budget_id: Id
-    target: Target
-    max_tokens: Count | None = None
-    reserved_tokens: Count | None = None
-    max_bytes: Count | None = None
-    max_items: Count | None = None
-    actual_tokens: Count | None = None
-    actual_bytes: Count | None = None
-    actual_items: Count | None = None
+    target: TargetName
+    max_tokens: Natural | None = None
+    reserved_tokens: Natural | None = None
+    max_bytes: Natural | None = None
+    max_items: Natural | None = None
+    actual_tokens: Natural | None = None
+    actual_bytes: Natural | None = None
+    actual_items: Natural | None = None
     overflow_strategy: OverflowStrategy | None = None
     truncation_records: tuple[Truncation, ...] = ()
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
 class Segment(Strict):
     segment_id: Id
     role: Id
-    target: Target
-    reserved_tokens: Count | None = None
-    actual_tokens: Count
+    target: TargetName
+    reserved_tokens: Natural | None = None
+    actual_tokens: Natural
     item_refs: tuple[Id, ...] = ()
-    order: Count
+    order: Natural
     truncation_records: tuple[Truncation, ...] = ()
 
 
@@ -247,24 +247,24 @@ class Window(Versioned):
     """The final context window: its segments in their order, and what is kept free."""
 
     window_id: Id
-    target: Target
+    target: TargetName
     budget_ref: Id
-    max_tokens: Count
-    reserved_tokens: Count
+    max_tokens: Natural
+    reserved_tokens: Natural
     segments: tuple[Segment, ...]
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
 class Block(Strict):
     block_id: Id
     item_refs: tuple[Id, ...] = ()
-    content_ref: Digest | None = None
+    content_ref: Sha256 | None = None
     wrapper: str = ""
-    position: Count
+    position: Natural
     visibility: Visibility
-    token_estimate: Count | None = None
-    hash: Digest | None = None
+    token_estimate: Natural | None = None
+    hash: Sha256 | None = None
     redaction_state: RedactionState = "none"
 
 
@@ -272,7 +272,7 @@ class Assembly(Versioned):
     """The blocks that were made for a target, in their order."""
 
     assembly_id: Id
-    target: Target
+    target: TargetName
     ordered_blocks: tuple[Block, ...]
     wrapping_policy: str = ""
     separator_policy: str = ""
@@ -280,7 +280,7 @@ class Assembly(Versioned):
     budget_ref: Id | None = None
     source_item_refs: tuple[Id, ...] = ()
     redaction_state: RedactionState = "none"
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
@@ -289,7 +289,7 @@ class Injection(Versioned):
 
     injection_id: Id
     assembly_id: Id
-    target: Target
+    target: TargetName
     injection_point: InjectionPoint
     block_refs: tuple[Id, ...]
     item_refs: tuple[Id, ...]
@@ -297,10 +297,10 @@ class Injection(Versioned):
     """What the provider calls its reply to it."""
     visibility: Visibility
     final_ref: str = ""
-    hash: Digest | None = None
+    hash: Sha256 | None = None
     """Of the whole request."""
     external_mappings: tuple[ModelApi, ...] = ()
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
@@ -308,7 +308,7 @@ class Compaction(Versioned):
     """What stands in the place of longer context."""
 
     compaction_id: Id
-    scope: Scope
+    scope: ContextScope
     source_item_refs: Annotated[tuple[Id, ...], Field(min_length=1)]
     summary_ref: Id | None = None
     method: CompactionMethod
@@ -317,7 +317,7 @@ class Compaction(Versioned):
     loss_notes: tuple[str, ...] = ()
     validation: str = ""
     replacement_policy: Literal["sources_kept", "sources_archived", "sources_removed"]
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
@@ -326,7 +326,7 @@ class Summary(Redactable):
 
     summary_id: Id
     summary_kind: Literal["thread_summary", "computed_summary"]
-    content_ref: Digest | None = None
+    content_ref: Sha256 | None = None
     source_item_refs: Annotated[tuple[Id, ...], Field(min_length=1)]
     coverage: Open = Field(default_factory=dict)
     loss_notes: tuple[str, ...] = ()
@@ -335,7 +335,7 @@ class Summary(Redactable):
     validation: str = ""
     refresh_policy: str = ""
     visibility: Visibility
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
 
@@ -348,7 +348,7 @@ class Missing(Versioned):
     """Context that is known to be missing. That it was asked for grants nothing."""
 
     missing_id: Id
-    scope: Scope
+    scope: ContextScope
     question: Id
     needed_for: str = ""
     severity: Severity
@@ -357,7 +357,7 @@ class Missing(Versioned):
     requested_from: str = ""
     status: MissingStatus
     resolution_refs: tuple[Id, ...] = ()
-    created_at: Moment
+    created_at: Timestamp
     metadata: Open = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -374,7 +374,7 @@ class Event(InRuntime):
     event_type: EventType
     source: Id
     subject: str = ""
-    time: Moment
+    time: Timestamp
     context_id: Id
     runtime_id: str = ""
     step_id: str = ""

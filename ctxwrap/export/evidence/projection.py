@@ -7,10 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxwrap.export.evidence.delivery import Handed, Placed, Sees, Sending, handed_out, item_of, placed, source_of
+from ctxwrap.export.evidence.delivery import (
+    Delivery,
+    PlacedRecord,
+    Sees,
+    Sending,
+    deliveries_of,
+    item_of,
+    placed,
+    source_of,
+)
 from ctxwrap.export.evidence.document import digest
-from ctxwrap.export.evidence.history import Attempt, Told, Turn
-from ctxwrap.export.evidence.items import omission_of, things_of, trust_of
+from ctxwrap.export.evidence.history import LoggedTurn, RequestAttempt, SessionHistory
+from ctxwrap.export.evidence.items import omission_of, records_of, trust_of
 from ctxwrap.export.evidence.objects import (
     Assembly,
     Budget,
@@ -49,10 +58,10 @@ class Projection:
     window: Window | None = None
     assembly: Assembly | None = None
     injections: list[Injection] = field(default_factory=list)
-    handed: list[Handed] = field(default_factory=list)
+    handed: list[Delivery] = field(default_factory=list)
     """What others than the model were given."""
     contents: dict[str, str] = field(default_factory=dict)
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedRecord, ...] = ()
 
     @property
     def selections(self) -> list[Selection]:
@@ -75,15 +84,15 @@ class Projection:
         yield from (self.assembly.assembly_id,) if self.assembly else ()
 
 
-def projected(told: Told, turn: Turn, attempt: Attempt, sees: Sees) -> Projection:
+def projected(told: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, sees: Sees) -> Projection:
     """The records of an attempt: what could be sent, what was chosen, what it cost, what became of it."""
     return _Projecting(told, turn, attempt, sees).done()
 
 
 class _Projecting:
-    def __init__(self, told: Told, turn: Turn, attempt: Attempt, sees: Sees) -> None:
+    def __init__(self, told: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, sees: Sees) -> None:
         self.told, self.turn, self.attempt, self.sees = told, turn, attempt, sees
-        things = enumerate(things_of(told, attempt), 1)
+        things = enumerate(records_of(told, attempt), 1)
         self.placed = tuple(placed(attempt, at, thing, sees) for at, thing in things)
         self.result = Projection(attempt.id, placed=self.placed)
 
@@ -99,11 +108,11 @@ class _Projecting:
             result.assembly = sending.assembly(view.blocks)
             result.injections = list(sending.injections(result.assembly))
             text = self.told.text
-            result.handed = list(handed_out(self.turn, self.attempt, self.placed, text, self.sees, self._kept))
+            result.handed = list(deliveries_of(self.turn, self.attempt, self.placed, text, self.sees, self._kept))
         return result
 
-    def _inside(self) -> dict[str, list[Placed]]:
-        inside: dict[str, list[Placed]] = {}
+    def _inside(self) -> dict[str, list[PlacedRecord]]:
+        inside: dict[str, list[PlacedRecord]] = {}
         for each in self.placed:
             for key in each.thing.blocks:
                 inside.setdefault(key, []).append(each)
@@ -175,7 +184,7 @@ class _Projecting:
 
     def _segments(self) -> Iterator[Segment]:
         """One for each entry of the pack that was sent, with the tokens that it takes altogether."""
-        entries: dict[int, list[Placed]] = {}
+        entries: dict[int, list[PlacedRecord]] = {}
         for each in self.placed:
             if each.thing.item.included:
                 entries.setdefault(each.thing.entry, []).append(each)
@@ -192,7 +201,7 @@ class _Projecting:
             )
 
 
-def _omission(placed: Placed) -> Omission:
+def _omission(placed: PlacedRecord) -> Omission:
     item = placed.thing.item
     matters = True if item.priority >= _FULL else None
     return Omission(
@@ -200,7 +209,7 @@ def _omission(placed: Placed) -> Omission:
     )
 
 
-def _signals(placed: Placed) -> dict[Any, Any]:
+def _signals(placed: PlacedRecord) -> dict[Any, Any]:
     item = placed.thing.item
     known = {"authority": trust_of(item.origin), "token_cost": placed.thing.tokens, "recency": item.freshness or None}
     return {name: value for name, value in known.items() if value is not None} | (
@@ -208,7 +217,7 @@ def _signals(placed: Placed) -> dict[Any, Any]:
     )
 
 
-def _truncations(placed: Sequence[Placed]) -> Iterator[Truncation]:
+def _truncations(placed: Sequence[PlacedRecord]) -> Iterator[Truncation]:
     for each in placed:
         if each.truncated is not None and each.thing.item.included:
             yield Truncation(item_ref=each.id, original_tokens=each.truncated, tokens=each.thing.item.tokens)

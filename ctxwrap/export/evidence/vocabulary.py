@@ -45,7 +45,7 @@ ContextKind = Literal[
     "retrieval_result",
     "custom",
 ]
-Scope = Literal["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"]
+ContextScope = Literal["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"]
 Lifecycle = Literal[
     "draft", "available", "selected", "assembled", "injected", "compacted", "redacted", "expired", "archived"
 ]
@@ -152,10 +152,10 @@ CompactionTrigger = Literal[
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
 
 EventType = EventClass
-Target = visibility.Target
+TargetName = visibility.Target
 TARGETS = visibility.TARGETS
 
-EXPORT: Target = "evidence_export"
+EXPORT: TargetName = "evidence_export"
 
 
 _DECLARING = re.compile(
@@ -198,9 +198,9 @@ def _moment(text: str) -> str:
 
 
 Id = Annotated[str, Field(min_length=1)]
-Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0)]
-Moment = Annotated[
+Sha256 = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+Natural = Annotated[int, Field(ge=0)]
+Timestamp = Annotated[
     str,
     Field(
         pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$",
@@ -211,7 +211,7 @@ Moment = Annotated[
 Open = Annotated[dict[str, JsonValue], AfterValidator(_declaring_nothing)]
 """Fields that the standard leaves open."""
 
-Visibility = tuple[Target, ...]
+Visibility = tuple[TargetName, ...]
 
 
 class Strict(BaseModel):

@@ -5,7 +5,7 @@ import re
 from ctxwrap.language.chinese import health, persons, plans, tastes, work
 from ctxwrap.language.chinese.values import third_person
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, MASK, TASK, Rules, Sentence, Statement, first_told
+from ctxwrap.language.statement import LIFE, MASK, TASK, AssertedSentence, RuleTable, Statement, first_told
 
 _JOINT = lazy_pattern(
     "(?<!起)(?<!以后)(?<!开始)(?<!今后)(?:[，,：:、]+(?=我|你|请|以后|记住|别忘|如果|能|有|该|怎"
@@ -53,7 +53,7 @@ _SUBJECTLESS = lazy_pattern(
 )
 
 
-def stated_in(sentence: Sentence) -> list[Statement]:
+def stated_in(sentence: AssertedSentence) -> list[Statement]:
     """What the sentence says, clause by clause."""
     text = _without_openers(sentence.text)
     scope = _SCOPE.search(text)
@@ -126,4 +126,4 @@ def _remembered(clause: str) -> Statement | None:
     )
 
 
-_RULES: Rules = (*persons.RULES, *work.RULES, *health.RULES, *tastes.RULES, *plans.RULES)
+_RULES: RuleTable = (*persons.RULES, *work.RULES, *health.RULES, *tastes.RULES, *plans.RULES)

@@ -3,24 +3,24 @@
 import re
 
 from ctxwrap.language.chinese.values import HAN, ILLNESS, NO_ALLERGEN, plain, says
-from ctxwrap.language.statement import HEALTH, Found, Rules, Statement, rules
+from ctxwrap.language.statement import HEALTH, RuleMatch, RuleTable, Statement, rules
 
 
-def _allergic(found: Found) -> Statement | None:
+def _allergic(found: RuleMatch) -> Statement | None:
     what = found["what"].strip()
     if NO_ALLERGEN.search(what) or len(what) > 24 or not what:
         return None
     return HEALTH.of(f"用户对{what}{found['how'] or ''}过敏。")
 
 
-def _allergic_shortly(found: Found) -> Statement | None:
+def _allergic_shortly(found: RuleMatch) -> Statement | None:
     what = found["what"]
     if NO_ALLERGEN.search(what) or re.search("[不没是又会容易皮肤一]|严重|容易|最近|有点|今天|开始|吃", what):
         return None
     return HEALTH.of(f"用户对{what}过敏。")
 
 
-def _abstains(found: Found) -> Statement | None:
+def _abstains(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 14)
     if not what or re.search(
         ("今天|今晚|现在|早饭|午饭|晚饭|早餐|午餐|晚餐|夜宵$|亏|惊|这套|下|饱|完|醋|苦|太多|多$|一套|到|得|动|起|饭"),
@@ -30,7 +30,7 @@ def _abstains(found: Found) -> Statement | None:
     return HEALTH.of(f"用户{found['verb']}{what}。")
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             r"我(?:从小|一直|真的|也|是|天生|确实|其实){0,2}对(?P<what>[^，,]{1,24}?)(?:都|也|是|有)?"

@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.chinese.values import HAN, ILLNESS, LAST, MANY, NO_ALLERGEN, NOW, TRADES, says
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, NAME, Found, Rules, Statement, rules
+from ctxwrap.language.statement import LIFE, NAME, RuleMatch, RuleTable, Statement, rules
 
 _NAMES = (
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁"
@@ -24,7 +24,7 @@ _NO_NAME = lazy_pattern(
 )
 
 
-def _named(found: Found) -> Statement | None:
+def _named(found: RuleMatch) -> Statement | None:
     name = found["name"]
     return None if _NO_NAME.match(name) else NAME.of(f"用户的名字是{name}。")
 
@@ -51,7 +51,7 @@ def place_in(text: str) -> str:
     )
 
 
-def _lives(found: Found) -> Statement | None:
+def _lives(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     return LIFE.of(f"用户住在{place}。") if place else None
 
@@ -66,7 +66,7 @@ _REGIONS = (
 )
 
 
-def _from(found: Found) -> Statement | None:
+def _from(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     return LIFE.of(f"用户来自{place}。") if place else None
 
@@ -84,12 +84,12 @@ _PET = (
 )
 
 
-def _kin_named(found: Found) -> Statement | None:
+def _kin_named(found: RuleMatch) -> Statement | None:
     name, who = found["name"], found["who"]
     return None if _NO_NAME.match(name) or re.search("我|你|他|她", name) else LIFE.of(f"用户的{who}叫{name}。")
 
 
-def _kin_is(found: Found) -> Statement | None:
+def _kin_is(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     if (
         not what
@@ -103,7 +103,7 @@ def _kin_is(found: Found) -> Statement | None:
     return LIFE.of(f"用户的{found['who']}{what}。")
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"(?:我|本人)(?:的)?(?:名字|全名|真名|姓名|本名|中文名|大名)(?:就)?(?:是|叫(?:做|作)?|：|:) ?"

@@ -4,14 +4,14 @@ import re
 
 from ctxwrap.language.chinese.values import LAST, plain, third_person
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, rules
+from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, RuleMatch, RuleTable, Statement, rules
 
 _NUMBER = lazy_pattern(
     "\\d|[一二三四五六七八九十两百千万]+(?:元|块|万|千|百|美元|欧元|美金|英镑|港币|日元|人民币|左右|以内)"
 )
 
 
-def _budget(found: Found) -> Statement | None:
+def _budget(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     if not _NUMBER.search(what) or len(what) > 30:
         return None
@@ -31,14 +31,14 @@ _WHEN = (
 _DATED = lazy_pattern(_WHEN)
 
 
-def _deadline(found: Found) -> Statement | None:
+def _deadline(found: RuleMatch) -> Statement | None:
     what, of = LAST.sub("", found["what"]), re.sub("^(?:我|我们)(?:的)?", "", found["of"] or "").removesuffix("的")
     if not _DATED.search(what) or len(what) > 24 or len(of) > 16:
         return None
     return DEADLINE.of(f"{third_person(of)}{'的' if of else ''}截止日期是{what}。")
 
 
-def _decided(found: Found) -> Statement | None:
+def _decided(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     if (
         len(what) < 2
@@ -51,7 +51,7 @@ def _decided(found: Found) -> Statement | None:
     return DECISION.of(f"{who}{found['verb']}{third_person(what)}。")
 
 
-def _task(found: Found) -> Statement | None:
+def _task(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     if (
         not _DATED.search(what)
@@ -65,7 +65,7 @@ def _task(found: Found) -> Statement | None:
     return TASK.of(f"用户{found['verb']}{third_person(what)}。")
 
 
-def _reminder(found: Found) -> Statement | None:
+def _reminder(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     return (
         TASK.of(f"用户希望被提醒：{third_person(what)}。")
@@ -74,7 +74,7 @@ def _reminder(found: Found) -> Statement | None:
     )
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             r"(?P<of>[^，,是]{0,14}?)(?:的)?(?:总)?预算(?:总共|一共|大概|大约|最多|只有|上限|差不多|定在"

@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.chinese.values import LAST, plain, says, third_person
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, rules
+from ctxwrap.language.statement import INSTRUCTION, LIKING, RuleMatch, RuleTable, Statement, rules
 
 _LIKED_ONCE = lazy_pattern(
     ".*(?:方案|建议|主意|想法|版本|选项|回答|答案|这样|那样|一点|多一些|一些)$|(?:上|你|他|她"
@@ -12,21 +12,21 @@ _LIKED_ONCE = lazy_pattern(
 )
 
 
-def _likes(found: Found) -> Statement | None:
+def _likes(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 40)
     if not what or _LIKED_ONCE.match(what) or re.search("[你您他她]", what):
         return None
     return LIKING.of(f"用户{found['how']}{found['verb']}{third_person(what)}。")
 
 
-def _favourite(found: Found) -> Statement | None:
+def _favourite(found: RuleMatch) -> Statement | None:
     what, of = plain(found["what"], 30), found["of"]
     if not what or re.search("[你他她这那]", of) or re.match("部分|一点|地方|就|是", of):
         return None
     return LIKING.of(f"用户最{found['verb']}的{of}是{third_person(what)}。")
 
 
-def _instructs(found: Found) -> Statement | None:
+def _instructs(found: RuleMatch) -> Statement | None:
     what = LAST.sub("", found["what"])
     if (
         len(what) < 3
@@ -45,7 +45,7 @@ _HOW = (
     "|不怎么|不大|不是很|也不){0,3})"
 )
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (r"我最(?P<verb>喜欢|爱)的(?P<of>[^，,是]{1,12})(?:是|：|:)(?P<what>.{1,30})$", _favourite),
     (
         (

@@ -1,7 +1,7 @@
 """Values: what is said in Chinese, without what hangs on it."""
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import Found, Sort, Statement, Tell
+from ctxwrap.language.statement import RuleMatch, Sort, Statement, Tell
 
 _MINE = lazy_pattern("我自己|我们|我")
 
@@ -30,7 +30,7 @@ def plain(text: str, widest: int = 60) -> str:
 def says(sort: Sort, template: str, widest: int = 40) -> Tell:
     """A statement with the value in the template; none if the value is vague."""
 
-    def tell(found: Found) -> Statement | None:
+    def tell(found: RuleMatch) -> Statement | None:
         values = found.groupdict()
         values["what"] = third_person(plain(found["what"], widest))
         return sort.of(template.format(**values)) if values["what"] else None

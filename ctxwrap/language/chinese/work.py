@@ -4,19 +4,19 @@ import re
 
 from ctxwrap.language.chinese.values import HAN, LAST, NOW, TRADES, says
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
+from ctxwrap.language.statement import LIFE, RuleMatch, RuleTable, Statement, rules
 
 _BAD_TRADE = lazy_pattern(".*(?:好|差|坏|烂|合格的|你的|他的|她的|笨|糟糕的|普通)$")
 
 
-def _is_a(found: Found) -> Statement | None:
+def _is_a(found: RuleMatch) -> Statement | None:
     before = found["before"]
     if _BAD_TRADE.match(before) or re.search("[你他她它这那不想要当做为谁被]", before):
         return None
     return LIFE.of(f"用户是{found['one']}{before}{found['trade']}。")
 
 
-def _works(found: Found) -> Statement | None:
+def _works(found: RuleMatch) -> Statement | None:
     place = found["place"].strip()
     if len(place) > 24 or re.search("[我你他她]", place):
         return None
@@ -29,7 +29,7 @@ def _works(found: Found) -> Statement | None:
     return LIFE.of(f"用户在{place}{LAST.sub('', found['how'])}。")
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"(?:我|本人){NOW}是(?P<one>(?:一|个|名|位|一个|一名|一位|两个孩子的)?)"

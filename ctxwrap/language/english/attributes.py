@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, plain, says
 from ctxwrap.language.lexicon import LANGUAGES
-from ctxwrap.language.statement import LIFE, NAME, PROJECT, Found, Rules, Statement, others, rules
+from ctxwrap.language.statement import LIFE, NAME, PROJECT, RuleMatch, RuleTable, Statement, others, rules
 
 _ATTRIBUTES = (
     "email|e-mail|email address|phone number|birthday|date of birth|address|home address"
@@ -16,7 +16,7 @@ _ATTRIBUTES = (
 )
 
 
-def _attribute(found: Found) -> Statement | None:
+def _attribute(found: RuleMatch) -> Statement | None:
     what, name = plain(found["what"], 90), found["name"].lower()
     if (
         not what
@@ -37,11 +37,11 @@ def _attribute(found: Found) -> Statement | None:
     return sort.of(f"The user's {name} {is_} {others(what)}.")
 
 
-def _age(found: Found) -> Statement | None:
+def _age(found: RuleMatch) -> Statement | None:
     return LIFE.of(f"The user is {found['age']} years old.") if 4 < int(found["age"]) < 110 else None
 
 
-def _speaks(found: Found) -> Statement | None:
+def _speaks(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 60)
     words = re.findall(r"[A-Za-z]+", what)
     languages = frozenset(LANGUAGES.split())
@@ -52,7 +52,7 @@ def _speaks(found: Found) -> Statement | None:
     return LIFE.of(f"The user speaks {others(what)}.")
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (rf"(?i:my) (?P<name>(?i:{_ATTRIBUTES}))(?: (?P<is>(?i:is|are))|'s|:) (?P<what>.{{2,90}})$", _attribute),
     (rf"{I_AM}(?P<age>\d{{1,3}})(?i: years old| yrs old| y/o| year old)?(?=$|[,;.]| and\b)", _age),
     (rf"(?i:i){ADV} (?i:turned|turn) (?P<age>\d{{1,3}})\b", _age),

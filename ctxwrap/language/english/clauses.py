@@ -5,7 +5,17 @@ import re
 from ctxwrap.language.english import attributes, family, health, home, names, plans, tastes, work
 from ctxwrap.language.english.values import POINTS, plain
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, MASK, TASK, Rules, Sentence, Statement, about_user, first_told, others
+from ctxwrap.language.statement import (
+    LIFE,
+    MASK,
+    TASK,
+    AssertedSentence,
+    RuleTable,
+    Statement,
+    about_user,
+    first_told,
+    others,
+)
 
 _SUBJECT = r"(?:i|i'm|im|i've|my|we|we're|we've|our|please|remember|keep in mind|let's)\b"
 
@@ -73,7 +83,7 @@ _HEDGED = lazy_pattern(
 _DOUBTED = lazy_pattern(r"\bi (?:believe|think|guess|suppose|hope|heard|imagine|assume|reckon)$", re.I)
 
 
-def stated_in(sentence: Sentence) -> list[Statement]:
+def stated_in(sentence: AssertedSentence) -> list[Statement]:
     """What the sentence says, clause by clause."""
     text = _without_openers(sentence.text)
     if _DOUBTED.search(text):
@@ -176,7 +186,7 @@ def _remembered(what: str) -> Statement | None:
     return LIFE.of(f"{value[:1].upper()}{others(value[1:])}.")
 
 
-_RULES: Rules = (
+_RULES: RuleTable = (
     *names.RULES,
     *home.RULES,
     *work.RULES,

@@ -18,17 +18,17 @@ from ctxwrap.language.english.values import (
     specific,
 )
 from ctxwrap.language.lexicon import PROFESSIONS
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, others, rules
+from ctxwrap.language.statement import LIFE, RuleMatch, RuleTable, Statement, others, rules
 
 
-def _relative(found: Found) -> Statement | None:
+def _relative(found: RuleMatch) -> Statement | None:
     name = proper_name(found["name"], sure=bool(found["named"]))
     if not name or (not found["named"] and (known_place(name) or name.lower() in NO_NAMES)):
         return None
     return LIFE.of(f"The user's {found['who'].lower()} is called {name}.")
 
 
-def _relative_is(found: Found) -> Statement | None:
+def _relative_is(found: RuleMatch) -> Statement | None:
     who = found["who"].lower()
     named = f" {found['name']}" if found["name"] else ""
     what = specific(found["what"])
@@ -41,12 +41,12 @@ def _relative_is(found: Found) -> Statement | None:
     return LIFE.of(f"The user's {who}{named} {found['verb'].lower()} {what}.")
 
 
-def _has(found: Found) -> Statement | None:
+def _has(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 90)
     return LIFE.of(f"The user has {others(what)}.") if what else None
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"(?i:my) {KIN}(?P<named>(?i:'s name is|'s called| is called| is named|'s named| goes by"

@@ -5,7 +5,7 @@ import re
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, any_of, says, specific
 from ctxwrap.language.lexicon import CIRCUMSTANCES, CONDITIONS, LANGUAGES, NATIONS, STATES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import HEALTH, LIFE, Found, Rules, Statement, about_user, others, rules
+from ctxwrap.language.statement import HEALTH, LIFE, RuleMatch, RuleTable, Statement, about_user, others, rules
 
 NO_ALLERGENS = lazy_pattern(
     r"(?i:.*\b(?:mornings?|mondays?|work|meetings?|stupidity|bullshit|nonsense|drama|boredom"
@@ -15,7 +15,7 @@ NO_ALLERGENS = lazy_pattern(
 )
 
 
-def _allergic(found: Found) -> Statement | None:
+def _allergic(found: RuleMatch) -> Statement | None:
     what = specific(found["what"])
     if not what or NO_ALLERGENS.match(what):
         return None
@@ -24,7 +24,7 @@ def _allergic(found: Found) -> Statement | None:
     return HEALTH.of(f"The user is {not_}{strongly}allergic to {what}.")
 
 
-def _has_allergy(found: Found) -> Statement | None:
+def _has_allergy(found: RuleMatch) -> Statement | None:
     what, kind = found["what"], found["kind"].lower()
     if NO_ALLERGENS.match(what) or re.match(r"(?:any|some|many|no|bad|lots|few)\b", what):
         return None
@@ -35,28 +35,28 @@ def _has_allergy(found: Found) -> Statement | None:
 _STATE = frozenset(CIRCUMSTANCES.split())
 
 
-def _is_so(found: Found) -> Statement | None:
+def _is_so(found: RuleMatch) -> Statement | None:
     what = found["what"].lower()
     sort = LIFE if what in _STATE else HEALTH
     what = what.title() if what in {"muslim", "jewish", "catholic", "buddhist", "hindu"} else what
     return sort.of(f"The user is {'not ' if found['not'] else ''}{what}.")
 
 
-def _is_national(found: Found) -> Statement | None:
+def _is_national(found: RuleMatch) -> Statement | None:
     return LIFE.of(f"The user is {found['what'].title()}.")
 
 
-def _ill(found: Found) -> Statement | None:
+def _ill(found: RuleMatch) -> Statement | None:
     return HEALTH.of(f"The user has {others(found['what'])}.")
 
 
-def _abstains(found: Found) -> Statement | None:
+def _abstains(found: RuleMatch) -> Statement | None:
     what = specific(found["what"])
     verb = about_user(re.sub("do not", "don't", found["not"].lower()))
     return HEALTH.of(f"{verb} {what}.") if what and len(what.split()) < 9 else None
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"{I_AM}(?P<not>(?i:not ))?(?P<how>(?i:(?:severely|deathly|extremely|highly|very|mildly|slightly"

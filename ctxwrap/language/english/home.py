@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, PROPER, known_place
 from ctxwrap.language.lexicon import NO_PLACES
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, rules
+from ctxwrap.language.statement import LIFE, RuleMatch, RuleTable, Statement, rules
 
 A_PLACE = (
     rf"(?:(?:downtown|central|inner|upstate|greater|(?:north|south|west|east)(?:ern)?|northern"
@@ -25,22 +25,22 @@ def place_in(text: str) -> str:
     return "" if first in NO_HOMES or text.endswith("'s") else text.rstrip(".,' ")
 
 
-def _lives(found: Found) -> Statement | None:
+def _lives(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     return LIFE.of(f"The user lives in {place}.") if place else None
 
 
-def _lives_near(found: Found) -> Statement | None:
+def _lives_near(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     return LIFE.of(f"The user lives {found['at'].lower()} {place}.") if place else None
 
 
-def _lives_small(found: Found) -> Statement | None:
+def _lives_small(found: RuleMatch) -> Statement | None:
     place = known_place(found["place"])
     return LIFE.of(f"The user lives in {place}.") if place else None
 
 
-def _moved(found: Found) -> Statement | None:
+def _moved(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     told = place and (
         known_place(place) or re.match(r", | from | with my | for (?:work|college|university|school)", found["rest"])
@@ -48,12 +48,12 @@ def _moved(found: Found) -> Statement | None:
     return LIFE.of(f"The user lives in {place}.") if told or "," in place else None
 
 
-def _from(found: Found) -> Statement | None:
+def _from(found: RuleMatch) -> Statement | None:
     place = place_in(found["place"])
     return LIFE.of(f"The user is from {place}.") if place else None
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"(?i:(?:i|my (?:family|wife|husband|partner|girlfriend|boyfriend) and i|we){ADV} (?:live"

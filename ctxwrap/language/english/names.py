@@ -4,7 +4,7 @@ from ctxwrap.language.english.values import ADV, KNOWN_PLACES, PART
 from ctxwrap.language.english.work import TRADES
 from ctxwrap.language.lexicon import LANGUAGES, NATIONS, NOT_NAMES, STATES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import NAME, Found, Rules, Statement, rules
+from ctxwrap.language.statement import NAME, RuleMatch, RuleTable, Statement, rules
 
 _INITIAL = r"[A-Z]\."
 
@@ -29,25 +29,25 @@ def proper_name(text: str, *, sure: bool = True) -> str:
     return text
 
 
-def _named(found: Found) -> Statement | None:
+def _named(found: RuleMatch) -> Statement | None:
     name = proper_name(found["name"])
     return NAME.of(f"The user's name is {name}.") if name else None
 
 
-def _named_small(found: Found) -> Statement | None:
+def _named_small(found: RuleMatch) -> Statement | None:
     name = found["name"]
     if any(word in NO_NAMES or _NO_NAME_ENDING.match(word) for word in name.split(" ")):
         return None
     return NAME.of(f"The user's name is {name.title()}.")
 
 
-def _named_shortly(found: Found) -> Statement | None:
+def _named_shortly(found: RuleMatch) -> Statement | None:
     name = proper_name(found["name"], sure=False)
     known = name.lower() in KNOWN_PLACES or (name.split(" ")[0].lower() in TRADES)
     return NAME.of(f"The user's name is {name}.") if name and not known else None
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             rf"(?i:my (?:full |first |real |given )?name is|my name's|i am called|i'm called|i go by"

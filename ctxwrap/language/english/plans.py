@@ -4,7 +4,18 @@ import re
 
 from ctxwrap.language.english.values import ADV, DATED, I_AM, POINTS, plain, specific
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import BUDGET, DEADLINE, DECISION, PROJECT, TASK, Found, Rules, Statement, others, rules
+from ctxwrap.language.statement import (
+    BUDGET,
+    DEADLINE,
+    DECISION,
+    PROJECT,
+    TASK,
+    RuleMatch,
+    RuleTable,
+    Statement,
+    others,
+    rules,
+)
 
 _PASSING = lazy_pattern(
     r"(?i:know|think|say|ask|understand|be|see|hear|feel|admit|confess|pee|sleep|rest|hurry|leave"
@@ -21,7 +32,7 @@ _ERRAND = lazy_pattern(
 )
 
 
-def _task(found: Found) -> Statement | None:
+def _task(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 130)
     dated = DATED.search(what)
     if (
@@ -36,7 +47,7 @@ def _task(found: Found) -> Statement | None:
     return TASK.of(f"The user needs to {others(what)}.")
 
 
-def _reminder(found: Found) -> Statement | None:
+def _reminder(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 140)
     return (
         TASK.of(f"The user wants to be reminded {others(what)}.")
@@ -45,12 +56,12 @@ def _reminder(found: Found) -> Statement | None:
     )
 
 
-def _appointment(found: Found) -> Statement | None:
+def _appointment(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 120)
     return PROJECT.of(f"The user has {others(what)}.") if DATED.search(what) else None
 
 
-def _decided(found: Found) -> Statement | None:
+def _decided(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 140)
     link = (found["link"] or "").lower()
     if not what or re.match(
@@ -66,12 +77,12 @@ def _decided(found: Found) -> Statement | None:
     return DECISION.of(f"{_who(found)} decided {link} {others(what)}.")
 
 
-def _who(found: Found) -> str:
+def _who(found: RuleMatch) -> str:
     """Who decides: with others, nobody is named."""
     return "The user" if found["who"].lower().startswith("i") else "The user and others"
 
 
-def _chose(found: Found) -> Statement | None:
+def _chose(found: RuleMatch) -> Statement | None:
     what = specific(found["what"])
     what = what or (
         ""
@@ -89,7 +100,7 @@ _MONEY = (
 )
 
 
-def _budget(found: Found) -> Statement | None:
+def _budget(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 80)
     if not re.search(_MONEY, what, re.I) or len(what) > 70 or re.search(r"[{}\[\]=_]", what):
         return None
@@ -98,7 +109,7 @@ def _budget(found: Found) -> Statement | None:
     return BUDGET.of(f"The user's {kind.lower()}budget{purpose} is {what}.")
 
 
-def _deadline(found: Found) -> Statement | None:
+def _deadline(found: RuleMatch) -> Statement | None:
     what, of = plain(found["what"], 60), found["of"]
     if not _WHEN.match(what):
         return None
@@ -114,7 +125,7 @@ _WHEN = lazy_pattern(
 )
 
 
-def _due(found: Found) -> Statement | None:
+def _due(found: RuleMatch) -> Statement | None:
     when, what = plain(found["when"], 60), found["what"]
     if not _WHEN.match(when) or len(what.split()) > 8 or re.search(r"\b(?:baby|train|bus|flight)\b", what):
         return None
@@ -122,7 +133,7 @@ def _due(found: Found) -> Statement | None:
     return DEADLINE.of(f"{what[:1].upper()}{what[1:]} is due {when}.")
 
 
-def _engaged_in(found: Found) -> Statement | None:
+def _engaged_in(found: RuleMatch) -> Statement | None:
     what = specific(found["what"])
     if (
         not what
@@ -139,7 +150,7 @@ def _engaged_in(found: Found) -> Statement | None:
     return PROJECT.of(f"The user is {found['verb'].lower()} {what}.")
 
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             r"(?i:(?:my|our|the|total|overall|maximum|max)? ?(?:total |overall |maximum )?(?P<kind>"

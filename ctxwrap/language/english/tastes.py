@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.english.values import ADV, VAGUE, plain, specific
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import INSTRUCTION, LIKING, Found, Rules, Statement, others, rules
+from ctxwrap.language.statement import INSTRUCTION, LIKING, RuleMatch, RuleTable, Statement, others, rules
 
 _VERBS = {
     "like": "likes",
@@ -41,7 +41,7 @@ _LIKED_ONCE = lazy_pattern(
 )
 
 
-def _likes(found: Found) -> Statement | None:
+def _likes(found: RuleMatch) -> Statement | None:
     verb = _VERBS.get(found["verb"].lower().replace("'m", " am").strip())
     what = specific(found["what"])
     if not verb or not what or _LIKED_ONCE.match(what) or len(what.split()) > 14:
@@ -49,7 +49,7 @@ def _likes(found: Found) -> Statement | None:
     return LIKING.of(f"The user {verb} {what}.")
 
 
-def _instructs(found: Found) -> Statement | None:
+def _instructs(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 140)
     how = (found["how"] or "").lower()
     if not what or re.search(r"\b(?:this|these|it|us|that day|never)\b", what):
@@ -60,7 +60,7 @@ def _instructs(found: Found) -> Statement | None:
     return INSTRUCTION.of(f"The user wants the assistant {wants} {what}.")
 
 
-def _favourite(found: Found) -> Statement | None:
+def _favourite(found: RuleMatch) -> Statement | None:
     of, what = others(found["of"]), plain(found["what"], 90)
     if (
         not what
@@ -73,7 +73,7 @@ def _favourite(found: Found) -> Statement | None:
     return LIKING.of(f"The user's favourite {of} {is_} {others(what)}.")
 
 
-def _likes_being(found: Found) -> Statement | None:
+def _likes_being(found: RuleMatch) -> Statement | None:
     what = specific(found["what"])
     return (
         LIKING.of(f"The user is{found['verb'][2:].lower()} {what}.") if what and not _LIKED_ONCE.match(what) else None
@@ -89,7 +89,7 @@ _ASSISTS = (
     "|honest|direct|terse)|summari[sz]e|follow|stick|treat|round|spell"
 )
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (
         (
             r"(?i:my (?:all-time |absolute )?(?:favou?rite)) (?P<of>[\w' \-]{2,40}?)(?: (?P<is>(?i:is|are"

@@ -4,7 +4,7 @@ import re
 
 from ctxwrap.language.lexicon import PETS, PLACES, RELATIVES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import MASK, Found, Sort, Statement, Tell, others
+from ctxwrap.language.statement import MASK, RuleMatch, Sort, Statement, Tell, others
 
 
 def any_of(words: str) -> str:
@@ -84,7 +84,7 @@ def known_place(text: str) -> str:
 def says(sort: Sort, template: str) -> Tell:
     """A statement with the value in the template; none if the value is vague."""
 
-    def tell(found: Found) -> Statement | None:
+    def tell(found: RuleMatch) -> Statement | None:
         values = {key: value or "" for key, value in found.groupdict().items()}
         if values["what"]:
             values["what"] = specific(values["what"])

@@ -6,7 +6,7 @@ from ctxwrap.language.english.home import NO_HOMES
 from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, any_of, plain, says
 from ctxwrap.language.lexicon import BUSINESSES, FIELDS, PROFESSIONS, WEEK
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, Found, Rules, Statement, others, rules
+from ctxwrap.language.statement import LIFE, RuleMatch, RuleTable, Statement, others, rules
 
 TRADES = frozenset(PROFESSIONS.split())
 
@@ -27,7 +27,7 @@ _OF_TRADE = lazy_pattern(
 )
 
 
-def _is_a(found: Found) -> Statement | None:
+def _is_a(found: RuleMatch) -> Statement | None:
     """A trade, if the noun before what hangs on it is one."""
     match = _A_TRADE.match(found["what"])
     if not match:
@@ -64,7 +64,7 @@ def _last_of_run(words: list[str], heads: list[int]) -> int:
     return head
 
 
-def _works(found: Found) -> Statement | None:
+def _works(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 80)
     if (
         not what
@@ -84,11 +84,11 @@ def _works(found: Found) -> Statement | None:
 _WEEK = frozenset(WEEK.split())
 
 
-def _works_small(found: Found) -> Statement | None:
+def _works_small(found: RuleMatch) -> Statement | None:
     return LIFE.of(f"The user works {found['at'].lower()} {found['what']}.")
 
 
-def _owns(found: Found) -> Statement | None:
+def _owns(found: RuleMatch) -> Statement | None:
     what = plain(found["what"], 90)
     verb = {"run": "runs", "own": "owns", "manage": "manages", "co-own": "co-owns"}.get(
         found["verb"].lower(), found["verb"].lower()
@@ -96,7 +96,7 @@ def _owns(found: Found) -> Statement | None:
     return LIFE.of(f"The user {verb} {others(what)}.") if what else None
 
 
-def _joined(found: Found) -> Statement | None:
+def _joined(found: RuleMatch) -> Statement | None:
     what = plain(
         re.sub(
             (
@@ -122,7 +122,7 @@ def _joined(found: Found) -> Statement | None:
 
 _TRADE_FIELDS = any_of(FIELDS)
 
-RULES: Rules = rules(
+RULES: RuleTable = rules(
     (rf"{I_AM}(?P<what>(?i:an?|the|currently an?|still an?) .{{3,110}})$", _is_a),
     (
         (

@@ -85,7 +85,7 @@ _DIGITS = 60
 _SCALARS = (str, int, float)
 
 
-class Word(str):
+class BareWord(str):
     """A word without quotes that is no number and no literal: it may be a key."""
 
     __slots__ = ()
@@ -107,7 +107,7 @@ def starts(text: str) -> list[int]:
 def relaxed_value(text: str, at: int = 0) -> Relaxed:
     """The value that stands at `at`; Unreadable if its end or its meaning would have to be guessed."""
     value, end = _value(text, skip_space(text, at), MAX_DEPTH)
-    if isinstance(value, Word):
+    if isinstance(value, BareWord):
         raise Unreadable("a word stands without quotes")
     return Relaxed(value, end)
 
@@ -154,7 +154,7 @@ def _scalar(word: str) -> Any:
     if plain in _LITERALS:
         return _LITERALS[plain]
     if not STRICT_NUMBER.fullmatch(plain):
-        return Word(word)
+        return BareWord(word)
     return float(plain) if not plain.lstrip("-").isdigit() else int(plain[:_DIGITS])
 
 
@@ -166,7 +166,7 @@ _TEXTS = frozenset(
 def typed(text: str, key: str) -> Any:
     """A value that came without marks: under a key that holds no text, a number or a literal if it is one."""
     value = _scalar(text) if key not in _TEXTS and len(text) <= 60 and not re.search(r"\s", text) else text
-    return text if isinstance(value, Word) else value
+    return text if isinstance(value, BareWord) else value
 
 
 def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[Any, int]:
@@ -185,7 +185,7 @@ def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[
         at = _behind_comma(text, at)
     if pairs and values:
         raise Unreadable("pairs and values stand in one place")
-    if any(isinstance(value, Word) for value in (*values, *pairs.values())):
+    if any(isinstance(value, BareWord) for value in (*values, *pairs.values())):
         raise Unreadable("a word stands without quotes")
     if named and len(values) == 1 and isinstance(values[0], dict):
         return values[0], at + 1  # a call with one argument

@@ -163,7 +163,7 @@ _CLOSE = {quote: lazy_pattern(rf"\\.|[{re.escape(close)}]", re.DOTALL) for quote
 _TRIPLES = ('"""', "'''", "```")
 
 
-class Text(NamedTuple):
+class RepairedString(NamedTuple):
     """A string's value, where it ends, and what was mended in it."""
 
     value: str
@@ -171,7 +171,7 @@ class Text(NamedTuple):
     repair: str = ""
 
 
-def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Text | None:
+def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> RepairedString | None:
     """The string that opens at `at` and ends where something legal follows, or None if the text ends before."""
     triple = next((triple for triple in _TRIPLES if text.startswith(triple, at)), "")
     if triple:
@@ -185,23 +185,23 @@ def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Text | 
         if close[0][0] != "\\" and ends(text, end + 1):
             value, fault = decoded(text[at + 1 : end])
             name = "inner-quotes" if text[at] == '"' else "quotes"
-            return _without_swallowed(text, at, end) or Text(value, end + 1, fault or name)
+            return _without_swallowed(text, at, end) or RepairedString(value, end + 1, fault or name)
     return None
 
 
 _STRICT = lazy_pattern(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 
 
-def _read_strictly(text: str, at: int) -> Text | None:
+def _read_strictly(text: str, at: int) -> RepairedString | None:
     # the scanner's own errors count the lines before them
-    return Text(*scan_string(text, at + 1, True)) if _STRICT.match(text, at) else None
+    return RepairedString(*scan_string(text, at + 1, True)) if _STRICT.match(text, at) else None
 
 
-def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], bool]) -> Text | None:
+def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], bool]) -> RepairedString | None:
     end = text.find(triple, at + 3)
     while end >= 0:
         if ends(text, end + 3):
-            return Text(decoded(text[at + 3 : end])[0], end + 3, "triple-quotes")
+            return RepairedString(decoded(text[at + 3 : end])[0], end + 3, "triple-quotes")
         end = text.find(triple, end + 1)
     return None
 
@@ -210,13 +210,13 @@ _REST_OF_KEY = lazy_pattern(rf"\w[\w-]*{QUOTE}{GAP}{COLON}")
 _LAST_COMMA = lazy_pattern(rf"[{COMMAS}]{GAP}\Z")
 
 
-def _without_swallowed(text: str, at: int, end: int) -> Text | None:
+def _without_swallowed(text: str, at: int, end: int) -> RepairedString | None:
     """The string without the comma that it swallowed for want of its closing quote, if a key then shows that it did."""
     inside = text[at + 1 : end]
     comma = _LAST_COMMA.search(inside)
     if comma is None or not _REST_OF_KEY.match(text, end + 1):
         return None
-    return Text(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
+    return RepairedString(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
 
 
 _ESCAPE = lazy_pattern(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)", re.DOTALL)

@@ -107,7 +107,7 @@ class Refusal(Exception):
         self.answer = JSONResponse({"error": told}, status, {"cache-control": "no-store", **headers})
 
 
-class Gate:
+class AuthenticatedApp:
     """The ASGI application."""
 
     def __init__(self, server_for: Callable[[str], MCPServer], tokens: Tokens, hosts: frozenset[str]) -> None:
@@ -282,12 +282,12 @@ class Connection(H11Protocol):
             self._deadline = None
 
 
-def serve(gate: Gate, listening: socket.socket) -> None:
+def serve(gate: AuthenticatedApp, listening: socket.socket) -> None:
     """Until a signal ends it: what is under way is finished first, within a few seconds."""
     server_of(gate).run(sockets=[listening])
 
 
-def server_of(gate: Gate) -> uvicorn.Server:
+def server_of(gate: AuthenticatedApp) -> uvicorn.Server:
     config = uvicorn.Config(
         gate,
         http=Connection,

@@ -146,11 +146,11 @@ _CHECKS: dict[ControlName, Callable[[str], Iterator[Issue]]] = {
 
 
 RecordKind = Literal["facts", "decisions", "refs", "swap_index", "dedup_index"]
-Check = Callable[[str, Any], Iterator[Issue]]
+FieldCheck = Callable[[str, Any], Iterator[Issue]]
 """What is wrong with the value of a field, given the field's name and the value, None if it is not there."""
 
 
-def _text(is_valid: Callable[[str], bool]) -> Check:
+def _text(is_valid: Callable[[str], bool]) -> FieldCheck:
     def issues(field: str, value: Any) -> Iterator[Issue]:
         if not isinstance(value, str):
             yield Issue("missing string field", field=field)
@@ -186,7 +186,7 @@ _REF_KINDS = frozenset({"file", "artifact", "tool_output", "swap", "child_result
 _SWAP_KINDS = frozenset({"message_range", "tool_output", "file", "memory"})
 _line = _text(is_single_line)
 
-RECORDS: Mapping[RecordKind, Mapping[str, Check]] = {
+RECORDS: Mapping[RecordKind, Mapping[str, FieldCheck]] = {
     "facts": {"id": _text(is_legal_name), "text": _line, "source": _line},
     "decisions": {"id": _text(is_legal_name), "decision": _line, "source": _line},
     "refs": {
@@ -211,7 +211,7 @@ def record_issues(kind: RecordKind, text: str) -> tuple[Issue, ...]:
     return line_issues(text, "record not object", partial(_fields_issues, RECORDS[kind]))
 
 
-def _fields_issues(fields: Mapping[str, Check], record: Record) -> Iterator[Issue]:
+def _fields_issues(fields: Mapping[str, FieldCheck], record: Record) -> Iterator[Issue]:
     if repeats(record):
         yield Issue("invalid json")
         return

@@ -95,7 +95,7 @@ def _is_file(parts: list[str]) -> bool:
     return False
 
 
-Kind = Literal[
+IssueKind = Literal[
     "empty value",
     "event not object",
     "invalid agent lifecycle",
@@ -135,7 +135,7 @@ Kind = Literal[
 class Issue(NamedTuple):
     """One way in which a text is not what the ABI says."""
 
-    kind: Kind
+    kind: IssueKind
     at: int | None = None
     """The line, counted from 1, or the item of a pack, counted from 0; None if it is the text as a whole."""
     field: str = ""
@@ -192,7 +192,7 @@ def repeats(value: Any) -> bool:
     return any(isinstance(each, Repeating) for each in objects(value))
 
 
-def line_issues(text: str, not_object: Kind, check: Callable[[Record], Iterable[Issue]]) -> tuple[Issue, ...]:
+def line_issues(text: str, not_object: IssueKind, check: Callable[[Record], Iterable[Issue]]) -> tuple[Issue, ...]:
     """What is wrong with a text of one JSON object a line; blank lines say nothing.
 
     Only a line feed ends a line: a text in JSON may hold every other character that Python would split at.
@@ -205,7 +205,7 @@ def line_issues(text: str, not_object: Kind, check: Callable[[Record], Iterable[
     )
 
 
-def _issues_of(line: str, not_object: Kind, check: Callable[[Record], Iterable[Issue]]) -> Iterable[Issue]:
+def _issues_of(line: str, not_object: IssueKind, check: Callable[[Record], Iterable[Issue]]) -> Iterable[Issue]:
     try:
         value = parsed(line)
     except ValueError:

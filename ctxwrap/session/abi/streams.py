@@ -9,7 +9,16 @@ from functools import partial
 from typing import Any, get_args
 
 from ctxwrap.pack.receipt import EVENT_CLASSES
-from ctxwrap.session.abi.names import Issue, Kind, Repeating, is_count, is_legal_name, line_issues, objects, repeats
+from ctxwrap.session.abi.names import (
+    Issue,
+    IssueKind,
+    Repeating,
+    is_count,
+    is_legal_name,
+    line_issues,
+    objects,
+    repeats,
+)
 from ctxwrap.types import Record, Role
 
 ROLES = frozenset(get_args(Role))
@@ -210,7 +219,7 @@ def _is_one_of(value: object, words: set[str] | frozenset[str]) -> bool:
     return isinstance(value, str) and value in words
 
 
-_FORMS: dict[str, tuple[Callable[[Record], bool], Kind]] = {
+_FORMS: dict[str, tuple[Callable[[Record], bool], IssueKind]] = {
     "error": (_is_error, "invalid error code"),
     "done": (_is_done, "invalid done status"),
     "usage": (_is_usage, "invalid usage"),

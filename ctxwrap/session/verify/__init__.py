@@ -5,19 +5,29 @@ from typing import NamedTuple
 
 from ctxwrap.errors import NotFound
 from ctxwrap.session.derived import is_derived
-from ctxwrap.session.lookup import Place, existing, finish_background_work, key_for
-from ctxwrap.session.threads import undisturbed
-from ctxwrap.session.verify.checker import SEVERITIES, Finding, Progress, Severity, Verification, verified
+from ctxwrap.session.lookup import StoreLike, finish_background_work, key_for, open_existing
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.session.verify.checker import Progress, verified
+from ctxwrap.session.verify.report import SEVERITIES, FindingSeverity, Verification, VerifyFinding
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Files
 
-__all__ = ["SEVERITIES", "Finding", "Progress", "Rebuilding", "Severity", "Verification", "rebuild", "verify"]
+__all__ = [
+    "SEVERITIES",
+    "FindingSeverity",
+    "Progress",
+    "Rebuilding",
+    "Verification",
+    "VerifyFinding",
+    "rebuild",
+    "verify",
+]
 
 
 def verify(
     session: str,
     *,
-    store: Place = None,
+    store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
     progress: Progress | None = None,
@@ -46,11 +56,11 @@ class Rebuilding(NamedTuple):
     """Links, devices and directories that stood where a file or directory of the session belongs; they are gone."""
 
 
-def rebuild(session: str, *, store: Place = None, tenant: str = "default", agent: str = "default") -> Rebuilding:
+def rebuild(session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> Rebuilding:
     """Make everything that follows from the log anew; the log, contents and what you put into `context/` stay."""
-    known = existing(key_for(session, tenant, agent), store)
+    known = open_existing(key_for(session, tenant, agent), store)
     files = known.log.files
-    with undisturbed(), known.locked():
+    with defer_finalizers(), known.locked():
         before = _digests(files)
         strays = known.rebuild()
         after = _digests(files)

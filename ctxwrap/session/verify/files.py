@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from ctxwrap.memory.items import Item
+from ctxwrap.memory.items import MemoryItem
 from ctxwrap.session import blobs, swap
 from ctxwrap.session.abi import (
     CONTEXT_FILES,
@@ -18,7 +18,7 @@ from ctxwrap.session.abi import (
     record_issues,
 )
 from ctxwrap.session.derived import is_derived
-from ctxwrap.session.verify.report import Computed, Finding, Findings
+from ctxwrap.session.verify.report import Computed, VerifyFinding, VerifyFindings
 from ctxwrap.session.verify.streams import RESTORE, Reference
 from ctxwrap.stores.base import FileEntry, Files
 from ctxwrap.types import Record, SessionKey
@@ -38,7 +38,7 @@ _FEW = 3
 
 
 class FileCheck:
-    def __init__(self, files: Files, key: SessionKey, findings: Findings) -> None:
+    def __init__(self, files: Files, key: SessionKey, findings: VerifyFindings) -> None:
         self._files = files
         self._key = key
         self._findings = findings
@@ -62,7 +62,7 @@ class FileCheck:
         self._bad.add(f"raw/{name}")
         what = f"its content raw/{name} is {'missing' if data is None else 'not what it was'}"
         place = reference.place
-        self._findings.add(Finding("damage", place.file, what, RESTORE, place.line, place.byte))
+        self._findings.add(VerifyFinding("damage", place.file, what, RESTORE, place.line, place.byte))
 
     def check_rest(self, known: Mapping[str, Reference]) -> None:
         """Contents that nobody refers to, ends set aside, the small files."""
@@ -76,13 +76,13 @@ class FileCheck:
         self._check_small("cwd")
         self._check_budget()
 
-    def check_sources(self, items: Mapping[str, Item], messages: int) -> None:
+    def check_sources(self, items: Mapping[str, MemoryItem], messages: int) -> None:
         """Whether what memory says was said in messages that there are."""
         for item in items.values():
             first, last = _range(item.source)
             if last > messages:
                 what = f"memory item {item.id!r} is from messages {first} to {last}, and the log ends with {messages}"
-                self._findings.add(Finding("damage", "events.jsonl", what, RESTORE))
+                self._findings.add(VerifyFinding("damage", "events.jsonl", what, RESTORE))
 
     def check_derived(self, computed: Computed, messages: int) -> None:
         """Whether the files that follow from the log are those that a rebuild would make."""
@@ -151,7 +151,9 @@ class FileCheck:
     def _check_meta(self) -> None:
         if "meta.json" not in self._entries:
             if self._entries.keys() & {"messages.jsonl", "events.jsonl"}:
-                self._findings.add(Finding("behind", "meta.json", "it is missing", "nothing: the next call makes it"))
+                self._findings.add(
+                    VerifyFinding("behind", "meta.json", "it is missing", "nothing: the next call makes it")
+                )
             return
         text = self._text("meta.json")
         try:
@@ -162,7 +164,7 @@ class FileCheck:
         if named != self._key:
             what = f"it does not name session {self._key.session!r} of tenant {self._key.tenant!r}"
             remedy = "move the directory back to where it came from, or restore the file"
-            self._findings.add(Finding("damage", "meta.json", what, remedy))
+            self._findings.add(VerifyFinding("damage", "meta.json", what, remedy))
         else:
             self._check_small("meta.json")
 
@@ -188,10 +190,10 @@ class FileCheck:
         return (self._files.load(name) or b"").decode("utf-8", "surrogateescape")
 
     def _behind(self, name: str, what: str) -> None:
-        self._findings.add(Finding("behind", name, what, f"ctxwrap rebuild {self._key.session}"))
+        self._findings.add(VerifyFinding("behind", name, what, f"ctxwrap rebuild {self._key.session}"))
 
     def _note(self, name: str, what: str, remedy: str = "") -> None:
-        self._findings.add(Finding("note", name, what, remedy))
+        self._findings.add(VerifyFinding("note", name, what, remedy))
 
 
 def _lines(text: str) -> Iterator[Record]:

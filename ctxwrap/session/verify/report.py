@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.session import blobs
-from ctxwrap.session.state import Past
+from ctxwrap.session.state import SessionState
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.memory import MemoryFiles
 from ctxwrap.types import Record, SessionKey
 
-Severity = Literal["damage", "behind", "note"]
+FindingSeverity = Literal["damage", "behind", "note"]
 """`damage`: something that was said is lost or in doubt. `behind`: it mends itself, or follows from the log and can be
 made anew. `note`: worth knowing."""
 
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+SEVERITIES: tuple[FindingSeverity, ...] = get_args(FindingSeverity)
 
 _KEPT = 1000
 """So many findings of each severity are kept; the others are counted."""
@@ -24,8 +24,8 @@ _KEPT = 1000
 _FIRST = ("messages.jsonl", "events.jsonl")
 
 
-class Finding(NamedTuple):
-    severity: Severity
+class VerifyFinding(NamedTuple):
+    severity: FindingSeverity
     file: str
     what: str
     remedy: str = ""
@@ -56,9 +56,9 @@ class Verification:
     """Large contents that are kept apart."""
     torn: int
     """Ends that a crash cut short and a later writer set aside."""
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     """Damage first, in the order of the log."""
-    found: Mapping[Severity, int]
+    found: Mapping[FindingSeverity, int]
     """How many there are of each severity, also of those that are not listed."""
 
     @property
@@ -76,23 +76,23 @@ class Verification:
         }
 
 
-class Findings:
+class VerifyFindings:
     """Findings as they come up."""
 
     def __init__(self) -> None:
-        self.found: Counter[Severity] = Counter()
-        self._kept: list[Finding] = []
+        self.found: Counter[FindingSeverity] = Counter()
+        self._kept: list[VerifyFinding] = []
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: VerifyFinding) -> None:
         self.found[finding.severity] += 1
         if self.found[finding.severity] <= _KEPT:
             self._kept.append(finding)
 
-    def in_order(self) -> tuple[Finding, ...]:
+    def in_order(self) -> tuple[VerifyFinding, ...]:
         return tuple(sorted(self._kept, key=_rank))
 
 
-def _rank(finding: Finding) -> tuple[int, int, int]:
+def _rank(finding: VerifyFinding) -> tuple[int, int, int]:
     place = _FIRST.index(finding.file) if finding.file in _FIRST else len(_FIRST)
     return SEVERITIES.index(finding.severity), place, finding.line or 1 << 62
 
@@ -114,7 +114,7 @@ class Fold:
 
     files: Files
     """Where large contents are."""
-    past: Past = field(default_factory=lambda: Past(Settings()))
+    past: SessionState = field(default_factory=lambda: SessionState(Settings()))
 
     def take(self, stream: str, record: Record) -> bool:
         """Whether it made sense."""
@@ -127,7 +127,7 @@ class Fold:
 
     def _whole(self, record: Record) -> Record:
         try:
-            return blobs.put_back(record, self.files)
+            return blobs.inline(record, self.files)
         except LookupError:
             return record
 

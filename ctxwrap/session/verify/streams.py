@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 from ctxwrap.session.abi import Issue, issues_in_record
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.branch import ROOT
-from ctxwrap.session.verify.report import Finding, Findings, Severity
-from ctxwrap.stores.base import STREAMS, Line, Log
+from ctxwrap.session.verify.report import FindingSeverity, VerifyFinding, VerifyFindings
+from ctxwrap.stores.base import STREAMS, Log, StreamLine
 from ctxwrap.stores.log_format import turn_in
 from ctxwrap.types import Record
 
 RESTORE = "restore the session from an archive or a backup, or go on without it: everything else is still read"
 
 
-class Place(NamedTuple):
+class LineRef(NamedTuple):
     """A line of a stream."""
 
     file: str
@@ -27,13 +27,13 @@ class Reference(NamedTuple):
     """A large content that a record refers to."""
 
     digest: str
-    place: Place
+    place: LineRef
     """Where it is referred to first."""
 
 
-def lines_of(log: Log, stream: str) -> Iterator[tuple[Line, bool]]:
+def lines_of(log: Log, stream: str) -> Iterator[tuple[StreamLine, bool]]:
     """Every line, and whether it is what a crash cut short: a last one, behind the end of what is read."""
-    before: Line | None = None
+    before: StreamLine | None = None
     for line in log.lines(stream):
         if before is not None:
             yield before, False
@@ -62,23 +62,23 @@ class _Stream:
 class StreamCheck:
     """Hand it all messages, then all events, then ask what does not fit together."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: VerifyFindings) -> None:
         self._findings = findings
         self.streams = {stream: _Stream(f"{stream}.jsonl") for stream in STREAMS}
         self.unchecked = 0
         self.contents: dict[str, Reference] = {}
         self._calls: set[str] = set()
-        self._turns: dict[str, Place] = {}
+        self._turns: dict[str, LineRef] = {}
         """The turns that messages belong to, and the first message of each."""
-        self._begun: dict[str, tuple[str, Place]] = {}
+        self._begun: dict[str, tuple[str, LineRef]] = {}
         """The turns that have not ended: their writers, and where they began."""
         self._over: set[str] = set()
         self._promised = 0
         """How many messages there were when the last turn ended."""
 
-    def take(self, stream: str, line: Line, torn: bool = False) -> None:
+    def take(self, stream: str, line: StreamLine, torn: bool = False) -> None:
         known = self.streams[stream]
-        place = Place(known.file, line.number, line.start)
+        place = LineRef(known.file, line.number, line.start)
         known.lines, known.end = line.number, line.end
         if torn:
             what = "a crash cut it short; no record before it is affected"
@@ -102,7 +102,7 @@ class StreamCheck:
                 what = f"the events have no start of its turn {turn!r}: a crash came between the two, or it was lost"
                 self._add("note", place, what)
 
-    def _take_record(self, stream: str, record: Record, place: Place, *, checked: bool) -> None:
+    def _take_record(self, stream: str, record: Record, place: LineRef, *, checked: bool) -> None:
         known, control = self.streams[stream], record.get("ctx")
         control = control if isinstance(control, dict) else {}
         known.records += 1
@@ -117,7 +117,7 @@ class StreamCheck:
         else:
             self._check_event(record, control, place)
 
-    def _check_form(self, stream: str, record: Record, place: Place) -> None:
+    def _check_form(self, stream: str, record: Record, place: LineRef) -> None:
         """What a checksum vouches for was written so: callers send what they like, and other readers may stumble."""
         issues = issues_in_record(stream, record)
         if issues:
@@ -125,7 +125,7 @@ class StreamCheck:
             what = f"it is not what the ABI says: {'; '.join(map(_said, issues[:3]))}"
             self._add("note" if ours else "damage", place, what, "" if ours else "correct the line or remove it")
 
-    def _check_number(self, known: _Stream, number: Any, place: Place) -> None:
+    def _check_number(self, known: _Stream, number: Any, place: LineRef) -> None:
         expected, unreadable = known.number + 1, known.unreadable
         known.unreadable = 0
         if not isinstance(number, int) or isinstance(number, bool):  # written by others: it counts as one
@@ -138,14 +138,14 @@ class StreamCheck:
             self._add("damage", place, f"records are missing before it: {missing}", RESTORE)
         known.number = max(number, known.number)
 
-    def _check_id(self, known: _Stream, id: Any, place: Place) -> None:
+    def _check_id(self, known: _Stream, id: Any, place: LineRef) -> None:
         if not isinstance(id, str):
             return
         if id in known.ids:
             self._add("damage", place, f"its id {id!r} is that of an earlier record", RESTORE)
         known.ids.add(id)
 
-    def _check_message(self, message: Record, control: Record, place: Place) -> None:
+    def _check_message(self, message: Record, control: Record, place: LineRef) -> None:
         parent, turn, answers = control.get("parent"), turn_in(message), message.get("tool_call_id")
         if turn:
             self._turns.setdefault(turn, place)
@@ -163,7 +163,7 @@ class StreamCheck:
         known = self.streams["messages"]
         return id == ROOT or id in known.ids or (id.isdecimal() and int(id) <= known.records > len(known.ids))
 
-    def _check_event(self, event: Record, control: Record, place: Place) -> None:
+    def _check_event(self, event: Record, control: Record, place: LineRef) -> None:
         run, kind, count = event.get("run"), event.get("type"), control.get("messages")
         if isinstance(count, int):
             self._promised = max(self._promised, count)
@@ -186,9 +186,9 @@ class StreamCheck:
         first, missing = known.number + known.unreadable + 1, self._promised - known.number - known.unreadable
         if missing > 0:
             what = f"the last {missing} of {self._promised} messages are missing, from number {first} on"
-            self._add("damage", Place(known.file, known.lines + 1, known.end), what, RESTORE)
+            self._add("damage", LineRef(known.file, known.lines + 1, known.end), what, RESTORE)
 
-    def _check_unfinished(self, run: str, place: Place, *, alive: bool, named: bool) -> None:
+    def _check_unfinished(self, run: str, place: LineRef, *, alive: bool, named: bool) -> None:
         if alive:
             self._add("note", place, f"turn {run!r} is under way")
         elif named:
@@ -197,8 +197,8 @@ class StreamCheck:
         else:
             self._add("note", place, f"turn {run!r} never ended, and does not say whose it is")
 
-    def _add(self, severity: Severity, place: Place, what: str, remedy: str = "") -> None:
-        self._findings.add(Finding(severity, place.file, what, remedy, place.line, place.byte))
+    def _add(self, severity: FindingSeverity, place: LineRef, what: str, remedy: str = "") -> None:
+        self._findings.add(VerifyFinding(severity, place.file, what, remedy, place.line, place.byte))
 
 
 def _said(issue: Issue) -> str:

@@ -151,7 +151,7 @@ def _parsed(spelled: object, place: int) -> bytes:
     return key
 
 
-class Door:
+class SessionKeys:
     """Whoever opens the session comes by here once; a KeyMismatch if the keys are not those of the session."""
 
     def __init__(self, session: SessionKey, log: Log, keys: MasterKeys) -> None:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import StoreError
-from ctxwrap.stores.base import Change, Checkpoint, Line, Log
+from ctxwrap.stores.base import Checkpoint, Log, RecordChange, StreamLine
 from ctxwrap.stores.encrypted.files import EncryptedFiles
-from ctxwrap.stores.encrypted.keys import Cipher, Door
+from ctxwrap.stores.encrypted.keys import Cipher, SessionKeys
 from ctxwrap.stores.files.lines import encoded
 from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.types import Record
@@ -24,7 +24,7 @@ class Opened(NamedTuple):
     """Why there is none."""
 
 
-class Opening:
+class RecordDecrypter:
     """Opens the records of a stream in their order, from behind the one of a number on."""
 
     def __init__(self, cipher: Cipher, stream: str, number: int = 0) -> None:
@@ -89,7 +89,7 @@ _REMEMBERED = 64
 
 
 class EncryptedLog:
-    def __init__(self, log: Log, door: Door) -> None:
+    def __init__(self, log: Log, door: SessionKeys) -> None:
         self._log = log
         self._door = door
         self.files = EncryptedFiles(log.files, lambda: door.cipher, door.session.session)
@@ -120,7 +120,7 @@ class EncryptedLog:
         if cipher is None:
             return [], 0
         records, position = self._log.read(stream, after)
-        opening = Opening(cipher, stream, self._numbers[stream].get(after, 0))
+        opening = RecordDecrypter(cipher, stream, self._numbers[stream].get(after, 0))
         found = [opened for record in records if (opened := self._opened(opening, record)) is not None]
         self._remember(stream, position, opening.number)
         return found, position
@@ -131,7 +131,7 @@ class EncryptedLog:
             return []
         records = self._log.between(stream, first, last)
         if [number_of(record) for record in records] == list(range(first, last + 1)):
-            opening = Opening(cipher, stream, first - 1)
+            opening = RecordDecrypter(cipher, stream, first - 1)
             found = [self._opened(opening, record) for record in records]
             if None not in found:
                 return [record for record in found if record is not None]
@@ -142,14 +142,14 @@ class EncryptedLog:
         if cipher is None:
             return {}
         found = self._log.pick(stream, numbers).items()
-        opened = {number: self._opened(Opening(cipher, stream, number - 1), record) for number, record in found}
+        opened = {number: self._opened(RecordDecrypter(cipher, stream, number - 1), record) for number, record in found}
         return {number: record for number, record in opened.items() if record is not None}
 
-    def lines(self, stream: str) -> Iterator[Line]:
+    def lines(self, stream: str) -> Iterator[StreamLine]:
         cipher = self._door.cipher
         if cipher is None:
             return
-        opening = Opening(cipher, stream)
+        opening = RecordDecrypter(cipher, stream)
         for line in self._log.lines(stream):
             if line.record is None:
                 yield line
@@ -181,11 +181,13 @@ class EncryptedLog:
     def is_alive(self, writer: str) -> bool:
         return self._log.is_alive(writer)
 
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
+    ) -> None:
         cipher = self._door.begun
 
         def changed(record: Record) -> Record:
-            known, _ = Opening(cipher, stream, (number_of(record) or 1) - 1).open(record)
+            known, _ = RecordDecrypter(cipher, stream, (number_of(record) or 1) - 1).open(record)
             if known is None:
                 return _emptied(record) if _holds(record, banned) else record
             after = change(known)
@@ -213,7 +215,7 @@ class EncryptedLog:
         text = sealed_json(self._door.begun, known, "checkpoint", _spelled(positions))
         self._log.save_checkpoint(Checkpoint(positions, {"sealed": text}))
 
-    def _opened(self, opening: Opening, record: Record) -> Record | None:
+    def _opened(self, opening: RecordDecrypter, record: Record) -> Record | None:
         opened, fault = opening.open(record)
         if fault:
             self._report(opening.stream, number_of(record), fault)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from ctxwrap.errors import NotFound
-from ctxwrap.stores.base import KEY_FILE, Store, StoreAround
-from ctxwrap.stores.encrypted.keys import Door, MasterKeys
+from ctxwrap.stores.base import KEY_FILE, Store, StoreWrapper
+from ctxwrap.stores.encrypted.keys import MasterKeys, SessionKeys
 from ctxwrap.stores.encrypted.log import EncryptedLog
 from ctxwrap.types import SessionKey
 
 
-class EncryptedStore(StoreAround):
+class EncryptedStore(StoreWrapper):
     """The first of the keys is that of new sessions; every one of them opens those that it wrapped."""
 
     def __init__(self, store: Store, keys: str | Sequence[str]) -> None:
@@ -18,12 +18,12 @@ class EncryptedStore(StoreAround):
 
     def open(self, key: SessionKey) -> EncryptedLog:
         log = self._store.open(key)
-        return EncryptedLog(log, Door(key, log, self._keys))
+        return EncryptedLog(log, SessionKeys(key, log, self._keys))
 
     def rekey(self, key: SessionKey) -> bool:
         """Let the first key wrap the session's own, which stays; whether another one did so far."""
         log = self._store.open(key)
-        door = Door(key, log, self._keys)
+        door = SessionKeys(key, log, self._keys)
         if log.files.load(KEY_FILE) is None:
             raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
         with log.locked():

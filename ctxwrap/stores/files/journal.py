@@ -6,11 +6,21 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ctxwrap.stores.base import Change, Line
+from ctxwrap.stores.base import RecordChange, StreamLine
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import is_of_format_0, upgraded
-from ctxwrap.stores.files.lines import SEAL, Found, check_in, found_in, holds, resealed, sealed, spellings_of, unsealed
-from ctxwrap.stores.files.lookup import Picking, span_of
+from ctxwrap.stores.files.lines import (
+    SEAL,
+    StreamPiece,
+    check_in,
+    found_in,
+    holds,
+    resealed,
+    sealed,
+    spellings_of,
+    unsealed,
+)
+from ctxwrap.stores.files.lookup import RecordPicker, span_of
 from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.types import Record
 
@@ -35,7 +45,7 @@ class Journal:
         self._synced = 0
         """How much of it is known to be on the medium."""
         self._reported: set[int] = set()
-        self._picking = Picking()
+        self._picking = RecordPicker()
 
     def read(self, after: int = 0) -> tuple[list[Record], int]:
         """The records behind a position, and the position behind them."""
@@ -75,7 +85,7 @@ class Journal:
         except FileNotFoundError:
             return {}
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[StreamLine]:
         """Every line, the torn end of the file as one."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
@@ -85,7 +95,7 @@ class Journal:
         found = found_in(data, 0, 0)
         yield from found.lines
         if found.end < len(data):
-            yield Line(len(found.lines) + 1, found.end, len(data), None, "it was cut short by a crash")
+            yield StreamLine(len(found.lines) + 1, found.end, len(data), None, "it was cut short by a crash")
 
     def is_of_format_0(self) -> bool:
         """Whether it begins with a line of that format."""
@@ -137,7 +147,9 @@ class Journal:
             os.ftruncate(handle, self._before[0])
             self._end, self._check, self._tail = self._before
 
-    def rewrite(self, change: Change, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]) -> None:
+    def rewrite(
+        self, change: RecordChange, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]
+    ) -> None:
         """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
         lines = self._all_changed(change, banned)
         lines += sealed(new, check_in(lines) or 0)
@@ -190,7 +202,7 @@ class Journal:
         os.ftruncate(handle, good)
         logger.warning("%s: %d bytes that a crash cut short were set aside", self.path, len(torn))
 
-    def _know(self, handle: int, file: int, found: Found) -> None:
+    def _know(self, handle: int, file: int, found: StreamPiece) -> None:
         if file != self._file:
             self._file, self._synced = file, 0
         self._end, self._check, self._synced = found.end, found.check, max(self._synced, found.synced)
@@ -200,7 +212,7 @@ class Journal:
                 self._reported.add(line.start)
                 logger.error("%s: the line at byte %d is damaged: %s", self.path, line.start, line.fault)
 
-    def _all_changed(self, change: Change, banned: Sequence[str]) -> bytes:
+    def _all_changed(self, change: RecordChange, banned: Sequence[str]) -> bytes:
         """The stream with every record changed and the checksums made anew; what stays keeps its bytes."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
@@ -261,7 +273,7 @@ def _first_line(handle: int) -> bytes:
     return b"".join(pieces)
 
 
-def _look_through(handle: int, after: int) -> Found:
+def _look_through(handle: int, after: int) -> StreamPiece:
     return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
 
 

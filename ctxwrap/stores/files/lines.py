@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ctxwrap.stores.base import Line
+from ctxwrap.stores.base import StreamLine
 from ctxwrap.types import Record
 
 SEAL = len(b',"c":"0000000000000000"}}\n')
@@ -109,10 +109,10 @@ def _seal(line: bytes) -> _Seal | None:
     return _Seal(int(found[1], 16), int(found[2], 16)) if found else None
 
 
-class Found(NamedTuple):
+class StreamPiece(NamedTuple):
     """What a piece of a stream holds."""
 
-    lines: list[Line]
+    lines: list[StreamLine]
     end: int
     """Where the next line is to be written; behind it lies what a crash cut short."""
     check: int
@@ -121,13 +121,13 @@ class Found(NamedTuple):
     """How much of the stream is known to be on the medium."""
 
 
-def found_in(data: bytes, start: int, check: int | None) -> Found:
+def found_in(data: bytes, start: int, check: int | None) -> StreamPiece:
     """The lines in `data`, which begins at `start` of a stream, behind a line with the checksum `check`, if known."""
     at = int(start > 0 and data.startswith(b"\n"))  # of a line that had none yet when it was read
     reader = _Reader(check)
     read = list(reader.lines(data, start, at))
     kept = _without_torn([line for line, _ in read], data, start)
-    return Found(
+    return StreamPiece(
         kept,
         kept[-1].end if kept else start + at,
         (read[len(kept) - 1][1] if kept else check) or 0,
@@ -146,7 +146,7 @@ class _Reader:
         self._seen: set[int] = set()
         """The hashes of the seals so far."""
 
-    def lines(self, data: bytes, start: int, at: int) -> Iterator[tuple[Line, int | None]]:
+    def lines(self, data: bytes, start: int, at: int) -> Iterator[tuple[StreamLine, int | None]]:
         """Each line, and the checksum that one behind it continues."""
         number = 1
         while at < len(data):
@@ -162,7 +162,7 @@ class _Reader:
             yield line._replace(number=number, start=start + at, end=start + end, fault=fault), self._check
             at, number = end, number + 1
 
-    def _sealed(self, text: bytes) -> Line:
+    def _sealed(self, text: bytes) -> StreamLine:
         seal, record = _seal(text), _parsed(text)
         assert seal is not None
         follows = self._check in (None, seal.before) or (self._by_hand and not seal.before)
@@ -171,18 +171,18 @@ class _Reader:
             self._check, self._by_hand = seal.check, False
             self._seen.add(hash(seal))
         if is_double or record is None:
-            return Line(0, 0, 0, None, "it stands there twice" if is_double else "it is no record")
-        return Line(0, 0, 0, record, "" if follows else "the line before it is missing")
+            return StreamLine(0, 0, 0, None, "it stands there twice" if is_double else "it is no record")
+        return StreamLine(0, 0, 0, record, "" if follows else "the line before it is missing")
 
-    def _unsealed(self, text: bytes) -> Line:
+    def _unsealed(self, text: bytes) -> StreamLine:
         record = _parsed(text)
         if record and "ctx" not in record and _seal(text) is None:
             self._by_hand = True
-            return Line(0, 0, 0, record, checked=False)
+            return StreamLine(0, 0, 0, record, checked=False)
         self._check = None
         if not record:
-            return Line(0, 0, 0, None, "it is no record")
-        return Line(0, 0, 0, None, "its checksum is wrong" if _seal(text) else "it has no checksum")
+            return StreamLine(0, 0, 0, None, "it is no record")
+        return StreamLine(0, 0, 0, None, "its checksum is wrong" if _seal(text) else "it has no checksum")
 
 
 def _parsed(line: bytes) -> Record | None:
@@ -217,7 +217,7 @@ def _behind(data: bytes, end: int) -> int:
     return stray + (data[stray : stray + 1] == b"\n")
 
 
-def _without_torn(lines: list[Line], data: bytes, start: int) -> list[Line]:
+def _without_torn(lines: list[StreamLine], data: bytes, start: int) -> list[StreamLine]:
     """The lines without the last ones, as far as a crash in the middle of writing explains what they look like."""
     for at, line in enumerate(lines):
         if line.record is None and _cut_short(line, data, start) and not _outlived(line, lines[at + 1 :]):
@@ -230,7 +230,7 @@ def _without_torn(lines: list[Line], data: bytes, start: int) -> list[Line]:
     return lines[:first] if is_half else lines
 
 
-def _cut_short(line: Line, data: bytes, start: int) -> bool:
+def _cut_short(line: StreamLine, data: bytes, start: int) -> bool:
     """Whether the line was not written to its end, or a sector of it never reached the medium."""
     if data[line.end - start - 1 : line.end - start] != b"\n":
         return True
@@ -238,24 +238,24 @@ def _cut_short(line: Line, data: bytes, start: int) -> bool:
     return any(not data[first - start : last - start].strip(b"\0") for first, last in pairwise(edges))
 
 
-def _outlived(line: Line, later: Sequence[Line]) -> bool:
+def _outlived(line: StreamLine, later: Sequence[StreamLine]) -> bool:
     """Whether it was on the medium once, as far as the lines behind it know."""
     known = [_synced(other) for other in later if other.record is not None]
     return any(synced is None or synced > line.start for synced in known)
 
 
-def _synced(line: Line) -> int | None:
+def _synced(line: StreamLine) -> int | None:
     value = _control(line).get("w")
     return value if isinstance(value, int) and value <= line.start else None
 
 
-def _batch(line: Line) -> tuple[int, int] | None:
+def _batch(line: StreamLine) -> tuple[int, int] | None:
     match _control(line).get("b"):
         case [int(place), int(count)]:
             return place, count
     return None
 
 
-def _control(line: Line) -> Record:
+def _control(line: StreamLine) -> Record:
     control = (line.record or {}).get("ctx") if line.checked else None
     return control if isinstance(control, dict) else {}

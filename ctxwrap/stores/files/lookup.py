@@ -29,28 +29,28 @@ _REMEMBERED = 4096
 _SAYS = b'"seq":'
 
 
-class Place(NamedTuple):
+class RecordOffset(NamedTuple):
     number: int
     start: int
     """In bytes."""
 
 
-class Picking:
+class RecordPicker:
     """Remembers where it found records, to begin there the next time."""
 
     def __init__(self) -> None:
         self._file = 0
         self._forget()
-        self._end = Place(0, 0)
+        self._end = RecordOffset(0, 0)
         """The last number of the file, and how long it was then."""
 
     def pick(self, handle: int, numbers: Sequence[int]) -> dict[int, Record]:
         known = os.fstat(handle)
         if known.st_ino != self._file:
-            self._file, self._end = known.st_ino, Place(0, 0)
+            self._file, self._end = known.st_ino, RecordOffset(0, 0)
             self._forget()
         if known.st_size != self._end.start:
-            self._end = Place(_last_number(handle, known.st_size), known.st_size)
+            self._end = RecordOffset(_last_number(handle, known.st_size), known.st_size)
         found = ((number, self._found(handle, number)) for number in numbers)
         return {number: record for number, record in found if record is not None}
 
@@ -60,25 +60,25 @@ class Picking:
         search = _Search(handle, number, *self._around(number))
         record = search.run()
         if record is None:  # places may be those of another file, and a damaged line may have led astray
-            search = _Search(handle, number, Place(0, 0), self._after_all(), only_whole=True)
+            search = _Search(handle, number, RecordOffset(0, 0), self._after_all(), only_whole=True)
             record = search.run()
             if record is not None:
                 self._forget()
         if record is not None and len(self._numbers) < _REMEMBERED:
-            self._remember(Place(number, search.at))
+            self._remember(RecordOffset(number, search.at))
         return record
 
-    def _around(self, number: int) -> tuple[Place, Place]:
+    def _around(self, number: int) -> tuple[RecordOffset, RecordOffset]:
         """The nearest known places: behind all lower numbers, and before all higher ones."""
         at = bisect_right(self._numbers, number)
-        low = Place(self._numbers[at - 1], self._starts[at - 1]) if at else Place(1, 0)
-        high = Place(self._numbers[at], self._starts[at]) if at < len(self._numbers) else self._after_all()
-        return Place(low.number - 1, low.start), high
+        low = RecordOffset(self._numbers[at - 1], self._starts[at - 1]) if at else RecordOffset(1, 0)
+        high = RecordOffset(self._numbers[at], self._starts[at]) if at < len(self._numbers) else self._after_all()
+        return RecordOffset(low.number - 1, low.start), high
 
-    def _after_all(self) -> Place:
-        return Place(self._end.number + 1, self._end.start)
+    def _after_all(self) -> RecordOffset:
+        return RecordOffset(self._end.number + 1, self._end.start)
 
-    def _remember(self, place: Place) -> None:
+    def _remember(self, place: RecordOffset) -> None:
         at = bisect_right(self._numbers, place.number)
         if not at or self._numbers[at - 1] != place.number:
             self._numbers.insert(at, place.number)
@@ -91,7 +91,9 @@ class Picking:
 class _Search:
     """Narrows where a record can be until it is found."""
 
-    def __init__(self, handle: int, number: int, low: Place, high: Place, *, only_whole: bool = False) -> None:
+    def __init__(
+        self, handle: int, number: int, low: RecordOffset, high: RecordOffset, *, only_whole: bool = False
+    ) -> None:
         self._handle = handle
         self._number = number
         self._low = low
@@ -140,14 +142,14 @@ class _Search:
             if number is not None and number > self._number:
                 if seen_all:
                     self._is_over = behind >= 0 or at == self._low.start
-                    self._high = Place(number, at if behind < 0 else start + here)
+                    self._high = RecordOffset(number, at if behind < 0 else start + here)
                     return None
-                self._high, here, longest, seen_all = Place(number, start + here), behind, 1, True
+                self._high, here, longest, seen_all = RecordOffset(number, start + here), behind, 1, True
                 continue
             step = 1
             if number is not None:
                 behind = end + 1
-                self._low = Place(number, start + behind)
+                self._low = RecordOffset(number, start + behind)
                 step = min(longest, self._number - number)
                 seen_all = step == 1
             here = _skip(lines, end + 1, step - 1)
@@ -212,19 +214,19 @@ _SLACK = 64
 """So many records behind the wanted ones are read as well, so that the batch of the last one is whole."""
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     start: int
     """Where a line begins."""
     end: int
     """Where a line ends."""
 
 
-def span_of(handle: int, first: int, last: int) -> Span:
+def span_of(handle: int, first: int, last: int) -> ByteSpan:
     """A part of a stream that holds the records of these numbers, if its lines are numbered and in order."""
     size = os.fstat(handle).st_size
     start, _ = _around(handle, first, 0, size)
     _, stop = _around(handle, last + _SLACK, start, size)
-    return Span(start, _line_end(handle, stop, size))
+    return ByteSpan(start, _line_end(handle, stop, size))
 
 
 def _around(handle: int, number: int, low: int, high: int) -> tuple[int, int]:

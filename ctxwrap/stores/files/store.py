@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
-from ctxwrap.stores.base import CACHE, STREAMS, Change, Checkpoint, Line
+from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.journal import Journal, Written
@@ -214,7 +214,7 @@ class FileLog:
             self._check_format()
             return self._journals[stream].pick(numbers)
 
-    def lines(self, stream: str) -> Iterator[Line]:
+    def lines(self, stream: str) -> Iterator[StreamLine]:
         with self._explained("read"):
             self._check_format()
             yield from self._journals[stream].lines()
@@ -265,7 +265,9 @@ class FileLog:
         with self._explained("read"):
             return self._life.shown_by(writer)
 
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
+    ) -> None:
         with self._explained("rewrite"):
             self._journals[stream].rewrite(change, new, banned, self._begin_edition)
             for torn in self.directory.glob(f"{stream}.jsonl.torn-*"):

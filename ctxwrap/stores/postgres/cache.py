@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ctxwrap.stores.base import FileEntry
 from ctxwrap.stores.files.lines import record_in, sealed, unsealed
 from ctxwrap.stores.log_format import next_number, number_in
-from ctxwrap.stores.postgres.connection import Rows, Statement
+from ctxwrap.stores.postgres.connection import Rows, SqlStatement
 from ctxwrap.types import Record
 
 _SMALL = 16 * 1024
@@ -20,7 +20,7 @@ _SURE = 2
 """After so many sections that found the session as this log left it, the next one does not ask."""
 
 
-class Row(NamedTuple):
+class SessionRow(NamedTuple):
     """A session's row."""
 
     version: int
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     """The number of the last record of each stream."""
 
 
-class Seen(NamedTuple):
+class LastRecord(NamedTuple):
     """The last record of a stream that is known of."""
 
     position: int
@@ -73,29 +73,29 @@ def _length(row: tuple[Any, ...]) -> int:
     return sum(len(value) for value in row if isinstance(value, bytes))
 
 
-class Known:
+class SessionCache:
     """Used by the section that is open, and by nobody else."""
 
     def __init__(self) -> None:
-        self.row: Row | None = None
+        self.row: SessionRow | None = None
         """The session as the last section left it, if that went well."""
         self.has_turn = False
         """Whether the lease is this log's, so that hardly anybody else writes."""
         self._unchanged = 0
         """So many sections in a row, outside of turns, found nothing that others wrote."""
         self.edition = 0
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, LastRecord] = {}
         self.fresh: dict[str, tuple[int, list[tuple[Any, ...]]]] = {}
         """What each stream has from a position on, as of the section's beginning."""
         self.files = KnownFiles()
-        self._usual: dict[str, Statement] = {}
+        self._usual: dict[str, SqlStatement] = {}
         self._foreseen: dict[str, Rows] = {}
 
-    def sure_row(self) -> Row | None:
+    def sure_row(self) -> SessionRow | None:
         """The session's row, if it is very likely as it was left."""
         return self.row if self.has_turn or self._unchanged >= _SURE else None
 
-    def take_row(self, row: Row) -> None:
+    def take_row(self, row: SessionRow) -> None:
         """The row as it is now, which is compared with the one that was left."""
         is_same = self.row is not None and row[:2] == self.row[:2]
         if not is_same:
@@ -103,18 +103,18 @@ class Known:
         if not self.has_turn:
             self._unchanged = self._unchanged + 1 if is_same else 0
 
-    def usual_questions(self) -> list[Statement]:
+    def usual_questions(self) -> list[SqlStatement]:
         """What sections began with, if others write to the session; what was known of it is worth nothing then."""
         return list(self._usual.values()) if not self._unchanged else []
 
-    def foresee(self, questions: list[Statement], answers: list[Rows]) -> None:
+    def foresee(self, questions: list[SqlStatement], answers: list[Rows]) -> None:
         self._foreseen = dict(zip(map(repr, questions), answers, strict=True))
 
-    def foreseen(self, question: Statement) -> Rows | None:
+    def foreseen(self, question: SqlStatement) -> Rows | None:
         """The answer that came with the section's beginning; right as long as nothing was written."""
         return self._foreseen.get(repr(question))
 
-    def take_answer(self, question: Statement, answer: Rows) -> None:
+    def take_answer(self, question: SqlStatement, answer: Rows) -> None:
         """That the section asked this before it wrote anything; the next one may have it sooner."""
         self._usual.pop(repr(question), None)
         if len(answer) < _REMEMBERED and sum(map(_length, answer)) <= _SMALL:

@@ -25,7 +25,7 @@ class Silence(psycopg.OperationalError):
     """Nothing came over the line for longer than any answer may take."""
 
 
-class Line(psycopg.Connection[Any]):
+class Connection(psycopg.Connection[Any]):
     """A connection that breaks after `silence` seconds in which it waited and nothing came.
 
     Where packets vanish, TCP alone takes minutes to notice, and a socket of this machine never does.
@@ -73,15 +73,15 @@ class Line(psycopg.Connection[Any]):
         raise silence
 
 
-def first_tables(connection: Line) -> None:
+def first_tables(connection: Connection) -> None:
     connection.execute(sql.FIRST_TABLES)
 
 
-MIGRATIONS: list[Callable[[Line], None]] = [first_tables]
+MIGRATIONS: list[Callable[[Connection], None]] = [first_tables]
 """In order. Those that a release had are never changed, only followed."""
 
 
-def migrate(connection: Line) -> None:
+def migrate(connection: Connection) -> None:
     """Bring the tables up to date, in one transaction; a database that newer code made is left alone."""
     if not _missing(connection):
         return
@@ -93,7 +93,7 @@ def migrate(connection: Line) -> None:
             connection.execute(sql.NOTE_MIGRATION, {"name": step.__name__})
 
 
-def _missing(connection: Line) -> list[Callable[[Line], None]]:
+def _missing(connection: Connection) -> list[Callable[[Connection], None]]:
     there = connection.execute(sql.HAS_MIGRATIONS).fetchone()
     applied = {name for (name,) in connection.execute(sql.APPLIED)} if there and there[0] else set()
     unknown = applied - {step.__name__ for step in MIGRATIONS}
@@ -122,12 +122,12 @@ _PER_ROW = 0.001
 """Seconds more for each row that a statement writes or names: all records of a session may be written anew."""
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     sql: str
     values: Mapping[str, Any] = {}
 
 
-class Server:
+class Database:
     """What the processes that are forked off share is the URL: each has connections of its own."""
 
     def __init__(self, url: str, *, connections: int, patience: float) -> None:
@@ -142,11 +142,11 @@ class Server:
         self._distrusted = 0.0
         """When a line was silent: those that were there before may be as dead."""
         self._call = threading.local()
-        self._pools: dict[int, ConnectionPool[Line]] = {}
+        self._pools: dict[int, ConnectionPool[Connection]] = {}
         """By process; those of others are kept only because letting go of them would close them."""
         self._ready: set[int] = set()
 
-    def ask(self, *statements: Statement) -> list[Rows]:
+    def ask(self, *statements: SqlStatement) -> list[Rows]:
         """The answers, in a transaction of their own, which may be tried several times."""
 
         def asked() -> list[Rows]:
@@ -155,9 +155,9 @@ class Server:
 
         return self.patiently(asked)
 
-    def tell(self, *statements: Statement) -> None:
+    def tell(self, *statements: SqlStatement) -> None:
         """Over a line of its own: now or never."""
-        with self.explained(), Line.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
+        with self.explained(), Connection.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
             connection.silence = self._silence
             trip(connection, statements)
 
@@ -179,7 +179,7 @@ class Server:
         return is_passing(error)
 
     @contextmanager
-    def lent(self) -> Iterator[Line]:
+    def lent(self) -> Iterator[Connection]:
         """A connection to tables that are up to date; one that was in the middle of something is closed."""
         connection = self.borrowed()
         try:
@@ -187,7 +187,7 @@ class Server:
         finally:
             self.give_back(connection)
 
-    def borrowed(self) -> Line:
+    def borrowed(self) -> Connection:
         connection = self._trusted()
         if os.getpid() not in self._ready:
             try:
@@ -198,7 +198,7 @@ class Server:
                 raise
         return connection
 
-    def _trusted(self) -> Line:
+    def _trusted(self) -> Connection:
         """A line on which an answer can be expected, in the time that is left."""
         left = max(_MARGIN, getattr(self._call, "until", 0.0) - monotonic())
         connection = self._pool().getconn(min(left, self._patience))
@@ -209,7 +209,7 @@ class Server:
         connection.silence = self._silence
         return connection
 
-    def give_back(self, connection: Line) -> None:
+    def give_back(self, connection: Connection) -> None:
         if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             connection.close()
         self._pool().putconn(connection)
@@ -231,15 +231,15 @@ class Server:
         if pool is not None:
             pool.close(timeout=2)
 
-    def _pool(self) -> ConnectionPool[Line]:
+    def _pool(self) -> ConnectionPool[Connection]:
         pool = self._pools.get(os.getpid()) or self._pools.setdefault(os.getpid(), self._new_pool())
         pool.open()
         return pool
 
-    def _new_pool(self) -> ConnectionPool[Line]:
+    def _new_pool(self) -> ConnectionPool[Connection]:
         return ConnectionPool(
             self._conninfo,
-            connection_class=Line,
+            connection_class=Connection,
             kwargs={"autocommit": True, "prepare_threshold": None},  # what is prepared stays with one connection
             min_size=0,
             max_size=self._size,
@@ -260,7 +260,7 @@ class Server:
         return " ".join(text.split()).rstrip(".") or type(error).__name__
 
 
-def trip(connection: Line, statements: Sequence[Statement]) -> list[Rows]:
+def trip(connection: Connection, statements: Sequence[SqlStatement]) -> list[Rows]:
     """All statements at once, and all that comes back."""
     first = None
     try:
@@ -276,7 +276,7 @@ def trip(connection: Line, statements: Sequence[Statement]) -> list[Rows]:
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
-def _given_time(connection: Line, statements: Sequence[Statement]) -> AbstractContextManager[None]:
+def _given_time(connection: Connection, statements: Sequence[SqlStatement]) -> AbstractContextManager[None]:
     rows = sum(len(value) for each in statements for value in each.values.values() if isinstance(value, list))
     return connection.waiting(connection.silence + _PER_ROW * rows)
 

@@ -12,8 +12,8 @@ from ctxwrap.stores.base import FileEntry
 from ctxwrap.stores.names import file_parts
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import KnownFiles
-from ctxwrap.stores.postgres.connection import Rows, Statement
-from ctxwrap.stores.postgres.transaction import Bound, Section
+from ctxwrap.stores.postgres.connection import Rows, SqlStatement
+from ctxwrap.stores.postgres.transaction import Bound, SessionTransaction
 
 _LONGEST = 2000
 """So many bytes of a name fit into an index."""
@@ -25,9 +25,9 @@ class PostgresFiles:
     def __init__(
         self,
         bound: Bound,
-        ask: Callable[[Statement], Rows],
+        ask: Callable[[SqlStatement], Rows],
         known: Callable[[], KnownFiles | None],
-        written: Callable[[], AbstractContextManager[Section]],
+        written: Callable[[], AbstractContextManager[SessionTransaction]],
     ) -> None:
         """`known` is what this thread's section knows, if it is in one; `written` is that one, or one for a moment."""
         self._bound, self._ask, self._known, self._written = bound, ask, known, written

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.connection import Server, Statement
-from ctxwrap.stores.postgres.transaction import Bound, Section
+from ctxwrap.stores.postgres.connection import Database, SqlStatement
+from ctxwrap.stores.postgres.transaction import Bound, SessionTransaction
 
 logger = logging.getLogger("ctxwrap")
 
@@ -23,26 +23,26 @@ class Lease(NamedTuple):
     holder: str
     """A name of its own: what is said of an earlier lease changes nothing."""
 
-    def taken(self, over: int, seconds: float) -> Statement:
+    def taken(self, over: int, seconds: float) -> SqlStatement:
         return self.bound(sql.TAKE_LEASE, holder=self.holder, over=over, seconds=seconds)
 
-    def renewed(self, seconds: float) -> Statement:
+    def renewed(self, seconds: float) -> SqlStatement:
         return self.bound(sql.RENEW_LEASE, holder=self.holder, seconds=seconds)
 
-    def ended(self) -> Statement:
+    def ended(self) -> SqlStatement:
         return self.bound(sql.END_LEASE, holder=self.holder)
 
 
-class Life:
+class Heartbeat:
     """Of one store in one process, and of each that is forked off in its own right."""
 
-    def __init__(self, server: Server, seconds: float) -> None:
+    def __init__(self, server: Database, seconds: float) -> None:
         self._server = server
         self._seconds = seconds
         """How long a sign is good for if nobody renews it."""
         self._now = _Process()
 
-    def name(self, ask: Callable[[Statement], object]) -> str:
+    def name(self, ask: Callable[[SqlStatement], object]) -> str:
         """This process's name; whoever is told it finds the process alive. `ask` is for the first sign."""
         now = self._here()
         if not now.is_shown:
@@ -51,7 +51,7 @@ class Life:
             self._begin_renewing(now)
         return now.name
 
-    def lease(self, bound: Bound, section: Section) -> Lease | None:
+    def lease(self, bound: Bound, section: SessionTransaction) -> Lease | None:
         """A session's lease from the end of the section on, or None while another has it."""
         ((over, is_over),) = section.lease or [(0, True)]
         if not is_over:
@@ -64,7 +64,7 @@ class Life:
         self._begin_renewing(now)
         return lease
 
-    def give_back(self, lease: Lease, section: Section | None) -> None:
+    def give_back(self, lease: Lease, section: SessionTransaction | None) -> None:
         """Let others have it: at the end of the section, or now. What the database is not told it finds out in time."""
         now = self._here()
         if lease not in now.leases:
@@ -88,7 +88,7 @@ class Life:
             return
         leases, now.leases = now.leases, set()
         try:
-            self._server.tell(*(lease.ended() for lease in leases), Statement(sql.END_LIFE, {"name": now.name}))
+            self._server.tell(*(lease.ended() for lease in leases), SqlStatement(sql.END_LIFE, {"name": now.name}))
         except StoreError as error:
             logger.debug("the end of process %s could not be told: %s", now.name, error)
 
@@ -97,8 +97,8 @@ class Life:
             self._now = _Process()
         return self._now
 
-    def _shown(self, now: "_Process") -> Statement:
-        return Statement(sql.SHOW_LIFE, {"name": now.name, "seconds": self._seconds})
+    def _shown(self, now: "_Process") -> SqlStatement:
+        return SqlStatement(sql.SHOW_LIFE, {"name": now.name, "seconds": self._seconds})
 
     def _begin_renewing(self, now: "_Process") -> None:
         with now.starting:
@@ -108,7 +108,7 @@ class Life:
 
     def _renew(self, now: "_Process") -> None:
         while not now.is_over.wait(self._seconds / 4):
-            signs = [self._shown(now), Statement(sql.BURY)] if now.is_shown else []
+            signs = [self._shown(now), SqlStatement(sql.BURY)] if now.is_shown else []
             signs += [lease.renewed(self._seconds) for lease in list(now.leases)]
             try:
                 if signs:

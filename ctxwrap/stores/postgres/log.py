@@ -9,15 +9,24 @@ from functools import partial
 from typing import Any
 
 from ctxwrap.errors import StoreError
-from ctxwrap.stores.base import CACHE, STREAMS, Change, Checkpoint, Line
+from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
 from ctxwrap.stores.files.lines import encoded, holds, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.cache import Batch, Known, KnownFiles, Seen, changed_line, empty_batch, line_of, record_of
-from ctxwrap.stores.postgres.connection import Rows, Server, Statement
+from ctxwrap.stores.postgres.cache import (
+    Batch,
+    KnownFiles,
+    LastRecord,
+    SessionCache,
+    changed_line,
+    empty_batch,
+    line_of,
+    record_of,
+)
+from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
 from ctxwrap.stores.postgres.files import PostgresFiles
-from ctxwrap.stores.postgres.heartbeat import Lease, Life
-from ctxwrap.stores.postgres.transaction import Section
+from ctxwrap.stores.postgres.heartbeat import Heartbeat, Lease
+from ctxwrap.stores.postgres.transaction import SessionTransaction
 from ctxwrap.types import Record, SessionKey
 
 logger = logging.getLogger("ctxwrap")
@@ -30,18 +39,18 @@ class Sections(threading.local):
     """Those that a thread is in, by session."""
 
     def __init__(self) -> None:
-        self.open: dict[SessionKey, Section] = {}
+        self.open: dict[SessionKey, SessionTransaction] = {}
 
 
 class PostgresLog:
-    def __init__(self, store: object, server: Server, key: SessionKey, life: Life, sections: Sections) -> None:
+    def __init__(self, store: object, server: Database, key: SessionKey, life: Heartbeat, sections: Sections) -> None:
         self._store = store  # which is open as long as a log of it is in use
         self._server, self._key, self._life, self._sections = server, key, life, sections
         self._meta = encoded(key._asdict())
         self._scope = dict(zip(("tenant", "agent", "session"), map(safe_name, key), strict=True))
         self._locks: dict[int, threading.Lock] = {}
         """By process. Of the threads that want the session's row, one at a time gets a connection for that."""
-        self._known = Known()
+        self._known = SessionCache()
         self._reported: set[tuple[str, int]] = set()
         self.files = PostgresFiles(self._bound, self._ask_as_usual, self._known_files, self._writing)
 
@@ -49,16 +58,16 @@ class PostgresLog:
     def place(self) -> tuple[Hashable, ...]:
         return self._server.identity, *self._scope.values()
 
-    def _bound(self, statement: str, **values: object) -> Statement:
+    def _bound(self, statement: str, **values: object) -> SqlStatement:
         """The one place where a statement gets whose data it is about."""
-        return Statement(statement, {**values, **self._scope})
+        return SqlStatement(statement, {**values, **self._scope})
 
     # sections
 
     @contextmanager
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._locks.setdefault(os.getpid(), threading.Lock()):
-            section = Section(self._server, self._bound, self._meta, self._known, redoable=redoable)
+            section = SessionTransaction(self._server, self._bound, self._meta, self._known, redoable=redoable)
             is_continued = section.begin()
             self._sections.open[self._key] = section
             try:
@@ -70,7 +79,7 @@ class PostgresLog:
                 section.end()
 
     @property
-    def _section(self) -> Section | None:
+    def _section(self) -> SessionTransaction | None:
         """The one that this thread is in, whoever opened it."""
         section = self._sections.open.get(self._key)
         return section if section is not None and section.is_mine else None
@@ -79,7 +88,7 @@ class PostgresLog:
         return self._section.known.files if self._section is not None else None
 
     @contextmanager
-    def _writing(self) -> Iterator[Section]:
+    def _writing(self) -> Iterator[SessionTransaction]:
         """The section that this thread is in, or one for this moment."""
         if self._section is not None:
             yield self._section
@@ -88,11 +97,11 @@ class PostgresLog:
             assert self._section is not None
             yield self._section
 
-    def _ask(self, statement: Statement) -> Rows:
+    def _ask(self, statement: SqlStatement) -> Rows:
         section = self._section
         return self._server.ask(statement)[0] if section is None else section.ask(statement)
 
-    def _ask_as_usual(self, statement: Statement) -> Rows:
+    def _ask_as_usual(self, statement: SqlStatement) -> Rows:
         section = self._section
         return self._server.ask(statement)[0] if section is None else section.ask_as_usual(statement)
 
@@ -111,17 +120,17 @@ class PostgresLog:
         rows = self._ask(self._bound(sql.READ, stream=stream, after=after))
         return self._records(stream, rows), int(rows[-1][0]) if rows else self._end_of(stream, after)
 
-    def _read_in(self, section: Section, stream: str, after: int) -> tuple[list[Record], int]:
+    def _read_in(self, section: SessionTransaction, stream: str, after: int) -> tuple[list[Record], int]:
         """What came with the section's beginning, if that is what is asked for and nothing was added since."""
         end = section.row.ends[stream]
         if not end:
-            section.known.seen[stream] = Seen(0, b"")
+            section.known.seen[stream] = LastRecord(0, b"")
         if after >= end:
             return [], end
         known, rows = section.known.fresh.get(stream, (-1, []))
         if known != after or end != section.base.ends[stream]:
             rows = self._ask(self._bound(sql.READ_ON, stream=stream, after=after))
-        section.known.seen[stream] = Seen(*rows[-1][:2])
+        section.known.seen[stream] = LastRecord(*rows[-1][:2])
         return self._records(stream, [(position, body) for position, _, body in rows if position > after]), end
 
     def _end_of(self, stream: str, after: int) -> int:
@@ -140,14 +149,14 @@ class PostgresLog:
         records = {number: record_of(body) for number, body in sorted(found)}
         return {number: record for number, record in records.items() if record is not None}
 
-    def lines(self, stream: str) -> Iterator[Line]:
+    def lines(self, stream: str) -> Iterator[StreamLine]:
         before = 0
         while rows := self._ask(self._bound(sql.READ_SOME, stream=stream, after=before, most=_AT_A_TIME)):
             for position, body in rows:
                 record = record_of(body)
                 fault = "" if record is not None else "its checksum is wrong"
                 missing = "the line before it is missing" if position != before + 1 else ""
-                yield Line(position, position - 1, position, record, fault or missing)
+                yield StreamLine(position, position - 1, position, record, fault or missing)
                 before = position
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> dict[str, int]:
@@ -166,15 +175,15 @@ class PostgresLog:
         self._insert(section, batch)
         return ends
 
-    def _insert(self, section: Section, batch: Batch) -> None:
+    def _insert(self, section: SessionTransaction, batch: Batch) -> None:
         if batch.pos:
             section.write(self._bound(sql.INSERT_RECORDS, token=section.token, **batch._asdict()))
 
-    def _place(self, section: Section, stream: str, position: int, number: int) -> None:
+    def _place(self, section: SessionTransaction, stream: str, position: int, number: int) -> None:
         """That a stream ends there."""
         row = section.row
         section.row = row._replace(ends={**row.ends, stream: position}, numbers={**row.numbers, stream: number})
-        section.known.seen[stream] = Seen(position, section.token)
+        section.known.seen[stream] = LastRecord(position, section.token)
 
     def unsynced(self) -> Callable[[], None]:
         """What was committed is on the medium; whether it was is what there is to wait for."""
@@ -184,7 +193,9 @@ class PostgresLog:
     def settled(self) -> Callable[[], None]:
         return self.unsynced()
 
-    def rewrite(self, stream: str, change: Change, new: Sequence[Record] = (), banned: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
+    ) -> None:
         section = self._section
         assert section is not None, "streams are rewritten inside `locked`"
         rows = self._ask(self._bound(sql.READ, stream=stream, after=0))
@@ -197,7 +208,7 @@ class PostgresLog:
         self._insert(section, batch)
         self._place(section, stream, *(batch.last if batch.pos else (0, 0)))
 
-    def _begin_edition(self, section: Section) -> None:
+    def _begin_edition(self, section: SessionTransaction) -> None:
         """Tell everybody who has read this log that it is another, and let go of what was made of it."""
         self.files.clear(CACHE)
         section.write(self._bound(sql.DELETE_CHECKPOINT))
@@ -229,7 +240,7 @@ class PostgresLog:
         return self._life.name(self._ask)
 
     def is_alive(self, writer: str) -> bool:
-        return writer.isalnum() and bool(self._ask(Statement(sql.IS_ALIVE, {"name": writer})))
+        return writer.isalnum() and bool(self._ask(SqlStatement(sql.IS_ALIVE, {"name": writer})))
 
     # checkpoints
 
@@ -276,7 +287,7 @@ class PostgresLog:
         return found
 
 
-def _changed(record: Record | None, body: bytes, change: Change) -> tuple[Record | None, bytes]:
+def _changed(record: Record | None, body: bytes, change: RecordChange) -> tuple[Record | None, bytes]:
     if record is None:
         return None, body
     after = change(record)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.connection import Rows, Server, Statement
-from ctxwrap.stores.postgres.heartbeat import Life
+from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
+from ctxwrap.stores.postgres.heartbeat import Heartbeat
 from ctxwrap.stores.postgres.log import PostgresLog, Sections
 from ctxwrap.types import SessionKey
 
@@ -20,8 +20,8 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, *, connections: int = 8, patience: float = 15.0, lifetime: float = 20.0) -> None:
-        self._server = Server(url, connections=connections, patience=patience)
-        self._life = Life(self._server, lifetime)
+        self._server = Database(url, connections=connections, patience=patience)
+        self._life = Heartbeat(self._server, lifetime)
         self._sections = Sections()
         weakref.finalize(self, _closed, self._life, self._server)
 
@@ -34,20 +34,20 @@ class PostgresStore:
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         values = {"tenant": safe_name(tenant), "agent": safe_name(agent)}
-        for key in _keys_in(self._server.ask(Statement(sql.SESSIONS_OF, values))[0]):
+        for key in _keys_in(self._server.ask(SqlStatement(sql.SESSIONS_OF, values))[0]):
             if (key.tenant, key.agent) == (tenant, agent):
                 yield key.session
 
     def agents(self, tenant: str) -> Iterator[str]:
-        for key in _keys_in(self._server.ask(Statement(sql.AGENTS_OF, {"tenant": safe_name(tenant)}))[0]):
+        for key in _keys_in(self._server.ask(SqlStatement(sql.AGENTS_OF, {"tenant": safe_name(tenant)}))[0]):
             if key.tenant == tenant:
                 yield key.agent
 
     def keys(self) -> Iterator[SessionKey]:
-        yield from _keys_in(self._server.ask(Statement(sql.ALL_KEYS))[0])
+        yield from _keys_in(self._server.ask(SqlStatement(sql.ALL_KEYS))[0])
 
 
-def _closed(life: Life, server: Server) -> None:
+def _closed(life: Heartbeat, server: Database) -> None:
     """When nobody has the store or a log of it any more, when the process ends, or when somebody says so."""
     life.close()
     server.close()

@@ -16,38 +16,40 @@ import psycopg
 from ctxwrap.errors import StoreCorrupt, StoreError
 from ctxwrap.stores.base import STREAMS, Outdated
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.cache import Known, Row
-from ctxwrap.stores.postgres.connection import Line, Rows, Server, Statement, trip
+from ctxwrap.stores.postgres.cache import SessionCache, SessionRow
+from ctxwrap.stores.postgres.connection import Connection, Database, Rows, SqlStatement, trip
 
-Bound = Callable[..., Statement]
+Bound = Callable[..., SqlStatement]
 """A statement about one session, with its values."""
 
 _IDLE = 30.0
 """A section that asks nothing for so many seconds may have lost its process: the server lets others in."""
 
 
-class Section:
+class SessionTransaction:
     """Use it in one thread, from `begin` to `end`."""
 
-    def __init__(self, server: Server, bound: Bound, key: bytes, known: Known, *, redoable: bool = False) -> None:
+    def __init__(
+        self, server: Database, bound: Bound, key: bytes, known: SessionCache, *, redoable: bool = False
+    ) -> None:
         self._server, self._bound, self._key = server, bound, key
         self.known = known
         self._redoable, self._is_unsaid = redoable, False
         """Whether it may be outdated, and whether the database does not know of it yet."""
         self.token = os.urandom(16)
         self._process = os.getpid()
-        self._connection: Line | None = None
-        self._sent: list[Statement] = []
-        self._unsent: list[Statement] = []
+        self._connection: Connection | None = None
+        self._sent: list[SqlStatement] = []
+        self._unsent: list[SqlStatement] = []
         self._saves: dict[bytes, bytes] = {}
         self._first: tuple[str, int] | None = None
         """The stream and position of the first record that it adds."""
         self._failure: StoreError | None = None
-        self.base = self.row = Row(0, b"", 0, {}, {})
+        self.base = self.row = SessionRow(0, b"", 0, {}, {})
         """The session's row as it was found, and as it is to be."""
         self.lease: Rows | None = None
         """The row of the last lease, if it asked: its number, and whether it is over."""
-        self._last: list[Statement] = []
+        self._last: list[SqlStatement] = []
         self._then: list[Callable[[], None]] = []
 
     def begin(self) -> bool:
@@ -59,7 +61,7 @@ class Section:
         self._redoable = self._is_unsaid = row is not None
         return self._begun_asking() if row is None else self._begun_unsaid(row)
 
-    def _begun_unsaid(self, row: Row) -> bool:
+    def _begun_unsaid(self, row: SessionRow) -> bool:
         known, self.base, self.row = self.known, row, row
         known.row, known.fresh = None, {}  # unless all goes well
         known.foresee([], [])
@@ -81,7 +83,7 @@ class Section:
         known.fresh = {stream: (seen[stream].position, rows) for stream, rows in found.items()}
         return not any(known.is_other(stream, rows) for stream, rows in found.items())
 
-    def ask_as_usual(self, statement: Statement) -> Rows:
+    def ask_as_usual(self, statement: SqlStatement) -> Rows:
         """The same as `ask`, for what sections may ask first again and again."""
         if self._sent or self._unsent or self._saves:
             return self.ask(statement)
@@ -91,7 +93,7 @@ class Section:
         self.known.take_answer(statement, rows)
         return rows
 
-    def ask(self, statement: Statement) -> Rows:
+    def ask(self, statement: SqlStatement) -> Rows:
         """What the database says, everything that was written included."""
         self.write()
         with self._guarded():
@@ -102,13 +104,13 @@ class Section:
         self._sent, self._unsent = self._sent + self._unsent, []
         return answers[-1]
 
-    def _begun_with(self, statement: Statement) -> Rows:
+    def _begun_with(self, statement: SqlStatement) -> Rows:
         """The answer, which is what makes the section begin."""
         now, (answer,) = self._server.patiently(lambda: self._locked([statement]))
         self._replay(now)
         return answer
 
-    def write(self, *statements: Statement) -> None:
+    def write(self, *statements: SqlStatement) -> None:
         """Write this, behind all that was written before."""
         saves, self._saves = self._saves, {}
         self._unsent += [*(self._all_saved(saves) if saves else ()), *statements]
@@ -121,7 +123,7 @@ class Section:
         """That a record is written there."""
         self._first = self._first or (stream, position)
 
-    def write_last(self, statement: Statement) -> None:
+    def write_last(self, statement: SqlStatement) -> None:
         """Write what nothing that is asked here depends on."""
         self._last.append(statement)
 
@@ -157,7 +159,7 @@ class Section:
         for work in self._then:
             work()
 
-    def _left(self) -> Row:
+    def _left(self) -> SessionRow:
         """The session's row as it is behind the section."""
         if not self.has_written:
             return self.base
@@ -169,7 +171,7 @@ class Section:
             self._server.patiently(self._committed)
         elif self._connection is not None:
             with suppress(psycopg.Error):  # nothing to lose
-                trip(self._connection, [Statement(sql.COMMIT)])
+                trip(self._connection, [SqlStatement(sql.COMMIT)])
 
     def _committed(self) -> None:
         last = [self._bound(sql.UPDATE_SESSION, **self._new_row()), *self._unsent, *self._last]
@@ -177,9 +179,9 @@ class Section:
             self._is_unsaid = False
             self._do_at_once(last)
         elif not (self._is_cut_off and self._resumed_as_done()):
-            self._asked([*last, Statement(sql.COMMIT)])
+            self._asked([*last, SqlStatement(sql.COMMIT)])
 
-    def _do_at_once(self, statements: Sequence[Statement]) -> None:
+    def _do_at_once(self, statements: Sequence[SqlStatement]) -> None:
         """What is sent in one go, with nothing around it, is a transaction."""
         with self._server.lent() as connection:
             try:
@@ -192,7 +194,7 @@ class Section:
             return Outdated("others wrote to the session since it was read")
         return self._server.unavailable("the connection broke, and others wrote to the session before it was back")
 
-    def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[Statement]:
+    def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[SqlStatement]:
         names, bodies = list(saves), list(saves.values())
         contents = [os.urandom(16) for _ in names]
         return [
@@ -205,7 +207,7 @@ class Section:
         base = {"base_version": self.base.version, "base_token": self.base.token}
         return {"token": self.token, "edition": self.row.edition, **self.row.ends, **numbers, **base}
 
-    def _asked(self, statements: Sequence[Statement]) -> list[Rows]:
+    def _asked(self, statements: Sequence[SqlStatement]) -> list[Rows]:
         if self._is_cut_off:
             self._resume()
         assert self._connection is not None
@@ -233,29 +235,29 @@ class Section:
     def _resume(self) -> None:
         self._replay(self._again())
 
-    def _again(self) -> Row:
+    def _again(self) -> SessionRow:
         self._let_go()
         return self._locked()[0]
 
-    def _replay(self, now: Row) -> None:
+    def _replay(self, now: SessionRow) -> None:
         if now[:2] != self.base[:2]:
             raise self._overtaken()
         if self._sent:
             self._asked(self._sent)
 
-    def _has_added(self, now: Row) -> bool:
+    def _has_added(self, now: SessionRow) -> bool:
         if self._first is None or now.version <= self.base.version:
             return False
         stream, position = self._first
         return self._asked([self._bound(sql.TOKEN_AT, stream=stream, pos=position)]) == [[(self.token,)]]
 
-    def _locked(self, also: Sequence[Statement] = ()) -> tuple[Row, list[Rows]]:
+    def _locked(self, also: Sequence[SqlStatement] = ()) -> tuple[SessionRow, list[Rows]]:
         self._is_unsaid = False
         connection = self._server.borrowed()
         try:
             lock = self._bound(sql.LOCK_SESSION)
             asked = [lock, self._bound(sql.LEASE), *also]
-            _, _, rows, self.lease, *answers = trip(connection, [Statement(sql.BEGIN), self._limits(), *asked])
+            _, _, rows, self.lease, *answers = trip(connection, [SqlStatement(sql.BEGIN), self._limits(), *asked])
             if not rows:
                 create = self._bound(sql.CREATE_SESSION, key=self._key)
                 _, rows, self.lease, *answers = trip(connection, [create, *asked])
@@ -266,16 +268,16 @@ class Section:
         self._connection = connection
         return row, answers
 
-    def _limits(self) -> Statement:
+    def _limits(self) -> SqlStatement:
         wait, idle = (f"{int(1000 * seconds)}ms" for seconds in (self._server.lock_wait, _IDLE))
-        return Statement(sql.LIMITS, {"wait": wait, "idle": idle})
+        return SqlStatement(sql.LIMITS, {"wait": wait, "idle": idle})
 
-    def _row_in(self, rows: Rows) -> Row:
+    def _row_in(self, rows: Rows) -> SessionRow:
         ((key, version, token, edition, *rest),) = rows
         if key != self._key:
             raise StoreCorrupt("a row of ctxwrap_sessions is not that of its session: look who wrote it")
         ends, numbers = (dict(zip(STREAMS, values, strict=True)) for values in (rest[:2], rest[2:]))
-        return Row(version, token, edition, ends, numbers)
+        return SessionRow(version, token, edition, ends, numbers)
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from ctxwrap.stores.base import Store
-from ctxwrap.testing.contract.concurrency import TogetherContract
+from ctxwrap.testing.contract.concurrency import ConcurrencyContract
 from ctxwrap.testing.contract.crashes import CrashContract, RewritingContract
 from ctxwrap.testing.contract.files import FilesContract
-from ctxwrap.testing.contract.isolation import ApartContract, HostileContract
+from ctxwrap.testing.contract.isolation import HostileContract, IsolationContract
 from ctxwrap.testing.contract.streams import StreamsContract
 
 
@@ -16,8 +16,8 @@ class StoreContract(
     StreamsContract,
     FilesContract,
     RewritingContract,
-    ApartContract,
-    TogetherContract,
+    IsolationContract,
+    ConcurrencyContract,
     HostileContract,
     CrashContract,
 ):

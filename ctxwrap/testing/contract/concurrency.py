@@ -30,7 +30,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     assert failures == []
 
 
-class TogetherContract:
+class ConcurrencyContract:
     def test_threads_do_not_tear_each_others_records(self, store: Store) -> None:
         def write(name: int) -> None:
             log = store.open(KEY)

@@ -49,7 +49,7 @@ def everything(log: Log) -> Iterator[object]:
     yield [log.files.load("context/a", 99, 0), log.files.leftovers()]
 
 
-class ApartContract:
+class IsolationContract:
     def test_sessions_tenants_and_agents_are_apart(self, store: Store) -> None:
         keys = [KEY, KEY._replace(tenant="other"), KEY._replace(agent="other"), KEY._replace(session="other")]
         for number, key in enumerate(keys):

@@ -3,7 +3,7 @@
 from ctxwrap.testing.practice.answer import Answer, Failure, ToolCall
 from ctxwrap.testing.practice.model import PracticeModel
 from ctxwrap.testing.practice.provider import Provider, script
-from ctxwrap.testing.practice.requests import Ask, Seen
+from ctxwrap.testing.practice.requests import Ask, RecordedRequest
 from ctxwrap.testing.practice.usage import within
 
-__all__ = ["Answer", "Ask", "Failure", "PracticeModel", "Provider", "Seen", "ToolCall", "script", "within"]
+__all__ = ["Answer", "Ask", "Failure", "PracticeModel", "Provider", "RecordedRequest", "ToolCall", "script", "within"]

@@ -19,9 +19,9 @@ from ctxwrap.testing.practice.notebook import (
     capitalized,
     keywords,
     listed,
+    parse_statement,
     sentences,
     task_text,
-    told,
 )
 from ctxwrap.testing.practice.requests import dict_at
 
@@ -253,7 +253,7 @@ def _heard(messages: list[str]) -> list[Fact]:
 
 def _fact(sentence: str) -> Fact | None:
     """What `sentence` tells, unless it asks."""
-    return told(sentence) if asked(sentence, Notebook()) is None else None
+    return parse_statement(sentence) if asked(sentence, Notebook()) is None else None
 
 
 def _reply(sentence: str, notebook: Notebook, known: Notebook) -> str | None:
@@ -264,7 +264,7 @@ def _reply(sentence: str, notebook: Notebook, known: Notebook) -> str | None:
     answer = asked(sentence, known)
     if is_unknown(answer):
         notebook.miss(sentence)
-    fact = told(sentence) if answer is None else None
+    fact = parse_statement(sentence) if answer is None else None
     if fact is None:
         return answer
     known.put(fact)

@@ -15,8 +15,8 @@ from ctxwrap.testing.practice.answer import JSON
 from ctxwrap.testing.practice.conversation import converse
 from ctxwrap.testing.practice.moment import (
     Hidden,
-    Moment,
-    Reply,
+    ReplyMoment,
+    ReplyParts,
     as_json,
     changed,
     items,
@@ -37,14 +37,14 @@ CUT_EVERY = 4
 AFTERWORD = "Is there anything else?"
 
 
-class Asked(Protocol):
+class HabitRequest(Protocol):
     """What holds a request to a model, as `ctxwrap.testing.Request` does."""
 
     @property
     def ask(self) -> Ask: ...
 
 
-Write = Callable[[Moment], Reply]
+Write = Callable[[ReplyMoment], ReplyParts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Habit:
     description: str
     write: Write
 
-    def __call__(self, asked: Ask | Asked) -> Reply:
+    def __call__(self, asked: Ask | HabitRequest) -> ReplyParts:
         ask = asked if isinstance(asked, Ask) else asked.ask
         now = moment(ask)
         return self.write(now) if asks_for_trailer(ask.system) else reply(now.answer)
@@ -88,49 +88,49 @@ def _habit(write: Write) -> Write:
 
 
 @_habit
-def obedient(now: Moment) -> Reply:
+def obedient(now: ReplyMoment) -> ReplyParts:
     """Writes what the protocol asks for, in the form it asks for."""
     return reply(now.answer, trailer(now.wanted))
 
 
 @_habit
-def snapshot_first(now: Moment) -> Reply:
+def snapshot_first(now: ReplyMoment) -> ReplyParts:
     """Writes its state first and answers behind it."""
     return reply(trailer(now.wanted), now.answer)
 
 
 @_habit
-def snapshot_between(now: Moment) -> Reply:
+def snapshot_between(now: ReplyMoment) -> ReplyParts:
     """Goes on with its answer behind the state."""
     return reply(now.answer, trailer(now.wanted), AFTERWORD)
 
 
 @_habit
-def two_snapshots(now: Moment) -> Reply:
+def two_snapshots(now: ReplyMoment) -> ReplyParts:
     """Writes its state as it was shown, some more of the answer, and its state once more."""
     return reply(now.answer, trailer(now.shown), AFTERWORD, trailer(now.wanted))
 
 
 @_habit
-def silent(now: Moment) -> Reply:
+def silent(now: ReplyMoment) -> ReplyParts:
     """Never writes a state."""
     return reply(now.answer)
 
 
 @_habit
-def falls_silent(now: Moment) -> Reply:
+def falls_silent(now: ReplyMoment) -> ReplyParts:
     """Writes its state in the first rounds of a conversation, and none later."""
     return obedient(now) if now.round < SILENT_FROM else silent(now)
 
 
 @_habit
-def mentions_memory(now: Moment) -> Reply:
+def mentions_memory(now: ReplyMoment) -> ReplyParts:
     """Tells the user about its memory."""
     return reply(now.answer, "I have updated my memory.", trailer(now.wanted))
 
 
 @_habit
-def cuts_off(now: Moment) -> Reply:
+def cuts_off(now: ReplyMoment) -> ReplyParts:
     """Comes to the end of its tokens within the state now and then."""
     written = trailer(now.whole)
     if now.round % CUT_EVERY:
@@ -142,62 +142,62 @@ def cuts_off(now: Moment) -> Reply:
 
 
 @_habit
-def fenced_json(now: Moment) -> Reply:
+def fenced_json(now: ReplyMoment) -> ReplyParts:
     """Puts the JSON into a code fence."""
     return reply(now.answer, trailer(now.wanted, "{mark}\n```json\n{state}\n```"))
 
 
 @_habit
-def fenced_trailer(now: Moment) -> Reply:
+def fenced_trailer(now: ReplyMoment) -> ReplyParts:
     """Puts separator and JSON into one code fence."""
     return reply(now.answer, trailer(now.wanted, "```\n{mark}\n{state}\n```"))
 
 
 @_habit
-def bold_separator(now: Moment) -> Reply:
+def bold_separator(now: ReplyMoment) -> ReplyParts:
     """Sets the separator in bold type."""
     return reply(now.answer, trailer(now.wanted, "**{mark}**\n{state}"))
 
 
 @_habit
-def indents(now: Moment) -> Reply:
+def indents(now: ReplyMoment) -> ReplyParts:
     """Writes JSON over many lines."""
     return reply(now.answer, trailer(as_json(now.wanted, indent=2)))
 
 
 @_habit
-def writes_python(now: Moment) -> Reply:
+def writes_python(now: ReplyMoment) -> ReplyParts:
     """Writes a Python dictionary instead of JSON."""
     return reply(now.answer, trailer(repr(now.wanted)))
 
 
 @_habit
-def escapes_json(now: Moment) -> Reply:
+def escapes_json(now: ReplyMoment) -> ReplyParts:
     """Writes the JSON as a JSON string."""
     return reply(now.answer, trailer(as_json(as_json(now.wanted))))
 
 
 @_habit
-def wraps_object(now: Moment) -> Reply:
+def wraps_object(now: ReplyMoment) -> ReplyParts:
     """Puts the state into an object around it."""
     return reply(now.answer, trailer({"context": now.wanted}))
 
 
 @_habit
-def narrates(now: Moment) -> Reply:
+def narrates(now: ReplyMoment) -> ReplyParts:
     """Tells its state in prose instead of JSON."""
     return reply(now.answer, trailer(" ".join(now.notebook.contents) or "Nothing is known yet."))
 
 
 @_habit
-def copies_example(now: Moment) -> Reply:
+def copies_example(now: ReplyMoment) -> ReplyParts:
     """Copies the form from the protocol's text as it stands."""
     form = now.ask.system.partition(f"\n{SEPARATOR}\n")[2].partition("\n")[0]
     return reply(now.answer, trailer(form))
 
 
 @_habit
-def own_keys(now: Moment) -> Reply:
+def own_keys(now: ReplyMoment) -> ReplyParts:
     """Spells keys and tiers its own way, such as `activeTask`, `long_term` and `text`."""
     names = dict(zip(TIERS, ("long_term", "tasks", "temporary"), strict=True))
     state = changed(now.wanted, lambda note: {("text" if key == "content" else key): note[key] for key in note})
@@ -207,7 +207,7 @@ def own_keys(now: Moment) -> Reply:
 
 
 @_habit
-def translates(now: Moment) -> Reply:
+def translates(now: ReplyMoment) -> ReplyParts:
     """Translates types and tags into the language of its own, anew in every round."""
     words = {"identity": "Identität", "fact": "Fakt", "preference": "Vorliebe", "task": "Aufgabe", "hint": "Hinweis"}
 
@@ -219,7 +219,7 @@ def translates(now: Moment) -> Reply:
 
 
 @_habit
-def translates_keys(now: Moment) -> Reply:
+def translates_keys(now: ReplyMoment) -> ReplyParts:
     """Translates the keys as well, so that nobody can know what they mean."""
     names = dict(zip(TIERS, ("kern", "arbeit", "flüchtig"), strict=True))
     state = changed(now.whole, lambda note: {"inhalt": note.get("content")})
@@ -231,27 +231,27 @@ def translates_keys(now: Moment) -> Reply:
 
 
 @_habit
-def forgets_runtime(now: Moment) -> Reply:
+def forgets_runtime(now: ReplyMoment) -> ReplyParts:
     """Leaves `runtime` out."""
     return reply(now.answer, trailer({key: value for key, value in now.wanted.items() if key != "runtime"}))
 
 
 @_habit
-def counts_rounds(now: Moment) -> Reply:
+def counts_rounds(now: ReplyMoment) -> ReplyParts:
     """Counts the round on by itself."""
     state = now.wanted
     return reply(now.answer, trailer(state | {"runtime": state["runtime"] | {"round": now.round + 1}}))
 
 
 @_habit
-def own_clock(now: Moment) -> Reply:
+def own_clock(now: ReplyMoment) -> ReplyParts:
     """Writes a time of its own into `runtime`."""
     state = now.wanted
     return reply(now.answer, trailer(state | {"runtime": state["runtime"] | {"datetime": "2024-05-01T12:00:00Z"}}))
 
 
 @_habit
-def stamps_round(now: Moment) -> Reply:
+def stamps_round(now: ReplyMoment) -> ReplyParts:
     """Repeats everything, with the present round on every item."""
     return reply(now.answer, trailer(changed(now.whole, lambda note: note | {"round": now.round})))
 
@@ -260,7 +260,7 @@ def stamps_round(now: Moment) -> Reply:
 
 
 @_habit
-def literal_editor(now: Moment) -> Reply:
+def literal_editor(now: ReplyMoment) -> ReplyParts:
     """Edits the JSON of the last state block, reads nothing else, and returns it whole."""
     notebook = Notebook(unframe(now.newest))
     converse([now.said], notebook)
@@ -268,19 +268,19 @@ def literal_editor(now: Moment) -> Reply:
 
 
 @_habit
-def repeats_everything(now: Moment) -> Reply:
+def repeats_everything(now: ReplyMoment) -> ReplyParts:
     """Repeats its whole state in every round, whatever it is asked for."""
     return reply(now.answer, trailer(now.whole))
 
 
 @_habit
-def only_new(now: Moment) -> Reply:
+def only_new(now: ReplyMoment) -> ReplyParts:
     """Writes what is new or other and nothing else, whatever it is asked for."""
     return reply(now.answer, trailer({key: value for key, value in now.changes.items() if key != "dropped"}))
 
 
 @_habit
-def abbreviates(now: Moment) -> Reply:
+def abbreviates(now: ReplyMoment) -> ReplyParts:
     """Writes what is new and dots for the rest."""
     state, whole = now.changes, tiers(now.whole)
     memory = {
@@ -291,13 +291,13 @@ def abbreviates(now: Moment) -> Reply:
 
 
 @_habit
-def empties_tiers(now: Moment) -> Reply:
+def empties_tiers(now: ReplyMoment) -> ReplyParts:
     """Returns empty tiers, unless something is new."""
     return reply(now.answer, trailer(now.wanted | {"memory": tiers(now.changes)}))
 
 
 @_habit
-def drops_everything_once(now: Moment) -> Reply:
+def drops_everything_once(now: ReplyMoment) -> ReplyParts:
     """Drops all that it remembers in one round, by name."""
     if now.round != DROPS_AT:
         return obedient(now)
@@ -306,7 +306,7 @@ def drops_everything_once(now: Moment) -> Reply:
 
 
 @_habit
-def hoards(now: Moment) -> Reply:
+def hoards(now: ReplyMoment) -> ReplyParts:
     """Keeps every message of the user's as an item."""
     state = now.wanted
     note = {"id": f"said-{now.round}", "type": "message", "decay": 0.5, "round": now.round, "tags": []}
@@ -318,7 +318,7 @@ def hoards(now: Moment) -> Reply:
 
 
 @_habit
-def renumbers(now: Moment) -> Reply:
+def renumbers(now: ReplyMoment) -> ReplyParts:
     """Repeats everything under new ids in every round."""
     state = now.whole
     ids = {id(note): f"m{now.round}-{at}" for at, note in enumerate(items(state), 1)}
@@ -326,7 +326,7 @@ def renumbers(now: Moment) -> Reply:
 
 
 @_habit
-def numbers_places(now: Moment) -> Reply:
+def numbers_places(now: ReplyMoment) -> ReplyParts:
     """Repeats everything with its place in the list as its id, the newest first."""
     state = now.whole
     state["memory"] = {tier: notes[::-1] for tier, notes in tiers(state).items()}
@@ -335,26 +335,26 @@ def numbers_places(now: Moment) -> Reply:
 
 
 @_habit
-def forgets_ids(now: Moment) -> Reply:
+def forgets_ids(now: ReplyMoment) -> ReplyParts:
     """Repeats everything without ids."""
     state = changed(now.whole, lambda note: {key: value for key, value in note.items() if key != "id"})
     return reply(now.answer, trailer(state))
 
 
 @_habit
-def plain_strings(now: Moment) -> Reply:
+def plain_strings(now: ReplyMoment) -> ReplyParts:
     """Repeats everything as plain texts instead of items."""
     return reply(now.answer, trailer(changed(now.whole, lambda note: note.get("content"))))
 
 
 @_habit
-def resets_decay(now: Moment) -> Reply:
+def resets_decay(now: ReplyMoment) -> ReplyParts:
     """Repeats everything with its favourite decay."""
     return reply(now.answer, trailer(changed(now.whole, lambda note: note | {"decay": 0.1})))
 
 
 @_habit
-def rewords(now: Moment) -> Reply:
+def rewords(now: ReplyMoment) -> ReplyParts:
     """Repeats everything in slightly other words in every round."""
     forms = ("{0}.", "{0}", "{0}!", "{0} .")
 
@@ -366,7 +366,7 @@ def rewords(now: Moment) -> Reply:
 
 
 @_habit
-def dates_contents(now: Moment) -> Reply:
+def dates_contents(now: ReplyMoment) -> ReplyParts:
     """Repeats everything with the present round in its words."""
 
     def dated(note: JSON) -> JSON:
@@ -377,7 +377,7 @@ def dates_contents(now: Moment) -> Reply:
 
 
 @_habit
-def all_core(now: Moment) -> Reply:
+def all_core(now: ReplyMoment) -> ReplyParts:
     """Moves everything to core."""
     state = now.wanted
     notes = items(state)
@@ -385,7 +385,7 @@ def all_core(now: Moment) -> Reply:
 
 
 @_habit
-def two_tiers(now: Moment) -> Reply:
+def two_tiers(now: ReplyMoment) -> ReplyParts:
     """Repeats everything, each item in its tier and in the one below."""
     core, working, ephemeral = tiers(now.whole).values()
     memory = {"core": core, "working": [*working, *core], "ephemeral": [*ephemeral, *working]}

@@ -22,7 +22,7 @@ from ctxwrap.protocol.instructions import (
 from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.testing.practice.conversation import converse, structured
 from ctxwrap.testing.practice.notebook import Notebook, bare, sentences
-from ctxwrap.testing.practice.requests import Ask, Line, dict_at
+from ctxwrap.testing.practice.requests import Ask, SpokenLine, dict_at
 
 
 def fraction(*parts: object) -> float:
@@ -159,7 +159,7 @@ def written(state: JSON) -> str:
     return json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def until_asked_again(lines: list[Line]) -> list[Line] | None:
+def until_asked_again(lines: list[SpokenLine]) -> list[SpokenLine] | None:
     """What was said up to the answer whose state is asked for again; None when it is not."""
     for at, (role, text) in enumerate(lines):
         before = before_question(text)
@@ -169,7 +169,7 @@ def until_asked_again(lines: list[Line]) -> list[Line] | None:
     return None
 
 
-def given_state(system: str, lines: list[Line]) -> JSON | None:
+def given_state(system: str, lines: list[SpokenLine]) -> JSON | None:
     """The state in the request's block; without the protocol a block is only text."""
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None
@@ -181,7 +181,7 @@ def given_state(system: str, lines: list[Line]) -> JSON | None:
     return {name: value for name, value in told.items() if name not in ("dropped", "unchanged")}
 
 
-def _spoken(lines: list[Line]) -> list[str]:
+def _spoken(lines: list[SpokenLine]) -> list[str]:
     """What the user said, message by message, without what was put beside it."""
     texts = (without_injected(text).strip() for role, text in lines if role == "user")
     return [text for text in texts if text]

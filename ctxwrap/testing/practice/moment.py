@@ -23,17 +23,17 @@ class Hidden(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply(Answer):
+class ReplyParts(Answer):
     """A reply of which some is for the user and some is not."""
 
     visible: str = ""
     """What of the text is for the user."""
 
 
-def reply(*parts: str, finish: str = "stop") -> Reply:
+def reply(*parts: str, finish: str = "stop") -> ReplyParts:
     """The parts that say something, with an empty line between them."""
     visible = (part for part in parts if part and not isinstance(part, Hidden))
-    return Reply("\n\n".join(part for part in parts if part), finish=finish, visible="\n\n".join(visible))
+    return ReplyParts("\n\n".join(part for part in parts if part), finish=finish, visible="\n\n".join(visible))
 
 
 def trailer(state: JSON | str, form: str = "{mark}\n{state}") -> Hidden:
@@ -57,7 +57,7 @@ def items(state: JSON) -> list[JSON]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ReplyMoment:
     """What a model was asked and shown, what it understood of that, and what it will answer."""
 
     ask: Ask
@@ -93,7 +93,7 @@ class Moment:
         return deepcopy(asked_for(self.ask, self.notebook))
 
 
-def moment(ask: Ask) -> Moment:
+def moment(ask: Ask) -> ReplyMoment:
     """The model hears the newest message only: what it knows of earlier ones it has from the state it is shown.
 
     When only the state is asked for again, there is nothing to answer.
@@ -106,7 +106,7 @@ def moment(ask: Ask) -> Moment:
     answer = converse([said], notebook)
     if answer == LITTLE:
         answer = _SMALL_TALK[int(fraction(said) * len(_SMALL_TALK))]
-    return Moment(ask, newest, said, answer if earlier is None else "", notebook)
+    return ReplyMoment(ask, newest, said, answer if earlier is None else "", notebook)
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

@@ -208,7 +208,7 @@ _TELLS = (
 )
 
 
-def told(sentence: str) -> Fact | None:
+def parse_statement(sentence: str) -> Fact | None:
     """What `sentence` tells, if the table knows such sentences."""
     if sentence.rstrip().endswith("?"):
         return None

@@ -11,8 +11,8 @@ from ctxwrap.errors import SettingsError
 from ctxwrap.testing.practice.answer import Answer, Failure
 from ctxwrap.testing.practice.habits import Habit, habit_of
 from ctxwrap.testing.practice.model import PracticeModel
-from ctxwrap.testing.practice.requests import Answering, Ask, Seen
-from ctxwrap.testing.practice.server import Server
+from ctxwrap.testing.practice.requests import Answering, Ask, RecordedRequest
+from ctxwrap.testing.practice.server import PracticeServer
 from ctxwrap.testing.practice.service import Service
 
 
@@ -37,11 +37,11 @@ class Provider:
         if answer is not None and habit is not None:
             raise SettingsError("a provider has either an answer or a habit")
         self.answer: Answering = answer or (habit_of(habit) if habit is not None else PracticeModel())
-        self.seen: list[Seen] = []
+        self.seen: list[RecordedRequest] = []
         self._address = (_loopback(host), port)
         self._record = record
         self._service = Service(lambda ask: self.answer(ask), clock)
-        self._server: Server | None = None
+        self._server: PracticeServer | None = None
         self._url = ""
 
     @property
@@ -63,7 +63,7 @@ class Provider:
 
     def start(self) -> Self:
         if self._server is None:
-            self._server = Server(self._address, self._service, self._remember)
+            self._server = PracticeServer(self._address, self._service, self._remember)
             self._url = f"http://{self._address[0]}:{self._server.server_port}"
         return self
 
@@ -73,7 +73,7 @@ class Provider:
         if server is not None:
             server.end()
 
-    def _remember(self, seen: Seen) -> None:
+    def _remember(self, seen: RecordedRequest) -> None:
         if self._record:
             self.seen.append(seen)
 

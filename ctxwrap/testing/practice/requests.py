@@ -9,7 +9,7 @@ from ctxwrap.protocol.instructions import DELTA_TEXT, PROTOCOL_TEXT, READING_TEX
 from ctxwrap.testing.practice.answer import JSON, Answer, Failure
 
 ApiName = Literal["chat", "completions", "responses", "messages"]
-Line = tuple[str, str]
+SpokenLine = tuple[str, str]
 
 _SYSTEM_ROLES = ("system", "developer")
 _TEXT_PARTS = ("text", "input_text", "output_text")
@@ -17,7 +17,7 @@ _TOOL_ROLES = ("tool", "function")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedRequest:
     """One recorded request; the names of `headers` are in lower case."""
 
     method: str
@@ -48,7 +48,7 @@ class Ask:
         return "\n\n".join(text for role, text in self._lines() if role in _SYSTEM_ROLES and text)
 
     @property
-    def messages(self) -> list[Line]:
+    def messages(self) -> list[SpokenLine]:
         """The rest of the conversation in order, as (role, text); the roles are user, assistant and tool."""
         return [(role, text) for role, text in self._lines() if role not in _SYSTEM_ROLES]
 
@@ -97,7 +97,7 @@ class Ask:
             return dict_at(dict_at(format, "json_schema") or format, "schema")
         return {} if format.get("type") == "json_object" else None
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[SpokenLine]:
         match self.api:
             case "chat":
                 return _chat_lines(self.body)
@@ -138,13 +138,13 @@ def response_items(body: JSON) -> list[JSON]:
     return dicts(given)
 
 
-def _chat_lines(body: JSON) -> Iterator[Line]:
+def _chat_lines(body: JSON) -> Iterator[SpokenLine]:
     for message in dicts(body.get("messages")):
         role = str(message.get("role", "user"))
         yield "tool" if role in _TOOL_ROLES else role, text_of(message.get("content"))
 
 
-def _prompt_lines(body: JSON) -> Iterator[Line]:
+def _prompt_lines(body: JSON) -> Iterator[SpokenLine]:
     """A legacy prompt has no roles: the protocol at its start is what a system prompt would say."""
     prompt = body.get("prompt")
     text = "\n".join(part for part in prompt if isinstance(part, str)) if isinstance(prompt, list) else prompt
@@ -156,7 +156,7 @@ def _prompt_lines(body: JSON) -> Iterator[Line]:
     yield "user", text
 
 
-def _responses_lines(body: JSON, earlier: tuple[JSON, ...]) -> Iterator[Line]:
+def _responses_lines(body: JSON, earlier: tuple[JSON, ...]) -> Iterator[SpokenLine]:
     yield "system", text_of(body.get("instructions"))
     for item in [*earlier, *response_items(body)]:
         if item.get("type") == "function_call_output":
@@ -165,7 +165,7 @@ def _responses_lines(body: JSON, earlier: tuple[JSON, ...]) -> Iterator[Line]:
             yield str(item["role"]), text_of(item.get("content"))
 
 
-def _anthropic_lines(body: JSON) -> Iterator[Line]:
+def _anthropic_lines(body: JSON) -> Iterator[SpokenLine]:
     yield "system", text_of(body.get("system"))
     for message in dicts(body.get("messages")):
         content = message.get("content")

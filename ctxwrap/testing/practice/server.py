@@ -15,21 +15,21 @@ from typing import Any
 
 from ctxwrap.testing.practice.answer import Failure
 from ctxwrap.testing.practice.apis.parts import Cut, to_json, utf8
-from ctxwrap.testing.practice.requests import Seen
-from ctxwrap.testing.practice.service import Refused, Reply, Service, Stream
+from ctxwrap.testing.practice.requests import RecordedRequest
+from ctxwrap.testing.practice.service import EventReply, JsonReply, Refused, Service
 
 LARGEST_BODY = 64 * 1024 * 1024
 _BLOCK = 64 * 1024
 _CLOSE_SECONDS = 1.0
 
 
-class Server(ThreadingHTTPServer):
+class PracticeServer(ThreadingHTTPServer):
     """Accepts connections in one thread, serves each in its own, and can end them all at once."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], service: Service, record: Callable[[Seen], None]) -> None:
+    def __init__(self, address: tuple[str, int], service: Service, record: Callable[[RecordedRequest], None]) -> None:
         self.service = service
         self.record = record
         self._closing = False
@@ -91,7 +91,7 @@ class Server(ThreadingHTTPServer):
 class _Connection(BaseHTTPRequestHandler):
     """One client's connection, over all its requests."""
 
-    server: Server
+    server: PracticeServer
     protocol_version = "HTTP/1.1"
     server_version = "ctxwrap-practice"
     sys_version = ""
@@ -102,9 +102,9 @@ class _Connection(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        seen = Seen(self.command, self.path, headers, b"")
+        seen = RecordedRequest(self.command, self.path, headers, b"")
         try:
-            seen = Seen(self.command, self.path, headers, self._read_body())
+            seen = RecordedRequest(self.command, self.path, headers, self._read_body())
         except Refused as refused:
             self.close_connection = True
             self._send(self.server.service.refuse(seen, refused.failure))
@@ -112,7 +112,7 @@ class _Connection(BaseHTTPRequestHandler):
             return
         self.server.record(seen)
         reply = self.server.service.reply(seen)
-        if isinstance(reply, Stream):
+        if isinstance(reply, EventReply):
             self._send_stream(reply)
         else:
             self._send(reply)
@@ -163,7 +163,7 @@ class _Connection(BaseHTTPRequestHandler):
     def _accepts_gzip(self) -> bool:
         return "gzip" in self.headers.get("Accept-Encoding", "").lower()
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: JsonReply) -> None:
         body = utf8(to_json(reply.body))
         squeezed = reply.gzip and self._accepts_gzip()
         if squeezed:
@@ -172,7 +172,7 @@ class _Connection(BaseHTTPRequestHandler):
         self._start(reply.status, own | dict(reply.headers), squeezed)
         self.wfile.write(body)
 
-    def _send_stream(self, stream: Stream) -> None:
+    def _send_stream(self, stream: EventReply) -> None:
         squeezed = stream.gzip and self._accepts_gzip()
         chunked = self.request_version != "HTTP/1.0"
         self.close_connection = self.close_connection or not chunked
@@ -188,7 +188,7 @@ class _Connection(BaseHTTPRequestHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
 
-    def _send_events(self, stream: Stream, write: Callable[[bytes], None], squeezed: bool) -> None:
+    def _send_events(self, stream: EventReply, write: Callable[[bytes], None], squeezed: bool) -> None:
         """Each event in its own write, complete on the wire before the next one is made."""
         squeeze = zlib.compressobj(wbits=31) if squeezed else None
         for event in stream.events:

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from ctxwrap.testing.practice.answer import JSON, Answer, Failure
-from ctxwrap.testing.practice.apis import DIALECTS, Event, Turn
+from ctxwrap.testing.practice.apis import DIALECTS, PracticeTurn, StreamEvent
 from ctxwrap.testing.practice.apis.chat import stored_messages
 from ctxwrap.testing.practice.apis.responses import input_items, output
-from ctxwrap.testing.practice.requests import Answering, ApiName, Ask, Seen
+from ctxwrap.testing.practice.requests import Answering, ApiName, Ask, RecordedRequest
 from ctxwrap.testing.practice.usage import PromptCache, input_tokens, tokens_in
 
 _PREFIX = re.compile(r"(?:/openai/deployments/[^/]+|/openai/v1|/openai|/v1)(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class JsonReply:
     """One whole JSON body."""
 
     body: JSON
@@ -30,10 +30,10 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class EventReply:
     """Events, made while they are sent."""
 
-    events: Iterator[Event]
+    events: Iterator[StreamEvent]
     headers: Mapping[str, str] = field(default_factory=dict)
     gzip: bool = False
 
@@ -46,16 +46,16 @@ class Refused(Exception):
         self.failure = failure
 
 
-def path_of(seen: Seen) -> str:
+def path_of(seen: RecordedRequest) -> str:
     """The path without what comes before an API's own: a version, or an Azure deployment."""
     return unquote(_PREFIX.sub("", urlsplit(seen.path).path, count=1))
 
 
-def query_of(seen: Seen) -> dict[str, str]:
+def query_of(seen: RecordedRequest) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(urlsplit(seen.path).query).items()}
 
 
-def body_of(seen: Seen) -> JSON:
+def body_of(seen: RecordedRequest) -> JSON:
     try:
         body = json.loads(seen.body)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def body_of(seen: Seen) -> JSON:
     return body
 
 
-def speaks_anthropic(seen: Seen) -> bool:
+def speaks_anthropic(seen: RecordedRequest) -> bool:
     return "anthropic-version" in seen.headers or path_of(seen).startswith("/messages")
 
 
@@ -78,14 +78,14 @@ def listing(items: list[JSON]) -> JSON:
 _CAPACITY = 1000
 
 
-class Shelf:
+class StoredTurns:
     """Holds the newest turns by the API and the id under which they were answered."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turns: dict[tuple[str, str], Turn] = {}
+        self._turns: dict[tuple[str, str], PracticeTurn] = {}
 
-    def keep(self, turn: Turn) -> None:
+    def keep(self, turn: PracticeTurn) -> None:
         """Store what the API would store; called before anything is sent, for clients that ask at once."""
         if not _is_stored(turn):
             return
@@ -94,18 +94,18 @@ class Shelf:
             if len(self._turns) > _CAPACITY:
                 del self._turns[next(iter(self._turns))]
 
-    def find(self, api: str, id: str) -> Turn | None:
+    def find(self, api: str, id: str) -> PracticeTurn | None:
         with self._lock:
             return self._turns.get((api, id))
 
-    def get(self, api: str, id: str) -> Turn:
+    def get(self, api: str, id: str) -> PracticeTurn:
         turn = self.find(api, id)
         if turn is None:
             what = "Response" if api == "responses" else "Chat completion"
             raise Refused(Failure(404, f"{what} with id '{id}' not found."))
         return turn
 
-    def all(self, api: str) -> list[Turn]:
+    def all(self, api: str) -> list[PracticeTurn]:
         with self._lock:
             return [turn for (kind, _), turn in self._turns.items() if kind == api]
 
@@ -115,11 +115,11 @@ class Shelf:
             self._turns.pop((api, id), None)
 
 
-def _id(turn: Turn) -> str:
+def _id(turn: PracticeTurn) -> str:
     return turn.id("chatcmpl-" if turn.ask.api == "chat" else "resp_")
 
 
-def _is_stored(turn: Turn) -> bool:
+def _is_stored(turn: PracticeTurn) -> bool:
     """Responses are stored unless the request says no, chats only when it says yes, broken streams never."""
     if turn.ask.stream and turn.answer.error_after is not None:
         return False
@@ -131,59 +131,59 @@ MODEL = "practice"
 _VECTOR = (0.25, 0.5, -0.25, 0.75, -0.5, 0.125, 0.0, 1.0)
 
 
-def stored_response(shelf: Shelf, seen: Seen, id: str) -> Reply | Stream:
+def stored_response(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply | EventReply:
     turn = shelf.get("responses", id)
     calm = replace(turn, answer=turn.answer.calm())
     query = query_of(seen)
     if query.get("stream") != "true":
-        return Reply(DIALECTS["responses"].complete(calm))
+        return JsonReply(DIALECTS["responses"].complete(calm))
     after = query.get("starting_after", "-1")
     if not after.removeprefix("-").isdecimal():
         raise Refused(Failure(400, "Invalid 'starting_after'.", param="starting_after"))
-    return Stream(_later(DIALECTS["responses"].events(calm), int(after)))
+    return EventReply(_later(DIALECTS["responses"].events(calm), int(after)))
 
 
-def _later(events: Iterator[Event], after: int) -> Iterator[Event]:
+def _later(events: Iterator[StreamEvent], after: int) -> Iterator[StreamEvent]:
     return (event for number, event in enumerate(events) if number > after)
 
 
-def response_input(shelf: Shelf, seen: Seen, id: str) -> Reply:
+def response_input(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
     items = input_items(shelf.get("responses", id))
-    return Reply(listing(items if query_of(seen).get("order") == "asc" else items[::-1]))
+    return JsonReply(listing(items if query_of(seen).get("order") == "asc" else items[::-1]))
 
 
-def delete_response(shelf: Shelf, seen: Seen, id: str) -> Reply:
+def delete_response(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
     shelf.drop("responses", id)
-    return Reply({"id": id, "object": "response", "deleted": True})
+    return JsonReply({"id": id, "object": "response", "deleted": True})
 
 
-def stored_chat(shelf: Shelf, seen: Seen, id: str) -> Reply:
+def stored_chat(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
     turn = shelf.get("chat", id)
-    return Reply(DIALECTS["chat"].complete(turn) | {"metadata": turn.ask.body.get("metadata") or {}})
+    return JsonReply(DIALECTS["chat"].complete(turn) | {"metadata": turn.ask.body.get("metadata") or {}})
 
 
-def stored_chats(shelf: Shelf, seen: Seen) -> Reply:
-    return Reply(listing([DIALECTS["chat"].complete(turn) for turn in shelf.all("chat")]))
+def stored_chats(shelf: StoredTurns, seen: RecordedRequest) -> JsonReply:
+    return JsonReply(listing([DIALECTS["chat"].complete(turn) for turn in shelf.all("chat")]))
 
 
-def chat_messages(shelf: Shelf, seen: Seen, id: str) -> Reply:
-    return Reply(listing(stored_messages(shelf.get("chat", id))))
+def chat_messages(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
+    return JsonReply(listing(stored_messages(shelf.get("chat", id))))
 
 
-def delete_chat(shelf: Shelf, seen: Seen, id: str) -> Reply:
+def delete_chat(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
     shelf.drop("chat", id)
-    return Reply({"id": id, "object": "chat.completion.deleted", "deleted": True})
+    return JsonReply({"id": id, "object": "chat.completion.deleted", "deleted": True})
 
 
-def models(shelf: Shelf, seen: Seen) -> Reply:
-    return Reply(listing([_model(seen, MODEL)]))
+def models(shelf: StoredTurns, seen: RecordedRequest) -> JsonReply:
+    return JsonReply(listing([_model(seen, MODEL)]))
 
 
-def model(shelf: Shelf, seen: Seen, id: str) -> Reply:
-    return Reply(_model(seen, id))
+def model(shelf: StoredTurns, seen: RecordedRequest, id: str) -> JsonReply:
+    return JsonReply(_model(seen, id))
 
 
-def _model(seen: Seen, id: str) -> JSON:
+def _model(seen: RecordedRequest, id: str) -> JSON:
     if speaks_anthropic(seen):
         created = "2026-01-01T00:00:00Z"
         return {
@@ -196,13 +196,13 @@ def _model(seen: Seen, id: str) -> JSON:
     return {"id": id, "object": "model", "created": 1767225600, "owned_by": "ctxwrap"}
 
 
-def embeddings(shelf: Shelf, seen: Seen) -> Reply:
+def embeddings(shelf: StoredTurns, seen: RecordedRequest) -> JsonReply:
     body = body_of(seen)
     given = body.get("input", "")
     texts = given if isinstance(given, list) else [given]
     vector = _vector(body.get("encoding_format"))
     count = sum(tokens_in(str(text)) for text in texts)
-    return Reply(
+    return JsonReply(
         {
             "object": "list",
             "data": [{"object": "embedding", "index": index, "embedding": vector} for index in range(len(texts))],
@@ -228,7 +228,7 @@ _COUNTING: dict[str, ApiName] = {"/messages/count_tokens": "messages", "/respons
 _REQUIRED = {"chat": "messages", "completions": "prompt", "responses": None, "messages": "messages"}
 
 # a lookup takes the shelf, the request, and what the groups of its pattern found
-_LOOKUPS: tuple[tuple[str, str, Callable[..., Reply | Stream]], ...] = (
+_LOOKUPS: tuple[tuple[str, str, Callable[..., JsonReply | EventReply]], ...] = (
     ("GET", "/responses/([^/]+)", stored_response),
     ("GET", "/responses/([^/]+)/input_items", response_input),
     ("DELETE", "/responses/([^/]+)", delete_response),
@@ -248,12 +248,12 @@ class Service:
     def __init__(self, answer: Answering, clock: Callable[[], float]) -> None:
         self._answer = answer
         self._clock = clock
-        self._shelf = Shelf()
+        self._shelf = StoredTurns()
         self._cache = PromptCache()
         self._lock = threading.Lock()
         self._requests = 0
 
-    def reply(self, seen: Seen) -> Reply | Stream:
+    def reply(self, seen: RecordedRequest) -> JsonReply | EventReply:
         number = self._next_number()
         path = path_of(seen)
         try:
@@ -265,7 +265,7 @@ class Service:
         except Refused as refused:
             return _fail(seen, refused.failure, number)
 
-    def refuse(self, seen: Seen, failure: Failure) -> Reply:
+    def refuse(self, seen: RecordedRequest, failure: Failure) -> JsonReply:
         """The reply to a request whose body could not be read."""
         return _fail(seen, failure, self._next_number())
 
@@ -274,29 +274,29 @@ class Service:
             self._requests += 1
             return self._requests
 
-    def _generate(self, seen: Seen, number: int, api: ApiName) -> Reply | Stream:
+    def _generate(self, seen: RecordedRequest, number: int, api: ApiName) -> JsonReply | EventReply:
         ask = self._ask(seen, api)
         answer = self._ask_model(ask)
         if isinstance(answer, Failure):
             return _fail(seen, answer, number)
-        turn = Turn(ask, answer, number, int(self._clock()), self._cache.take(ask))
+        turn = PracticeTurn(ask, answer, number, int(self._clock()), self._cache.take(ask))
         self._shelf.keep(turn)
         headers = _id_headers(number)
         if ask.stream:
-            return Stream(DIALECTS[api].events(turn), headers, answer.gzip)
-        return Reply(DIALECTS[api].complete(turn), 200, headers, answer.gzip)
+            return EventReply(DIALECTS[api].events(turn), headers, answer.gzip)
+        return JsonReply(DIALECTS[api].complete(turn), 200, headers, answer.gzip)
 
-    def _count(self, seen: Seen, api: ApiName) -> Reply:
+    def _count(self, seen: RecordedRequest, api: ApiName) -> JsonReply:
         counted: JSON = {"input_tokens": input_tokens(self._ask(seen, api))}
-        return Reply(counted | ({"object": "response.input_tokens"} if api == "responses" else {}))
+        return JsonReply(counted | ({"object": "response.input_tokens"} if api == "responses" else {}))
 
-    def _look_up(self, seen: Seen, path: str) -> Reply | Stream:
+    def _look_up(self, seen: RecordedRequest, path: str) -> JsonReply | EventReply:
         for method, pattern, lookup in _LOOKUPS:
             if method == seen.method and (found := re.fullmatch(pattern, path)):
                 return lookup(self._shelf, seen, *found.groups())
         raise Refused(Failure(404, f"Invalid URL ({seen.method} {seen.path})"))
 
-    def _ask(self, seen: Seen, api: ApiName) -> Ask:
+    def _ask(self, seen: RecordedRequest, api: ApiName) -> Ask:
         body = body_of(seen)
         required = _REQUIRED[api]
         if required is not None and required not in body:
@@ -321,12 +321,12 @@ class Service:
         return (*input_items(turn), *output(turn))
 
 
-def _fail(seen: Seen, failure: Failure, number: int) -> Reply:
+def _fail(seen: RecordedRequest, failure: Failure, number: int) -> JsonReply:
     if failure.hang is not None:
         failure.hang()
     headers = _id_headers(number)
     spell = DIALECTS["messages" if speaks_anthropic(seen) else "chat"].failure
-    return Reply(spell(failure, headers["request-id"]), failure.status, headers | dict(failure.headers))
+    return JsonReply(spell(failure, headers["request-id"]), failure.status, headers | dict(failure.headers))
 
 
 def _id_headers(number: int) -> dict[str, str]:

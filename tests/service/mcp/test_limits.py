@@ -29,7 +29,7 @@ def served() -> Iterator[int]:
     with http.bound(address) as listening:
         port = listening.getsockname()[1]
         hosts = hosts_of(Address("127.0.0.1", port), [], loopback=True)
-        gate = http.Gate(lambda tenant: server_for(Memories(store, tenant=tenant)), Tokens(TOKENS), hosts)
+        gate = http.AuthenticatedApp(lambda tenant: server_for(Memories(store, tenant=tenant)), Tokens(TOKENS), hosts)
         server = http.server_of(gate)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ctxwrap.testing.practice.answer import JSON, Failure
 from ctxwrap.testing.practice.apis import chat, completions, messages, responses
-from ctxwrap.testing.practice.apis.parts import Event, Turn, anthropic_failure, openai_failure
+from ctxwrap.testing.practice.apis.parts import PracticeTurn, StreamEvent, anthropic_failure, openai_failure
 from ctxwrap.testing.practice.requests import ApiName
 
 
@@ -13,8 +13,8 @@ from ctxwrap.testing.practice.requests import ApiName
 class Dialect:
     """One API's spelling."""
 
-    complete: Callable[[Turn], JSON]
-    events: Callable[[Turn], Iterator[Event]]
+    complete: Callable[[PracticeTurn], JSON]
+    events: Callable[[PracticeTurn], Iterator[StreamEvent]]
     failure: Callable[[Failure, str], JSON]
 
 
@@ -25,4 +25,4 @@ DIALECTS: dict[ApiName, Dialect] = {
     "messages": Dialect(messages.complete, messages.events, anthropic_failure),
 }
 
-__all__ = ["DIALECTS", "Dialect", "Event", "Turn"]
+__all__ = ["DIALECTS", "Dialect", "PracticeTurn", "StreamEvent"]

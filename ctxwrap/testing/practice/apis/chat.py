@@ -7,10 +7,10 @@ from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.testing.practice.apis.parts import (
     BROKEN_MESSAGE,
     DONE,
-    Event,
     Pace,
+    PracticeTurn,
     StreamError,
-    Turn,
+    StreamEvent,
     fragments,
     taking_turns,
     token_logprob,
@@ -24,7 +24,7 @@ _HARMLESS = {name: {"filtered": False, "severity": "safe"} for name in ("hate", 
 _PROMPT_FILTER = [{"prompt_index": 0, "content_filter_results": _HARMLESS}]
 
 
-def complete(turn: Turn) -> JSON:
+def complete(turn: PracticeTurn) -> JSON:
     answers = turn.answer.choices(turn.ask.n)
     reply = _head(turn, "chat.completion") | {
         "choices": [_choice(turn, index, answer) for index, answer in enumerate(answers)],
@@ -33,9 +33,9 @@ def complete(turn: Turn) -> JSON:
     return reply | ({"prompt_filter_results": _PROMPT_FILTER} if turn.answer.azure else {})
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
     if turn.answer.azure:
-        yield Event(_choiceless_chunk())
+        yield StreamEvent(_choiceless_chunk())
     answers = turn.answer.choices(turn.ask.n)
     try:
         for choice in taking_turns(*(_deltas(turn, index, answer) for index, answer in enumerate(answers))):
@@ -44,11 +44,11 @@ def events(turn: Turn) -> Iterator[Event]:
         yield broken()
         return
     if wants_usage(turn):
-        yield Event(_head(turn, "chat.completion.chunk") | {"choices": [], "usage": usage(turn)})
+        yield StreamEvent(_head(turn, "chat.completion.chunk") | {"choices": [], "usage": usage(turn)})
     yield DONE
 
 
-def stored_messages(turn: Turn) -> list[JSON]:
+def stored_messages(turn: PracticeTurn) -> list[JSON]:
     """The messages of a stored request, as they can be listed later."""
     given = turn.ask.body.get("messages") or []
     return [
@@ -63,7 +63,7 @@ def stored_messages(turn: Turn) -> list[JSON]:
     ]
 
 
-def usage(turn: Turn) -> JSON:
+def usage(turn: PracticeTurn) -> JSON:
     answers = turn.answer.choices(turn.ask.n)
     asked, answered = input_tokens(turn.ask), output_tokens(answers)
     return {
@@ -80,16 +80,16 @@ def usage(turn: Turn) -> JSON:
     }
 
 
-def wants_usage(turn: Turn) -> bool:
+def wants_usage(turn: PracticeTurn) -> bool:
     return dict_at(turn.ask.body, "stream_options").get("include_usage") is True
 
 
-def broken() -> Event:
+def broken() -> StreamEvent:
     """The error as it arrives in the middle of a stream."""
-    return Event({"error": {"message": BROKEN_MESSAGE, "type": "server_error", "param": None, "code": None}})
+    return StreamEvent({"error": {"message": BROKEN_MESSAGE, "type": "server_error", "param": None, "code": None}})
 
 
-def _head(turn: Turn, kind: str) -> JSON:
+def _head(turn: PracticeTurn, kind: str) -> JSON:
     return {
         "id": turn.id("chatcmpl-"),
         "object": kind,
@@ -100,7 +100,7 @@ def _head(turn: Turn, kind: str) -> JSON:
     }
 
 
-def _choice(turn: Turn, index: int, answer: Answer) -> JSON:
+def _choice(turn: PracticeTurn, index: int, answer: Answer) -> JSON:
     return {
         "index": index,
         "message": _message(answer),
@@ -127,16 +127,16 @@ def _tool_call(call: ToolCall, arguments: str) -> JSON:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _logprobs(turn: Turn, answer: Answer, tokens: tuple[str, ...]) -> JSON | None:
+def _logprobs(turn: PracticeTurn, answer: Answer, tokens: tuple[str, ...]) -> JSON | None:
     if not (answer.logprobs or turn.ask.body.get("logprobs") is True):
         return None
     top = top_logprobs(turn.ask)
     return {"content": [token_logprob(token, top) for token in tokens], "refusal": None}
 
 
-def _chunk(turn: Turn, choices: list[JSON]) -> Event:
+def _chunk(turn: PracticeTurn, choices: list[JSON]) -> StreamEvent:
     blank_usage: JSON = {"usage": None} if wants_usage(turn) else {}
-    return Event(_head(turn, "chat.completion.chunk") | {"choices": choices} | blank_usage)
+    return StreamEvent(_head(turn, "chat.completion.chunk") | {"choices": choices} | blank_usage)
 
 
 def _choiceless_chunk() -> JSON:
@@ -150,7 +150,7 @@ def _choiceless_chunk() -> JSON:
     }
 
 
-def _deltas(turn: Turn, index: int, answer: Answer) -> Iterator[JSON]:
+def _deltas(turn: PracticeTurn, index: int, answer: Answer) -> Iterator[JSON]:
     """The choices of one choice's chunks, in order."""
     pace = Pace(answer)
 

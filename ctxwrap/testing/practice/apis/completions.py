@@ -5,12 +5,20 @@ from itertools import accumulate
 
 from ctxwrap.testing.practice.answer import JSON, Answer
 from ctxwrap.testing.practice.apis.chat import broken, usage, wants_usage
-from ctxwrap.testing.practice.apis.parts import DONE, Event, Pace, StreamError, Turn, logprob, taking_turns
+from ctxwrap.testing.practice.apis.parts import (
+    DONE,
+    Pace,
+    PracticeTurn,
+    StreamError,
+    StreamEvent,
+    logprob,
+    taking_turns,
+)
 
 _FINISH = {"length": "length", "content_filter": "content_filter"}
 
 
-def complete(turn: Turn) -> JSON:
+def complete(turn: PracticeTurn) -> JSON:
     choices = [
         _choice(index, answer.text, _logprobs(turn, answer, answer.cut(), 0), _finish(answer))
         for index, answer in enumerate(turn.answer.choices(turn.ask.n))
@@ -18,21 +26,21 @@ def complete(turn: Turn) -> JSON:
     return _head(turn) | {"choices": choices, "usage": usage(turn)}
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
     answers = turn.answer.choices(turn.ask.n)
     blank_usage: JSON = {"usage": None} if wants_usage(turn) else {}
     try:
         for choice in taking_turns(*(_texts(turn, index, answer) for index, answer in enumerate(answers))):
-            yield Event(_head(turn) | {"choices": [choice]} | blank_usage)
+            yield StreamEvent(_head(turn) | {"choices": [choice]} | blank_usage)
     except StreamError:
         yield broken()
         return
     if wants_usage(turn):
-        yield Event(_head(turn) | {"choices": [], "usage": usage(turn)})
+        yield StreamEvent(_head(turn) | {"choices": [], "usage": usage(turn)})
     yield DONE
 
 
-def _head(turn: Turn) -> JSON:
+def _head(turn: PracticeTurn) -> JSON:
     return {
         "id": turn.id("cmpl-"),
         "object": "text_completion",
@@ -42,7 +50,7 @@ def _head(turn: Turn) -> JSON:
     }
 
 
-def _texts(turn: Turn, index: int, answer: Answer) -> Iterator[JSON]:
+def _texts(turn: PracticeTurn, index: int, answer: Answer) -> Iterator[JSON]:
     """The choices of one choice's chunks, in order."""
     pace, offset = Pace(answer), 0
     for piece in pace.through(answer.cut()):
@@ -60,7 +68,7 @@ def _finish(answer: Answer) -> str:
     return _FINISH.get(answer.finish, "stop")
 
 
-def _logprobs(turn: Turn, answer: Answer, tokens: tuple[str, ...], offset: int) -> JSON | None:
+def _logprobs(turn: PracticeTurn, answer: Answer, tokens: tuple[str, ...], offset: int) -> JSON | None:
     if not answer.logprobs and turn.ask.body.get("logprobs") is None:
         return None
     return {

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
-from ctxwrap.testing.practice.apis.parts import BROKEN_MESSAGE, Event, Pace, StreamError, Turn, fragments
+from ctxwrap.testing.practice.apis.parts import BROKEN_MESSAGE, Pace, PracticeTurn, StreamError, StreamEvent, fragments
 from ctxwrap.testing.practice.usage import cached_tokens, input_tokens, output_tokens
 
 _STOP = {
@@ -17,17 +17,17 @@ _STOP = {
 _SIGNATURE = "cHJhY3RpY2Ugc2lnbmF0dXJl"
 
 
-def complete(turn: Turn) -> JSON:
+def complete(turn: PracticeTurn) -> JSON:
     answer = turn.answer
     return _message(turn, _blocks(answer), output_tokens([answer])) | _stop(answer)
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
     for data in _stream(turn):
-        yield Event(data, data["type"])
+        yield StreamEvent(data, data["type"])
 
 
-def _message(turn: Turn, content: list[JSON], written: int) -> JSON:
+def _message(turn: PracticeTurn, content: list[JSON], written: int) -> JSON:
     asked = input_tokens(turn.ask)
     cached = cached_tokens(turn.shared, asked)
     return {
@@ -79,7 +79,7 @@ def _input(call: ToolCall) -> JSON:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _stream(turn: Turn) -> Iterator[JSON]:
+def _stream(turn: PracticeTurn) -> Iterator[JSON]:
     answer = turn.answer
     pace = Pace(answer)
     yield {"type": "message_start", "message": _message(turn, [], 1)}

@@ -22,7 +22,7 @@ class StreamError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PracticeTurn:
     """One request with its answer; `number` is unique in its provider."""
 
     ask: Ask
@@ -38,7 +38,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """One server-sent event; OpenAI's chat events have no name."""
 
     data: JSON | str
@@ -50,7 +50,7 @@ class Event:
         return utf8(f"{name}data: {data}\n\n")
 
 
-DONE = Event("[DONE]")
+DONE = StreamEvent("[DONE]")
 
 
 def to_json(value: object) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.testing.practice.apis.parts import (
     BROKEN_MESSAGE,
-    Event,
     Pace,
+    PracticeTurn,
     StreamError,
-    Turn,
+    StreamEvent,
     fragments,
     token_logprob,
     top_logprobs,
@@ -44,7 +44,7 @@ _ECHOED: JSON = {
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def complete(turn: Turn) -> JSON:
+def complete(turn: PracticeTurn) -> JSON:
     """The finished response."""
     reason = _INCOMPLETE.get(turn.answer.finish)
     status = "incomplete" if reason else "completed"
@@ -55,7 +55,7 @@ def complete(turn: Turn) -> JSON:
     }
 
 
-def response(turn: Turn, status: str, items: list[JSON]) -> JSON:
+def response(turn: PracticeTurn, status: str, items: list[JSON]) -> JSON:
     """The response as it stands while it is in `status`."""
     body = turn.ask.body
     echoed = {name: default if body.get(name) is None else body[name] for name, default in _ECHOED.items()}
@@ -76,7 +76,7 @@ def response(turn: Turn, status: str, items: list[JSON]) -> JSON:
     }
 
 
-def output(turn: Turn) -> list[JSON]:
+def output(turn: PracticeTurn) -> list[JSON]:
     """The finished items: what was thought, what was said, what is to be called."""
     answer = turn.answer
     items = [reasoning_item(turn, answer.reasoning)] if answer.reasoning else []
@@ -93,12 +93,12 @@ def says_something(answer: Answer) -> bool:
     return bool(answer.text or answer.refusal or not answer.tool_calls)
 
 
-def reasoning_item(turn: Turn, text: str) -> JSON:
+def reasoning_item(turn: PracticeTurn, text: str) -> JSON:
     summary = [{"type": "summary_text", "text": text}] if text else []
     return {"id": turn.id("rs_", 0), "type": "reasoning", "summary": summary}
 
 
-def message_item(turn: Turn, position: int, status: str, parts: list[JSON]) -> JSON:
+def message_item(turn: PracticeTurn, position: int, status: str, parts: list[JSON]) -> JSON:
     return {
         "id": turn.id("msg_", position),
         "type": "message",
@@ -108,7 +108,7 @@ def message_item(turn: Turn, position: int, status: str, parts: list[JSON]) -> J
     }
 
 
-def call_item(turn: Turn, position: int, call: ToolCall, status: str, arguments: str) -> JSON:
+def call_item(turn: PracticeTurn, position: int, call: ToolCall, status: str, arguments: str) -> JSON:
     return {
         "id": turn.id("fc_", position),
         "type": "function_call",
@@ -119,7 +119,7 @@ def call_item(turn: Turn, position: int, call: ToolCall, status: str, arguments:
     }
 
 
-def content(turn: Turn) -> list[JSON]:
+def content(turn: PracticeTurn) -> list[JSON]:
     """The finished parts of the message: text, refusal, or both; an empty answer is an empty text."""
     answer = turn.answer
     parts = [text_part(answer.text, logprobs(turn, answer.cut()))] if answer.text or not answer.refusal else []
@@ -134,20 +134,20 @@ def refusal_part(text: str) -> JSON:
     return {"type": "refusal", "refusal": text}
 
 
-def logprobs(turn: Turn, tokens: tuple[str, ...]) -> list[JSON]:
+def logprobs(turn: PracticeTurn, tokens: tuple[str, ...]) -> list[JSON]:
     include = turn.ask.body.get("include") or []
     if not (turn.answer.logprobs or "message.output_text.logprobs" in include):
         return []
     return [token_logprob(token, top_logprobs(turn.ask)) for token in tokens]
 
 
-def input_items(turn: Turn) -> list[JSON]:
+def input_items(turn: PracticeTurn) -> list[JSON]:
     """The items this response was made from, in order, as they can be listed later."""
     given = response_items(turn.ask.body)
     return [*turn.ask.earlier, *(_input_item(turn, index, item) for index, item in enumerate(given))]
 
 
-def _input_item(turn: Turn, index: int, item: JSON) -> JSON:
+def _input_item(turn: PracticeTurn, index: int, item: JSON) -> JSON:
     if "role" not in item:
         return {"id": turn.id("item_", index), "status": "completed", **item}
     kind = "output_text" if item["role"] == "assistant" else "input_text"
@@ -167,7 +167,7 @@ def _item_status(answer: Answer) -> str:
     return "incomplete" if answer.finish in _INCOMPLETE else "completed"
 
 
-def _usage(turn: Turn) -> JSON:
+def _usage(turn: PracticeTurn) -> JSON:
     asked, answered = input_tokens(turn.ask), output_tokens([turn.answer])
     return {
         "input_tokens": asked,
@@ -178,12 +178,12 @@ def _usage(turn: Turn) -> JSON:
     }
 
 
-def events(turn: Turn) -> Iterator[Event]:
+def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
     for number, data in enumerate(_stream(turn)):
-        yield Event({**data, "sequence_number": number}, data["type"])
+        yield StreamEvent({**data, "sequence_number": number}, data["type"])
 
 
-def _stream(turn: Turn) -> Iterator[JSON]:
+def _stream(turn: PracticeTurn) -> Iterator[JSON]:
     yield {"type": "response.created", "response": response(turn, "in_progress", [])}
     yield {"type": "response.in_progress", "response": response(turn, "in_progress", [])}
     pace = Pace(turn.answer)
@@ -197,13 +197,13 @@ def _stream(turn: Turn) -> Iterator[JSON]:
     yield {"type": f"response.{done['status']}", "response": done}
 
 
-def _failed(turn: Turn) -> Iterator[JSON]:
+def _failed(turn: PracticeTurn) -> Iterator[JSON]:
     error = {"code": "server_error", "message": BROKEN_MESSAGE}
     yield {"type": "error", **error, "param": None}
     yield {"type": "response.failed", "response": response(turn, "failed", []) | {"error": error}}
 
 
-def _items(turn: Turn, pace: Pace) -> Iterator[JSON]:
+def _items(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
     """Every item: that it starts, how it fills, that it is done."""
     answer = turn.answer
     finished = output(turn)
@@ -228,7 +228,7 @@ def _item(position: int, start: JSON, filling: Iterator[JSON], done: JSON) -> It
     yield {"type": "response.output_item.done", "output_index": position, "item": done}
 
 
-def _reasoning(turn: Turn) -> Iterator[JSON]:
+def _reasoning(turn: PracticeTurn) -> Iterator[JSON]:
     text = turn.answer.reasoning
     part = {"type": "summary_text", "text": text}
     yield _summary("part.added", part={**part, "text": ""})
@@ -242,7 +242,7 @@ def _summary(what: str, **fields: object) -> JSON:
     return {"type": f"response.reasoning_summary_{what}", "summary_index": 0, **fields}
 
 
-def _message(turn: Turn, pace: Pace) -> Iterator[JSON]:
+def _message(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
     for index, part in enumerate(content(turn)):
         is_text = part["type"] == "output_text"
         empty = text_part("", []) if is_text else refusal_part("")
@@ -252,7 +252,7 @@ def _message(turn: Turn, pace: Pace) -> Iterator[JSON]:
         yield {"type": "response.content_part.done", "content_index": index, "part": part}
 
 
-def _text(turn: Turn, pace: Pace) -> Iterator[JSON]:
+def _text(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
     tokens = turn.answer.cut()
     for piece in pace.through(tokens):
         yield {"type": "response.output_text.delta", "delta": piece, "logprobs": logprobs(turn, (piece,))}
@@ -263,7 +263,7 @@ def _text(turn: Turn, pace: Pace) -> Iterator[JSON]:
     }
 
 
-def _refusal(turn: Turn, pace: Pace) -> Iterator[JSON]:
+def _refusal(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
     for part in pace.through(fragments(turn.answer.refusal)):
         yield {"type": "response.refusal.delta", "delta": part}
     yield {"type": "response.refusal.done", "refusal": turn.answer.refusal}

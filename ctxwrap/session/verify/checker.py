@@ -6,24 +6,15 @@ from dataclasses import replace
 
 from ctxwrap.errors import StoreError
 from ctxwrap.session.verify.files import FileCheck
-from ctxwrap.session.verify.report import SEVERITIES, Computed, Finding, Findings, Fold, Severity, Verification, folded
+from ctxwrap.session.verify.report import (
+    Fold,
+    Verification,
+    VerifyFinding,
+    VerifyFindings,
+)
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Log
 from ctxwrap.types import SessionKey
-
-__all__ = [
-    "SEVERITIES",
-    "Computed",
-    "Finding",
-    "Findings",
-    "Progress",
-    "Severity",
-    "StreamCheck",
-    "Verification",
-    "folded",
-    "lines_of",
-    "verified",
-]
 
 Progress = Callable[[int, int], None]
 """Told how much of how much is done, every now and then."""
@@ -45,7 +36,7 @@ def verified(key: SessionKey, log: Log, progress: Progress | None = None) -> Ver
     if verification is None:
         return None
     what = "the session was written to meanwhile"
-    note = Finding("note", "messages.jsonl", what, "look again when no call is under way")
+    note = VerifyFinding("note", "messages.jsonl", what, "look again when no call is under way")
     found = {**verification.found, "note": verification.found.get("note", 0) + 1}
     return replace(verification, findings=(*verification.findings, note), found=found)
 
@@ -54,7 +45,7 @@ class _Look:
     def __init__(self, key: SessionKey, log: Log, progress: Progress) -> None:
         self._key, self._log, self._progress = key, log, progress
         self._edition = log.edition()
-        self._findings = Findings()
+        self._findings = VerifyFindings()
         self._streams = StreamCheck(self._findings)
         self._files = FileCheck(log.files, key, self._findings)
         self._fold = Fold(log.files)
@@ -70,7 +61,7 @@ class _Look:
                 return None
             what = "both streams are empty, but what was made of them is there"
             remedy = "restore the session from an archive or a backup"
-            self._findings.add(Finding("damage", "messages.jsonl", what, remedy))
+            self._findings.add(VerifyFinding("damage", "messages.jsonl", what, remedy))
         self._streams.finish(self._is_alive)
         self._check_files()
         return Verification(
@@ -102,7 +93,7 @@ class _Look:
 
     def _passed_over(self, stream: str, number: int, byte: int) -> None:
         what = "ctxwrap cannot make sense of it and passes it over"
-        self._findings.add(Finding("note", f"{stream}.jsonl", what, line=number, byte=byte))
+        self._findings.add(VerifyFinding("note", f"{stream}.jsonl", what, line=number, byte=byte))
 
     def _check_files(self) -> None:
         sizes, messages = self._files.sizes, self._streams.streams["messages"].number
