@@ -323,7 +323,7 @@ class Chat:
         body = request(self.said if self._sends_all else self.said[-1:])
         turn = opened(self.session, self.key, body, self._now, self.settings)
         with self.session.locked():
-            opening = turn.opening_records(self.session.shelf.keep(turn.texts))
+            opening = turn.opening_records(self.session.packs.keep(turn.texts))
             self.session.append(turn.id, *opening, self._now, part="o")
         written = self._model(turn.body, said)
         shown = turn.reply(completion(written))

@@ -184,8 +184,8 @@ def take_turn(session: Session, turn: str, asked: Message, answered: Message) ->
         session.append(turn, [answer], [{"type": "done", "run": turn, "status": "ok", "ctx": {}}], NOW, part="c")
         place.give_back()
 
-    round = session.do(opened)
-    session.do(ended)
+    round = session.transaction(opened)
+    session.transaction(ended)
     place.leave()
 
 

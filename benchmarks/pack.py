@@ -118,7 +118,7 @@ class Subject:
         self._turns += 1
         session, now, turn = self.session, self._at(self._turns), self.pack()
         with session.locked():
-            session.append(turn.id, *turn.opening_records(session.shelf.keep(turn.texts)), now, part="o")
+            session.append(turn.id, *turn.opening_records(session.packs.keep(turn.texts)), now, part="o")
         turn.reply(completion(self._babble.text(40, 120)))
         close(session, turn, now)
 

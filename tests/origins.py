@@ -171,7 +171,7 @@ class Chat:
     @property
     def items(self) -> list[tuple[str, str, str, str]]:
         """What is remembered: tier, origin, content, and all that an item says."""
-        memory = open_existing(KEY, self.store).past.memory
+        memory = open_existing(KEY, self.store).state.memory
         return [(each.tier, each.origin, each.content, json.dumps(each.shown(0.0))) for each in memory.items.values()]
 
     @property

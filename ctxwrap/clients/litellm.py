@@ -136,7 +136,7 @@ def _call(function: Callable[..., Any], name: str, wire: ProviderAdapter, contex
                     return _flowing(result, turn)
                 _show(result, dumped := _dump(result), turn.reply(dumped))
             except BaseException as error:
-                if not turn.smaller(error):
+                if not turn.shrink(error):
                     turn.stop(why_stopped(error))
                     raise
             else:
@@ -172,7 +172,7 @@ def _async_call(
                     return _flowing(result, turn)
                 _show(result, dumped := _dump(result), await turn.reply(dumped))
             except BaseException as error:
-                if not await turn.smaller(error):
+                if not await turn.shrink(error):
                     await turn.stop(why_stopped(error))
                     raise
             else:

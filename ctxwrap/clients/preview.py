@@ -47,12 +47,12 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
 def _view(turn: Turn, there: Session) -> PackView:
     messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
     start = {**events[0], "ctx": {**events[0]["ctx"], "time": timestamp(utc_now())}}
-    known = there.shelf.lookups(there.past)
+    known = there.packs.lookups(there.state)
     new = {
         number: LoggedMessage(number, message_in(record)) for number, record in enumerate(messages, there.next_message)
     }
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
-    view = recorded(turn.key, start, start.get("epoch") or there.past.epoch, lookups)
+    view = recorded(turn.key, start, start.get("epoch") or there.state.epoch, lookups)
     return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 

@@ -66,10 +66,10 @@ class StoredCall:
     def text_delta(self, event: Body) -> None:
         """Stored replies are seldom streamed: every event is parsed."""
 
-    def lags(self) -> bool:
+    def checkpoint_due(self) -> bool:
         return False
 
-    def keep_up(self) -> None:
+    def write_partial_reply(self) -> None:
         """Nothing is kept of it."""
 
     def settle(self) -> None:
@@ -107,10 +107,10 @@ class AsyncStoredCall:
     def text_delta(self, event: Body) -> None:
         """Stored replies are seldom streamed: every event is parsed."""
 
-    def lags(self) -> bool:
+    def checkpoint_due(self) -> bool:
         return False
 
-    async def keep_up(self) -> None:
+    async def write_partial_reply(self) -> None:
         """Nothing is kept of it."""
 
     async def settle(self) -> None:
@@ -245,8 +245,8 @@ class RewrittenBody(_Body):
             return self._read_on()
         frame = self._frames.popleft()
         if self._deltas.passes(frame.raw):
-            if self._call.lags():
-                self._call.keep_up()
+            if self._call.checkpoint_due():
+                self._call.write_partial_reply()
             return frame.raw
         if frame.data == DONE:
             return _framed(self._call.end(), named=False) + frame.raw
@@ -285,8 +285,8 @@ class RewrittenBody(_Body):
             return _framed(self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             if self._framer.is_empty and self._deltas.passes(chunk):
-                if self._call.lags():
-                    self._call.keep_up()
+                if self._call.checkpoint_due():
+                    self._call.write_partial_reply()
                 return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""
@@ -340,8 +340,8 @@ class AsyncRewrittenBody(_Body):
             return await self._read_on()
         frame = self._frames.popleft()
         if self._deltas.passes(frame.raw):
-            if self._call.lags():
-                await self._call.keep_up()
+            if self._call.checkpoint_due():
+                await self._call.write_partial_reply()
             return frame.raw
         if frame.data == DONE:
             return _framed(await self._call.end(), named=False) + frame.raw
@@ -380,8 +380,8 @@ class AsyncRewrittenBody(_Body):
             return _framed(await self._call.cut(why_stopped(error)), named=self._named)
         if chunk is not None:
             if self._framer.is_empty and self._deltas.passes(chunk):
-                if self._call.lags():
-                    await self._call.keep_up()
+                if self._call.checkpoint_due():
+                    await self._call.write_partial_reply()
                 return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""

@@ -119,7 +119,7 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
             with call_in_flight(call):
                 result = send(path, body=body, options=options, **rest)
         except BaseException as error:
-            if not call.smaller(error):
+            if not call.shrink(error):
                 call.stop(why_stopped(error))
                 raise
         else:
@@ -149,7 +149,7 @@ async def post_async(
             with call_in_flight(call):
                 result = await send(path, body=body, options=options, **rest)
         except BaseException as error:
-            if not await call.smaller(error):
+            if not await call.shrink(error):
                 await call.stop(why_stopped(error))
                 raise
         else:

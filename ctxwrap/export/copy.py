@@ -61,7 +61,7 @@ class _Copying:
         self._source = open_existing(key, source)
         self._target = Session(key, target.open(key))
         self._progress = progress
-        self._heads = dict(self._source.past.sequence)
+        self._heads = dict(self._source.state.sequence)
         self._done, self._new = 0, 0
 
     def done(self) -> Copied:

@@ -174,7 +174,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     session = Session(key, store.open(key))
     session.refresh()
     if turn is None:
-        view = None if session.is_empty else session.shelf.newest(session.past)
+        view = None if session.is_empty else session.packs.newest(session.state)
         if view is None:
             raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
         return view
@@ -183,7 +183,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     for each in details.events:
         event |= each if each.get("type") in ("start", "repack") else {}
     try:
-        view = recorded(key, event, _epoch(session, details.info.id), session.shelf.lookups(session.past))
+        view = recorded(key, event, _epoch(session, details.info.id), session.packs.lookups(session.state))
     except (LookupError, TypeError, ValueError):
         raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
     return replace(view, missing=_missing(session, details.info.id))

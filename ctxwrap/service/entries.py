@@ -124,7 +124,7 @@ def _time_near(session: Session, number: int, end: int) -> tuple[int, datetime |
 def _numbers_below(session: Session, below: int) -> Iterator[int]:
     number = below - 1
     while number > 0:
-        left = session.past.branch.left.range_of(number)
+        left = session.state.branch.left.range_of(number)
         if left is None:
             yield number
         number = (left[0] if left else number) - 1
@@ -133,7 +133,7 @@ def _numbers_below(session: Session, below: int) -> Iterator[int]:
 def _numbers_from(session: Session, first: int) -> Iterator[int]:
     number = first
     while number < session.next_message:
-        left = session.past.branch.left.range_of(number)
+        left = session.state.branch.left.range_of(number)
         if left is None:
             yield number
         number = (left[1] if left else number) + 1
@@ -182,7 +182,7 @@ class NewEntry:
 
     def stored(self, session: Session) -> int | None:
         """The number of the message, if the same request stored it already; a Conflict if it stored something else."""
-        known = session.past.derived.collected.requests.get(self.request)
+        known = session.state.derived.collected.requests.get(self.request)
         if known is not None and known.said != self.said:
             raise Conflict(
                 f"request_id was used for entry {known.number}, which says something else: each entry has its own"
@@ -198,12 +198,12 @@ class NewEntry:
             message,
             shown,
             round=session.rounds([message])[-1],
-            entry=session.past.sequence["events"] + 1,
+            entry=session.state.sequence["events"] + 1,
             request={"id": self.request, "said": self.said} if self.request else None,
         )
         raw = RawMessage(number, self.role, shown.text, timestamp(now))
         given = self.summary or asked
-        summary = fitted(given) if given else summary_of(raw, session.past.documents.text)
+        summary = fitted(given) if given else summary_of(raw, session.state.documents.text)
         event = {"type": "entry", "message": number, "summary": screen.text(str(summary))}
         by = "agent" if self.summary else "model" if asked else "rules"
         return [record], [{**event, "tags": screen.value(dict(self.tags)), "by": by, "ctx": {}}]
@@ -217,7 +217,7 @@ def metadata(title: str, memory_type: str, description: str, screen: TurnRedacto
 def no_earlier(session: Session, now: datetime) -> datetime:
     """Now, or the time of the newest record: the times of entries never go back."""
     try:
-        return max(now, datetime.fromisoformat(session.past.derived.updated_at))
+        return max(now, datetime.fromisoformat(session.state.derived.updated_at))
     except (TypeError, ValueError):
         return now
 
@@ -234,7 +234,7 @@ def found(session: Session, query: str, top_k: int) -> Findings:
         count=len(hits),
         bestContext=best,
         bestContextScore=round(score, 4),
-        latestContext=newest(session.past.documents),
+        latestContext=newest(session.state.documents),
     )
 
 

@@ -113,7 +113,7 @@ class Memories:
         if not self._shelves.exists(key):
             self._quotas.check_memory(self._shelves.count())
         with self._losses.noted(key, "create_memory"), self._shelves.at(key) as session:
-            if session.past.derived.collected.title:
+            if session.state.derived.collected.title:
                 raise Conflict(f"there is a memory {key.session!r} already")
             self._append(session, [], [told])
             return info_of(session)
@@ -122,7 +122,7 @@ class Memories:
         if not self._shelves.exists(key):
             return False
         with self._shelves.at(key) as session:
-            return bool(session.past.derived.collected.title)
+            return bool(session.state.derived.collected.title)
 
     def get_memory(self, memory_id: str, vault: str | None = None) -> MemoryInfo:
         with self._shelves.opened(memory_id, vault) as session:
@@ -151,7 +151,7 @@ class Memories:
         key, description = self._shelves.key(VAULT_RECORD, name), ""
         if self._shelves.exists(key):
             with self._shelves.at(key) as session:
-                description = session.past.derived.collected.description
+                description = session.state.derived.collected.description
         return Vault(vaultId=name, title=name, description=description, memories=len(self._shelves.memories(name)))
 
     def add_entry(
@@ -175,7 +175,7 @@ class Memories:
         with self._writing(memory_id, vault, "add_entry") as session:
             number = entry.stored(session) if entry.request else None
             if number is None:
-                known = session.past.derived.collected
+                known = session.state.derived.collected
                 self._quotas.check_entries(known.entries, known.characters, [len(entry.raw)])
                 now, number = no_earlier(session, self._clock()), session.next_message
                 self._append(session, *entry.records(session, now, asked), now)
@@ -186,7 +186,7 @@ class Memories:
         if entry.summary or not self._asking.is_there:
             return ""
         with self._shelves.opened(memory_id, vault) as session:
-            past = session.past
+            past = session.state
             if entry.request and entry.stored(session) is not None:
                 return ""
             kind, raw = _kind(session), RawMessage(session.next_message, entry.role, entry.raw)
@@ -230,7 +230,7 @@ class Memories:
         """The newest version of the context document, or the placeholder; or the version of that number."""
         with self._shelves.opened(memory_id, vault) as session:
             return (
-                newest(session.past.documents) if version is None else version_of(session, arguments.version(version))
+                newest(session.state.documents) if version is None else version_of(session, arguments.version(version))
             )
 
     def put_context(
@@ -255,9 +255,9 @@ class Memories:
         _check_diagrams(given)
         text = trimmed(given) if len(given) > LONGEST else given
         expected = None if expected_version is None else arguments.version(expected_version)
-        covers = self._synced(memory_id, vault, "put_context", lambda session: session.past.sequence["messages"])
+        covers = self._synced(memory_id, vault, "put_context", lambda session: session.state.sequence["messages"])
         with self._writing(memory_id, vault, "put_context") as session:
-            documents = session.past.documents
+            documents = session.state.documents
             _check_version(documents.number, expected)
             refuse_summaries(session, text, documents.text)
             event = documents.next(text, by, covers, _ORIGINS[by])
@@ -277,7 +277,7 @@ class Memories:
         given = given if max(node_counts(given), default=0) <= MOST_NODES else ""
         written = trimmed(given)
         with self._writing(memory_id, vault, "grow_context") as session:
-            documents = session.past.documents
+            documents = session.state.documents
             _check_version(documents.number, news.version)
             if written and edition == session.log.edition():  # else something was forgotten that it may tell
                 refuse_summaries(session, written, documents.text)
@@ -287,7 +287,7 @@ class Memories:
                 if event["covers"] > news.covers:
                     session.log.settled()()
             self._append(session, [], [event])
-            return Stored(id=memory_id, version=session.past.documents.number, note=_trimming_note(given, written))
+            return Stored(id=memory_id, version=session.state.documents.number, note=_trimming_note(given, written))
 
     def await_consistency(self, memory_id: str, timeout: float = 10.0, *, vault: str | None = None) -> Consistent:
         """Wait until the medium has every write to a memory so far, whoever made it.
@@ -304,7 +304,7 @@ class Memories:
 
     def _settled(self, key: SessionKey) -> Consistent:
         with self._shelves.opened(key.session, key.agent) as session:
-            wait, past = session.log.settled(), session.past
+            wait, past = session.log.settled(), session.state
             told = Consistent(entries=past.derived.collected.entries, contextVersion=past.documents.number)
         wait()
         return told
@@ -353,7 +353,7 @@ class Memories:
 
 
 def _kind(session: Session) -> str:
-    return session.past.derived.collected.kind or "chat"
+    return session.state.derived.collected.kind or "chat"
 
 
 def _check_diagrams(content: str) -> None:

@@ -208,7 +208,7 @@ def newest(documents: Documents) -> ContextDocument:
 
 def version_of(session: Session, wanted: int) -> ContextDocument:
     """A version by its number."""
-    documents = session.past.documents
+    documents = session.state.documents
     if wanted == 0:
         return ContextDocument(content=PLACEHOLDER, version=0)
     place = next((at for version, at in documents.places if version == wanted), None)
@@ -221,7 +221,7 @@ def version_of(session: Session, wanted: int) -> ContextDocument:
 
 def versions(session: Session) -> list[ContextDocument]:
     """The newest versions that were not forgotten, the newest first."""
-    places = [at for _, at in session.past.documents.places]
+    places = [at for _, at in session.state.documents.places]
     events = session.log.pick("events", places) if places else {}
     found = (events[at] for at in reversed(places) if at in events)
     return [shown(event) for event in found if event.get("content") != FORGOTTEN]
@@ -239,7 +239,7 @@ def shown(event: Record) -> ContextDocument:
 
 def _older(session: Session, wanted: int) -> Record | None:
     """A version that is too old to be known by its place: each one tells where the one before it stands."""
-    places = session.past.documents.places
+    places = session.state.documents.places
     if not places or wanted > places[-1][0]:
         return None
     event = _event(session, places[0][1])
@@ -256,7 +256,7 @@ def _event(session: Session, at: Any) -> Record | None:
 
 
 def info_of(session: Session) -> MemoryInfo:
-    derived = session.past.derived
+    derived = session.state.derived
     known = derived.collected
     return MemoryInfo(
         memoryId=session.key.session,

@@ -134,7 +134,7 @@ def _opened(session: str, store: StoreLike, tenant: str, agent: str, settings: S
 
 
 def _children(known: Session) -> dict[str, Record]:
-    return known.past.derived.children.known
+    return known.state.derived.children.known
 
 
 def _child(known: Session, name: str) -> Child:

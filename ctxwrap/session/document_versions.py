@@ -36,7 +36,7 @@ def news_of(session: Session, newest: int = 0) -> News:
     # its rules take a while to be compiled: no first turn waits for them
     from ctxwrap.documents.document import EMPTY, is_placeholder
 
-    past, documents = session.past, session.past.documents
+    past, documents = session.state, session.state.documents
     new = past.branch.since(documents.covers)[-_MOST:]
     if not documents.covers or is_placeholder(documents.text):
         new = list(past.branch.history(0)[-_MOST:])
@@ -52,7 +52,7 @@ def next_version(session: Session) -> Record:
     """The event for the document with what was said since its newest version, inside `locked`."""
     from ctxwrap.documents.document import grown
 
-    news, documents = news_of(session), session.past.documents
+    news, documents = news_of(session), session.state.documents
     text = grown(news.document, news.raws, news.items)
     if text == news.document:
         return documents.unchanged(news.covers)
@@ -69,19 +69,19 @@ def document_without(
     """
     from ctxwrap.documents.document import EMPTY, grown
 
-    documents, left = session.past.documents, Documents()
+    documents, left = session.state.documents, Documents()
     if documents.by != EXTRACT:
         return []
     for event in map(gone.event, events):
         left.take(event, 0)
-    said = [kept for kept in session.past.branch.since(left.covers)[-_MOST:] if kept.number not in without]
-    items = [item for item in _lasting(session.past.memory.items.values()) if not gone.concerns(item.as_json())]
+    said = [kept for kept in session.state.branch.since(left.covers)[-_MOST:] if kept.number not in without]
+    items = [item for item in _lasting(session.state.memory.items.values()) if not gone.concerns(item.as_json())]
     text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said), _remembered(items)))
     if text in (left.text or EMPTY, FORGOTTEN):
         return []
-    origin = least_trusted(left.origin, session.past.origin_of(said), *(item.origin for item in items))
+    origin = least_trusted(left.origin, session.state.origin_of(said), *(item.origin for item in items))
     made = replace(left, version=documents.version, places=documents.places)
-    return [made.next(text, EXTRACT, session.past.sequence["messages"], origin)]
+    return [made.next(text, EXTRACT, session.state.sequence["messages"], origin)]
 
 
 def _lasting(items: Iterable[MemoryItem]) -> list[MemoryItem]:

@@ -61,7 +61,7 @@ def missing_in(
 ) -> tuple[MissingContext, ...]:
     """What is missing, the oldest first; with `everything` also what was settled, as it ended."""
     known = open_existing(key_for(session, tenant, agent), store)
-    return history(known.records("events")) if everything else open_in(known.past.missing)
+    return history(known.records("events")) if everything else open_in(known.state.missing)
 
 
 def resolve_missing(
@@ -83,7 +83,7 @@ def resolve_missing(
         raise unknown_name("status", status, _STATUSES)
     known = open_existing(key_for(session, tenant, agent), store)
     with defer_finalizers(), known.locked():
-        event = settled(known.past.missing, id, status, note or "by hand", session)
+        event = settled(known.state.missing, id, status, note or "by hand", session)
         if event is None:
             raise NotFound(f"nothing of the id {id!r} is missing in session {session!r}")
         known.append(new_turn_id(), [], [event], utc_now())

@@ -167,7 +167,7 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
     trace = _trace_of(known, (), gone)
     if trace:
-        control = {"messages": known.past.sequence["messages"]}
+        control = {"messages": known.state.sequence["messages"]}
         event: Record = {"type": "purge", "child": child, "reason": reason, "ctx": control}
         _rewrite_events(known, trace, [event], reason, utc_now(), frozenset())
     return trace.names
@@ -278,7 +278,7 @@ def _rewrite_events(
     places = {item.id: item.tier for item in _items(known.memory)}
     operations = [Operation("forget", id, places[id], reason=reason).as_json() for id in ids]
     said = {"operations": operations, "round": known.memory.round, "reason": reason}
-    forgetting = {"type": "forget", **said, "ctx": {"messages": known.past.sequence["messages"]}}
+    forgetting = {"type": "forget", **said, "ctx": {"messages": known.state.sequence["messages"]}}
     asked = [*([forgetting] if ids or not events else []), *events]
     told = known.records("events")
     new = [*known.with_stages(*asked), *document_without(known, gone, told, without)]

@@ -75,22 +75,22 @@ class Session:
         self._keeps_all = keeps_all
         self._embedding = embedding or embedding_for(self._settings)
         self._inputs = Inputs(log.files)
-        self.shelf = PackArchive(key, log, self.keep, self.whole)
+        self.packs = PackArchive(key, log, self.keep, self.whole)
         self._edition = 0
         self._opened = False
         self._unsaved = 0
         self.is_ending = False
         """Whether the end of the session was asked for and is still to be written."""
-        self._owed: dict[str, Callable[[], TurnEnd]] = {}
+        self._deferred: dict[str, Callable[[], TurnEnd]] = {}
         """The ends of turns that the medium refused, by turn."""
         self._begin()
 
     def _begin(self) -> None:
         """Before the first record."""
-        self.past = SessionState(self._settings, keeps_all=self._keeps_all)
+        self.state = SessionState(self._settings, keeps_all=self._keeps_all)
         self._recent: dict[int, Record] = {}
         """The newest messages as they stand in the log, by their numbers."""
-        self.shelf.clear()
+        self.packs.clear()
         self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
         self._placed = False
@@ -102,7 +102,7 @@ class Session:
 
     @property
     def memory(self) -> Memory:
-        return self.past.memory
+        return self.state.memory
 
     @property
     def redaction(self) -> Redaction | None:
@@ -113,7 +113,7 @@ class Session:
         told = session_stages_of(records, self.key.session) if self._settings.evidence == "log" else ()
         return [*records, *told]
 
-    def do(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
+    def transaction(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
         """Do it inside `locked`, in as few steps as the store can: should it be outdated, it is done a second time.
 
         `undo` is for what the first time left outside of the session.
@@ -136,7 +136,7 @@ class Session:
                 try:
                     self.refresh()
                     self._close_dead_turns()
-                    paid = self._pay()
+                    paid = self._flush_deferred()
                     yield
                 finally:
                     sync = self.log.unsynced()
@@ -149,7 +149,7 @@ class Session:
             if sync is not None:
                 self._wait_for(sync)
                 for turn in paid:
-                    self._owed.pop(turn, None)
+                    self._deferred.pop(turn, None)
 
     def _wait_for(self, sync: Callable[[], None]) -> None:
         try:
@@ -161,7 +161,7 @@ class Session:
     def sync(self) -> int:
         """Wait, outside of `locked`, until the medium has everything written so far; the number of the last message."""
         with defer_finalizers(), self.locked():
-            wait, last = self.log.settled(), self.past.sequence["messages"]
+            wait, last = self.log.settled(), self.state.sequence["messages"]
         self._wait_for(wait)
         return last
 
@@ -189,11 +189,11 @@ class Session:
     def open_turn(self, request: Request, now: datetime) -> TurnInputs:
         """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
         limit = self._settings.budget_messages
-        return opening_of(self.past, self.log, self._inputs, self._new_rules(), request, now, limit)
+        return opening_of(self.state, self.log, self._inputs, self._new_rules(), request, now, limit)
 
     def _new_rules(self) -> Record | None:
         """The rules that settings name, if the log does not say yet that memory goes by them."""
-        if self.past.rules == self._rules:
+        if self.state.rules == self._rules:
             return None
         self.memory.govern(self._settings.memory, evolves=self._settings.evolution == "decay")
         return self._rules
@@ -205,19 +205,19 @@ class Session:
 
     def check_quotas(self, new: Iterable[Message]) -> None:
         """A QuotaExceeded if these messages and an answer would be more than the session may hold."""
-        quotas, known = self._settings.quotas, self.past.derived.collected
+        quotas, known = self._settings.quotas, self.state.derived.collected
         if quotas is not None:
             quotas.check_entries(known.entries, known.characters, _lengths(new))
 
     @property
     def is_empty(self) -> bool:
         """Whether the log holds nothing at all."""
-        return not any(self.past.sequence.values())
+        return not any(self.state.sequence.values())
 
     @property
     def next_message(self) -> int:
         """The number that the next message gets."""
-        return self.past.sequence["messages"] + 1
+        return self.state.sequence["messages"] + 1
 
     def append(
         self,
@@ -234,18 +234,18 @@ class Session:
         The opening and the end are written once, however often they are asked for; an end that another process wrote
         for it is none of its own. The edges of a turn wait for the medium sooner than what lies between them.
         """
-        if (part == "o" and self.past.turns.has(turn)) or (part == OWN and self.past.turns.is_over(turn)):
+        if (part == "o" and self.state.turns.has(turn)) or (part == OWN and self.state.turns.is_over(turn)):
             return
         if not messages and not events:
             return
         if part == OWN:
-            part = self.past.turns.part_of_end(turn)
+            part = self.state.turns.part_of_end(turn)
             messages = self._unwritten(turn, part, messages)
         self._append(turn, messages, events, now, part=part, is_edge=is_edge)
 
     def _unwritten(self, turn: str, part: str, messages: Sequence[Record]) -> Sequence[Record]:
         """What of a turn's last messages is not in the log yet; a late one says for which other it stands."""
-        if self.past.turns.answered(turn, part):
+        if self.state.turns.answered(turn, part):
             return ()
         control = {"supersedes": answer_id(turn)} if part == LATE else {}
         return [{**record, "ctx": {**record["ctx"], **control}} for record in messages]
@@ -265,7 +265,7 @@ class Session:
             "messages": self.numbered("messages", turn, part, messages, timestamp(now)),
             "events": self.numbered("events", turn, part, events, timestamp(now)),
         }
-        count = self.past.sequence["messages"] + len(messages)
+        count = self.state.sequence["messages"] + len(messages)
         whole["events"] = [_counted(event, count) for event in map(self._allowed(turn), whole["events"])]
         apart = [blobs.externalise(record, self.log.files, lasting=lasting) for record in whole["messages"]]
         written = {"messages": apart, "events": whole["events"]}
@@ -280,7 +280,7 @@ class Session:
         """Bring what follows from the log up to date, unless that happens with every append."""
         if not self._derives:
             with defer_finalizers():
-                self.do(self._catch_up)
+                self.transaction(self._catch_up)
 
     def _catch_up(self) -> None:
         self._derive()
@@ -301,7 +301,7 @@ class Session:
     def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
         """What the messages before number `below` say about a query; nothing, should anything go wrong."""
         try:
-            found = self._retriever.find(query, min(below, self.next_message), budget, count, self.past.branch.left)
+            found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise
@@ -311,12 +311,12 @@ class Session:
             return Retrieved()
 
     def _with_origin(self, passage: Passage) -> Passage:
-        return passage._replace(origin=self.past.origins.of(passage.number) or "")
+        return passage._replace(origin=self.state.origins.of(passage.number) or "")
 
     def search(self, query: str, limit: int) -> list[Passage]:
         """The messages that say the most about a query, the best first, each with the passage that does."""
         try:
-            return self._retriever.search(query, self.next_message, limit, self.past.branch.left)
+            return self._retriever.search(query, self.next_message, limit, self.state.branch.left)
         except BaseException:
             self._retriever = self._new_retriever()
             raise
@@ -324,16 +324,16 @@ class Session:
     def _allowed(self, turn: str) -> RecordChange:
         """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
         forgotten = frozenset(self.memory.forgotten)
-        if not forgotten and turn not in self.past.purged:
+        if not forgotten and turn not in self.state.purged:
             return lambda event: event
-        if turn not in self.past.purged:
+        if turn not in self.state.purged:
             return Forgetting(ids=forgotten).event
         redaction = Forgetting(ids=forgotten, trailers=frozenset({turn}), choices=frozenset({turn}))
         return lambda event: redaction.event(unanswered(event))
 
     def numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
         """The records with their control data; those of a part have ids that are the same if it is written again."""
-        first, kind = self.past.sequence[stream] + 1, "e" if stream == "events" else ""
+        first, kind = self.state.sequence[stream] + 1, "e" if stream == "events" else ""
         return [
             {
                 **record,
@@ -349,15 +349,15 @@ class Session:
             for at, (seq, record) in enumerate(enumerate(records, first))
         ]
 
-    def owe(self, turn: str, end: Callable[[], TurnEnd]) -> None:
+    def defer_write(self, turn: str, end: Callable[[], TurnEnd]) -> None:
         """Write the end of a turn as soon as that is possible, since it was not: before anything else is written."""
-        if len(self._owed) < _MOST_OWED:
-            self._owed[turn] = end
+        if len(self._deferred) < _MOST_OWED:
+            self._deferred[turn] = end
 
-    def _pay(self) -> list[str]:
+    def _flush_deferred(self) -> list[str]:
         """Write what is owed; the turns that are not owed any more if the medium has it."""
         paid = []
-        for turn, end in list(self._owed.items()):
+        for turn, end in list(self._deferred.items()):
             try:
                 messages, events, now = end()
                 self.append(turn, messages, events, now, part=OWN)
@@ -370,14 +370,14 @@ class Session:
 
     def _close_dead_turns(self) -> None:
         """End the turns whose processes ended without a word, with what they said as far as it is known."""
-        for turn, begun in list(self.past.turns.begun.items()):
+        for turn, begun in list(self.state.turns.begun.items()):
             if begun.writer and begun.writer != self.log.writer and not self.log.is_alive(begun.writer):
                 self._close_dead_turn(turn, begun)
 
     def _close_dead_turn(self, turn: str, begun: OpenTurn) -> None:
         """A process may have died when its answer was in the log and nothing else of the end was: it stays as it is."""
         control = {"round": begun.round, "status": "aborted", "reason": PRESUMED, "origin": begun.origin}
-        known, is_newest = self.past.turns.answered(turn), self.past.last_turn == turn
+        known, is_newest = self.state.turns.answered(turn), self.state.last_turn == turn
         says = begun.said and is_newest and not known
         messages = [as_record(Message("assistant", begun.said), **control)] if says else []
         status = "ok" if known == "complete" else "cancelled"
@@ -386,11 +386,11 @@ class Session:
 
     def rounds(self, new: Sequence[Message]) -> list[int]:
         """The round of each message that is to be added."""
-        return rounds_of(self.past, new)
+        return rounds_of(self.state, new)
 
     def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange | None = None) -> None:
         for record in records:
-            self.past.take(stream, record, whole or self.whole)
+            self.state.take(stream, record, whole or self.whole)
             if stream == "messages" and (number := number_in(record)):
                 self._recent[number] = record
         while len(self._recent) > _RECENT:
@@ -420,10 +420,10 @@ class Session:
             if not self._placed:
                 self.log.files.save("cwd", _working_directory())
                 self._placed = True
-            if not self.past.derived.save(self.log.files, self.memory, self.past.turns.state):
+            if not self.state.derived.save(self.log.files, self.memory, self.state.turns.state):
                 self.rebuild()
-            elif self.past.turns.state != "active":
-                self.shelf.show(self.past)
+            elif self.state.turns.state != "active":
+                self.packs.show(self.state)
         except Outdated:
             raise
         except Exception as error:
@@ -439,9 +439,9 @@ class Session:
         strays = [stray for name in DERIVED for stray in self.log.files.remove_strays(name, is_derived)]
         for link in (stray for stray in strays if not stray.endswith("/")):
             logger.warning("session %r: %s was no file of the session's and is removed", self.key.session, link)
-        fresh.past.derived.save(self.log.files, fresh.memory, fresh.past.turns.state)
-        fresh.shelf.show(fresh.past)
-        self.past.derived = fresh.past.derived
+        fresh.state.derived.save(self.log.files, fresh.memory, fresh.state.turns.state)
+        fresh.packs.show(fresh.state)
+        self.state.derived = fresh.state.derived
         return strays
 
     def remove_derived(self) -> None:
@@ -453,7 +453,7 @@ class Session:
         """Keep what the log says so far for whoever opens the session next; it can be read from the log as well."""
         self._unsaved = 0
         try:
-            self.log.save_checkpoint(Checkpoint(self._positions, self.past.as_json()))
+            self.log.save_checkpoint(Checkpoint(self._positions, self.state.as_json()))
         except Exception as error:
             logger.debug("session %r: no checkpoint was written: %r", self.key.session, error)
 
@@ -462,7 +462,7 @@ class Session:
         try:
             checkpoint = None if self._keeps_all else self.log.load_checkpoint()
             if checkpoint is not None:
-                self.past.restore(checkpoint.known)
+                self.state.restore(checkpoint.known)
                 self._positions = {stream: checkpoint.positions[stream] for stream in STREAMS}
         except Exception as error:
             logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)

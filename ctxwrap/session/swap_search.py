@@ -160,7 +160,7 @@ def _read(session: Session) -> list[SwapEntry] | None:
     """The entries of the index, or None if it is not what the log makes of it."""
     data = session.log.files.load(INDEX) or b""
     text = data.decode("utf-8", "replace")
-    if len(data) != session.past.derived.swap.index.size or record_issues("swap_index", text):
+    if len(data) != session.state.derived.swap.index.size or record_issues("swap_index", text):
         return None
     try:
         return [_entry(json.loads(line)) for line in text.split("\n") if line.strip()]

@@ -29,7 +29,7 @@ async def begin(
         if not await in_thread(opened.open):
             from tenacity import AsyncRetrying
 
-            await AsyncRetrying(**opened.patience())(_open, opened)
+            await AsyncRetrying(**opened.lease_retry_options())(_open, opened)
     except Exception as error:
         return await in_thread(opened.refused, error)
     except BaseException:
@@ -71,9 +71,9 @@ class AsyncCall:
     def record(self) -> TurnRecord:
         return self.opened.record
 
-    async def smaller(self, error: BaseException) -> bool:
+    async def shrink(self, error: BaseException) -> bool:
         """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
-        return isinstance(error, Exception) and await in_thread(self.opened.smaller, error)
+        return isinstance(error, Exception) and await in_thread(self.opened.shrink, error)
 
     async def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
@@ -87,20 +87,20 @@ class AsyncCall:
         events = await in_thread_if(self._turn.is_long(event), self._turn.event, event)
         if self._turn.ended and not self.unsettled:
             await in_thread(self.opened.save)
-        elif self.opened.lags():
-            await in_thread(self.opened.keep_up)
+        elif self.opened.checkpoint_due():
+            await in_thread(self.opened.write_partial_reply)
         return events
 
     def text_delta(self, event: Body) -> TextDelta | None:
         """What an event that was taken is as a text delta, if it is nothing else."""
         return self._turn.text_delta(event)
 
-    def lags(self) -> bool:
+    def checkpoint_due(self) -> bool:
         """Whether, with one text delta more that went on as it is, `keep_up` is due."""
-        return self.opened.lags()
+        return self.opened.checkpoint_due()
 
-    async def keep_up(self) -> None:
-        await in_thread(self.opened.keep_up)
+    async def write_partial_reply(self) -> None:
+        await in_thread(self.opened.write_partial_reply)
 
     async def settle(self) -> None:
         """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""

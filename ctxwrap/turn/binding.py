@@ -108,7 +108,7 @@ class ClientBinding:
         """The files that the working set offers to a call; none to one that leaves as it is."""
         if self._working_set is None or target.key is None or target.mode == "disabled":
             return None
-        own = session.past.files if self.settings.working_set_updates else {}
+        own = session.state.files if self.settings.working_set_updates else {}
         return self._working_set.offer(model, target.key, own)
 
     def decide_files(self, requests: "Sequence[FileRequest]", session: "Session", round: int) -> "tuple[Decision, ...]":
@@ -119,7 +119,7 @@ class ClientBinding:
             from ctxwrap.workingset.working_set import refused
 
             return refused(requests, "settings allow no updates")
-        return self._working_set.decide(requests, session.past.files, round)
+        return self._working_set.decide(requests, session.state.files, round)
 
     def changed(self, **changes: Any) -> "ClientBinding":
         """The same with other names, store or settings."""

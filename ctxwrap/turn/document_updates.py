@@ -91,7 +91,7 @@ atexit.register(flush)
 
 
 def _unread(session: Session) -> int:
-    past = session.past
+    past = session.state
     return past.sequence["messages"] - min(past.documents.covers, past.sequence["messages"])
 
 
@@ -112,12 +112,12 @@ def grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
     durable = session.sync() if _unread(session) else 0
 
     def grown() -> None:
-        if _unread(session) and session.past.sequence["messages"] <= durable:
+        if _unread(session) and session.state.sequence["messages"] <= durable:
             session.append(turn, [], [next_version(session)], clock(), is_edge=False)
         _behind.note(session, _unread(session) > 0)
 
     with defer_finalizers():
-        session.do(grown)
+        session.transaction(grown)
 
 
 _RULES = """You write the context document of a conversation: what lasts of it, for whoever goes on with it.
@@ -153,12 +153,12 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
         origin = least_trusted(news.origin, "assistant")
 
         def written() -> None:
-            documents = session.past.documents
+            documents = session.state.documents
             if session.log.edition() == edition and (documents.number == news.version or documents.by == EXTRACT):
                 session.append(turn, [], [documents.next(text, "model", news.covers, origin)], clock(), is_edge=False)
 
         with defer_finalizers():
-            session.do(written)
+            session.transaction(written)
         background.schedule(session, session.catch_up)
     except Exception as error:
         logger.warning("ctxwrap: the context document of session %r is by rules: %r", session.key.session, error)

@@ -25,9 +25,9 @@ def end_session(session: str, *, store: StoreLike = None, tenant: str = "default
     SessionBusy if a turn is under way. A session that has ended stays so, until the next call resumes it.
     """
     known = open_existing(key_for(session, tenant, agent), store)
-    if known.past.turns.begun:
+    if known.state.turns.begun:
         raise SessionBusy(f"session {session!r} has a turn under way: end it when its answer is there")
-    if not known.past.derived.ended_at:
+    if not known.state.derived.ended_at:
         _end(known, f"end-{known.next_message}", "caller", lambda: datetime.now(UTC), has_document=True)
 
 
@@ -35,7 +35,7 @@ def end_behind(session: Session, turn: str, clock: Callable[[], datetime], *, ha
     """End a session behind the turn in which the user asked for it. Never raises."""
     session.is_ending = False
     try:
-        if session.past.last_turn == turn:  # else the conversation went on
+        if session.state.last_turn == turn:  # else the conversation went on
             _end(session, turn, "user", clock, has_document=has_document)
     except Exception as error:
         logger.warning("session %r: its end was not written: %s", session.key.session, error)
@@ -47,15 +47,15 @@ def _end(
     if has_document:
         grow(session, turn, clock)
     with defer_finalizers():
-        session.do(lambda: session.append(turn, [], [{"type": "session_end", "by": by, "ctx": {}}], clock()))
+        session.transaction(lambda: session.append(turn, [], [{"type": "session_end", "by": by, "ctx": {}}], clock()))
     session.sync()
 
 
 def asks_to_end(session: Session) -> bool:
     """Whether the user's newest message ends with the marker on a line of its own, and the answer to it is whole."""
-    if session.past.turns.state != "done":
+    if session.state.turns.state != "done":
         return False
-    said = reversed(session.past.branch.history(0))
+    said = reversed(session.state.branch.history(0))
     newest = next(said, None)
     if newest is None or newest.message.role != "assistant" or newest.message.tool_calls:
         return False

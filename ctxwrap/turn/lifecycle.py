@@ -165,9 +165,9 @@ class ManagedCall:
             )
             if turn.mode == "disabled":
                 self._release_offers()
-            kept = session.shelf.keep(turn.texts)
+            kept = session.packs.keep(turn.texts)
             messages, events = turn.opening_records(kept)
-            if session.past.derived.ended_at:
+            if session.state.derived.ended_at:
                 events.append({"type": "session_resume", "ctx": {}})
             session.append(turn.id, messages, events, self._clock(), part="o")
             self._opened = session, turn  # also if nobody knows whether the medium has it: then its end is written, too
@@ -176,7 +176,7 @@ class ManagedCall:
         if session.is_ending:  # its last turn was answered a moment ago
             background.finish(lambda subject: subject is session)
         with self._telemetry.opening(self._opened_record), defer_finalizers():
-            is_open = session.do(opened, self._undo)
+            is_open = session.transaction(opened, self._undo)
         if self._context.settings.derive == "behind":
             background.schedule(session, session.catch_up)
         self._written_at = monotonic()
@@ -211,7 +211,7 @@ class ManagedCall:
         if self._place is not None:
             self._place.undo()
 
-    def patience(self) -> dict[str, Any]:
+    def lease_retry_options(self) -> dict[str, Any]:
         """How to go on opening a session that is not free, in tenacity's words."""
         from tenacity import retry_if_result, stop_after_attempt, stop_after_delay, wait_random_exponential
 
@@ -253,7 +253,7 @@ class ManagedCall:
         self._telemetry.refused(call.record)
         return call
 
-    def smaller(self, error: Exception) -> bool:
+    def shrink(self, error: Exception) -> bool:
         """Whether the provider calls the request too long and the turn has a smaller one now, which the log tells.
 
         Whatever goes wrong here, `error` is what the caller is to see. A turn that was saved has had its answer.
@@ -262,7 +262,7 @@ class ManagedCall:
             return False
         try:
             told = too_long_in(error)
-            if told is None or not self.turn.smaller(told):
+            if told is None or not self.turn.shrink(told):
                 return False
         except Exception as own:
             logger.warning("ctxwrap: a request that is too long could not be made smaller: %s", own)
@@ -275,7 +275,7 @@ class ManagedCall:
         session, turn = self._opened
         try:
             with defer_finalizers(), session.locked():
-                kept = session.shelf.keep(turn.texts)
+                kept = session.packs.keep(turn.texts)
                 session.append(turn.id, *turn.repacked_records(kept), self._clock(), part="r", is_edge=False)
         except Exception as error:
             logger.warning("ctxwrap: that a smaller request was sent is not in the log: %s", error)
@@ -312,12 +312,12 @@ class ManagedCall:
         else:
             run_uninterrupted(end)
 
-    def lags(self) -> bool:
+    def checkpoint_due(self) -> bool:
         """Whether, with one piece more, an answer has gone on for so long that what it said is to be written down."""
         self._pieces += 1
         return self._pieces >= _PIECES or monotonic() - self._written_at >= _SECONDS
 
-    def keep_up(self) -> None:
+    def write_partial_reply(self) -> None:
         """Write down what the answer said since the last time; a failure costs nothing but that."""
         assert self._opened is not None
         session, turn = self._opened
@@ -346,7 +346,7 @@ class ManagedCall:
         self._decide_files(session, turn, interrupted)
 
         def end() -> TurnEnd:
-            if interrupted == _NOT_OPENED and not session.past.turns.has(turn.id):
+            if interrupted == _NOT_OPENED and not session.state.turns.has(turn.id):
                 return [], [], now  # the medium does not have its opening
             messages, events = turn.closing_records(session.memory, session.next_message, interrupted)
             return messages, events, now
@@ -359,14 +359,14 @@ class ManagedCall:
 
         try:
             with defer_finalizers():
-                session.do(written)
+                session.transaction(written)
         except Exception as error:
             logger.warning("ctxwrap: the reply was not saved: %s", error)
             self._not_saved, self._error = ("reply",), str(error)
             self._telemetry.failed(error)
-            session.owe(turn.id, end)
+            session.defer_write(turn.id, end)
         except BaseException:
-            session.owe(turn.id, end)
+            session.defer_write(turn.id, end)
             self._pay_at_once(session)
             raise
         else:
@@ -381,13 +381,13 @@ class ManagedCall:
         """Write what an interruption kept from being written; whoever writes next does so if that fails."""
         try:
             with defer_finalizers():
-                session.do(lambda: None)
+                session.transaction(lambda: None)
         except Exception as error:
             logger.warning("ctxwrap: the reply is written later: %s", error)
 
     def _warn_of_misses(self, session: Session, turn: Turn) -> None:
         """Say once in a session that the model leaves its snapshots out."""
-        told = session.past.compliance
+        told = session.state.compliance
         if turn.missed and told.in_a_row == MANY and told.alarms == 1:
             logger.warning(
                 "session %r: the last %d replies of %r have no snapshot, so memory has only what rules find in the "

@@ -198,7 +198,7 @@ def summarise_behind(
 
 
 def _is_due(session: Session, writer: SummaryWriter) -> bool:
-    past = session.past
+    past = session.state
     return past.sequence["messages"] - past.derived.summaries.asked >= writer.every
 
 
@@ -253,13 +253,13 @@ class _Matter(NamedTuple):
 
     def is_current(self, session: Session) -> bool:
         """Whether nothing was forgotten since, and no newer summary is there."""
-        known = message_range(session.past.derived.summaries.source)[1]
+        known = message_range(session.state.derived.summaries.source)[1]
         return session.log.edition() == self.edition and known < message_range(self.source)[1]
 
 
 def _matter(session: Session) -> _Matter | None:
     """What was said since the last summary on the branch that goes on; None if that is nothing."""
-    past, known = session.past, session.past.derived.summaries
+    past, known = session.state, session.state.derived.summaries
     said = _newest(past.branch.since(known.told))
     if not said:
         return None

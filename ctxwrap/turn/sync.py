@@ -28,7 +28,7 @@ def begin(
         if not opened.open():
             from tenacity import Retrying
 
-            Retrying(**opened.patience())(_open, opened)
+            Retrying(**opened.lease_retry_options())(_open, opened)
     except Exception as error:
         return opened.refused(error)
     except BaseException:
@@ -70,9 +70,9 @@ class Call:
     def record(self) -> TurnRecord:
         return self.opened.record
 
-    def smaller(self, error: BaseException) -> bool:
+    def shrink(self, error: BaseException) -> bool:
         """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
-        return isinstance(error, Exception) and self.opened.smaller(error)
+        return isinstance(error, Exception) and self.opened.shrink(error)
 
     def reply(self, payload: Body) -> Body:
         """A whole reply in, the caller's view of it out."""
@@ -86,20 +86,20 @@ class Call:
         events = self._turn.event(event)
         if self._turn.ended and not self.unsettled:
             self.opened.save()
-        elif self.opened.lags():
-            self.opened.keep_up()
+        elif self.opened.checkpoint_due():
+            self.opened.write_partial_reply()
         return events
 
     def text_delta(self, event: Body) -> TextDelta | None:
         """What an event that was taken is as a text delta, if it is nothing else."""
         return self._turn.text_delta(event)
 
-    def lags(self) -> bool:
+    def checkpoint_due(self) -> bool:
         """Whether, with one text delta more that went on as it is, `keep_up` is due."""
-        return self.opened.lags()
+        return self.opened.checkpoint_due()
 
-    def keep_up(self) -> None:
-        self.opened.keep_up()
+    def write_partial_reply(self) -> None:
+        self.opened.write_partial_reply()
 
     def settle(self) -> None:
         """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""

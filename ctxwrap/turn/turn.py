@@ -142,7 +142,7 @@ class Turn:
         """The provider has said its last word, or that it cannot."""
         return self._rewriter.ended or bool(self._broken)
 
-    def smaller(self, told: TooLong) -> bool:
+    def shrink(self, told: TooLong) -> bool:
         """Make `body` a smaller one, since the provider says that it is too long; whether there was a way.
 
         There is one way at most. A turn that says False is as it was.

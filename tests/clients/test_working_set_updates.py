@@ -106,7 +106,7 @@ OTHERS = ("files: []\n", "files: [&a {path: x}, *a]\n")
 
 def offered(home: Path, place: Path, session: str = "s") -> Manifest:
     """The working set as a session has it: the operator's manifest with what its model was granted."""
-    own = open_existing(key_for(session), home).past.files
+    own = open_existing(key_for(session), home).state.files
     return WorkingSet(str(place / "working-set.yml")).offer("gpt-4o", key_for(session), own).manifest
 
 

@@ -359,7 +359,7 @@ class TestBehavingLikeOthers:
         service.put_context(memory, "# Facts\n- One.\n")
         assert verify(memory, store=home).findings == ()
         session = open_existing(key_for(memory), home)
-        assert len(session.past.derived.swap._closed) <= 2, "chunks leave as they do from chats"
+        assert len(session.state.derived.swap._closed) <= 2, "chunks leave as they do from chats"
 
     def test_an_archive_carries_it(self, home: Path, tmp_path: Path) -> None:
         service = Memories(home)

@@ -56,7 +56,7 @@ class Caller:
     def __init__(self, store: Store, key: SessionKey = KEY) -> None:
         self.store, self.key = store, key
         self.sessions = [self.opened(), self.opened()]
-        self.past: list[Message] = []
+        self.state: list[Message] = []
         self.turns = 0
 
     def opened(self) -> Session:
@@ -87,14 +87,14 @@ class Caller:
 
     def says(self, message: Message, answer: Message | None, sends: int | None = None, **how: Any) -> TurnInputs:
         """Go on with `message` and send the last `sends` messages of the past along, or all of them."""
-        self.past.append(message)
-        sent = self.past if sends is None else self.past[max(0, len(self.past) - 1 - sends) :]
+        self.state.append(message)
+        sent = self.state if sends is None else self.state[max(0, len(self.state) - 1 - sends) :]
         opening = self.turn(sent, answer, **how)
-        self.past += [answer] if answer else []
+        self.state += [answer] if answer else []
         return opening
 
     def goes_back(self, count: int) -> None:
-        del self.past[max(0, len(self.past) - count) :]
+        del self.state[max(0, len(self.state) - count) :]
 
 
 def remembers(text: str) -> Record:
@@ -190,10 +190,10 @@ class World:
         self.caller.says(message, answer)
 
     def again(self, answer: Message | None) -> None:
-        if self.caller.past and self.caller.past[-1].role == "assistant":
+        if self.caller.state and self.caller.state[-1].role == "assistant":
             self.caller.goes_back(1)
-            self.caller.turn(self.caller.past, answer)
-            self.caller.past += [answer] if answer else []
+            self.caller.turn(self.caller.state, answer)
+            self.caller.state += [answer] if answer else []
 
     def system(self, text: str) -> None:
         self.caller.turn([Message("system", text), user("and?")], None)
@@ -207,10 +207,10 @@ class World:
 
     def purge(self, number: int) -> None:
         """What callers send is as new, or as well known, as it was before."""
-        before = openings(self.caller.replayed(), self.caller.past)
+        before = openings(self.caller.replayed(), self.caller.state)
         with suppress(NotFound):
             purge(KEY.session, message=number, store=self.caller.store, tenant=KEY.tenant, agent=KEY.agent)
-        after = openings(self.caller.replayed(), self.caller.past)
+        after = openings(self.caller.replayed(), self.caller.state)
         assert [(opening.new, opening.parent) for opening in after] == [
             (opening.new, opening.parent) for opening in before
         ]
@@ -245,19 +245,19 @@ class World:
                 self.path.write_bytes(others.read_bytes())
 
     def compare(self) -> None:
-        past = self.caller.past
+        past = self.caller.state
         replayed = self.caller.replayed()
         expected = openings(replayed, past)
         for session in (self.caller.opened(), *self.caller.sessions):
             assert openings(session, past) == expected
-            assert session.past.as_json() == self.known
+            assert session.state.as_json() == self.known
         assert memory_of(self.caller.store, KEY) == replayed.memory.shown()
 
     @property
     def known(self) -> Record:
         session = self.caller.replayed()
         session.refresh()
-        return session.past.as_json()
+        return session.state.as_json()
 
 
 @given(st.lists(STEPS, max_size=30), LIMITS)
@@ -280,7 +280,7 @@ def test_opening_reads_only_what_came_after_the_checkpoint(tmp_path: Path) -> No
         lines = path.read_bytes()
         assert lines[position:].count(b"\n") < 64
         path.write_bytes(b"x" * (position - 100) + lines[position - 100 :])
-    assert openings(caller.opened(), caller.past) == openings(caller.sessions[0], caller.past)
+    assert openings(caller.opened(), caller.state) == openings(caller.sessions[0], caller.state)
 
 
 def test_a_log_that_was_cut_or_replaced_makes_its_checkpoint_worthless(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_log_that_was_cut_or_replaced_makes_its_checkpoint_worthless(tmp_path:
         for kept in (lines[:-1], [*lines[:-1], other], lines[:4], []):
             path.write_bytes(b"".join(kept))
             assert log.load_checkpoint() is None
-            assert openings(caller.opened(), caller.past) == openings(caller.replayed(), caller.past)
+            assert openings(caller.opened(), caller.state) == openings(caller.replayed(), caller.state)
         path.unlink()
         assert log.load_checkpoint() is None
 
@@ -312,11 +312,13 @@ def test_what_another_version_kept_is_passed_over(
     caller = Caller(store(tmp_path))
     caller.says(user("one"), Message("assistant", "1"), keeps="fact")
     log = caller.store.open(KEY)
-    known = {name: value for name, value in {**caller.sessions[0].past.as_json(), **change}.items() if value is not ...}
+    known = {
+        name: value for name, value in {**caller.sessions[0].state.as_json(), **change}.items() if value is not ...
+    }
     with log.locked():
         log.save_checkpoint(Checkpoint({stream: log.read(stream)[1] for stream in ("messages", "events")}, known))
     with caplog.at_level(logging.DEBUG, "ctxwrap"):
-        assert openings(caller.opened(), caller.past) == openings(caller.replayed(), caller.past)
+        assert openings(caller.opened(), caller.state) == openings(caller.replayed(), caller.state)
     assert "passed over" in caplog.text
     assert {entry.levelname for entry in caplog.records} == {"DEBUG"}
 
@@ -328,7 +330,7 @@ def test_a_checkpoint_that_cannot_be_written_is_no_error(tmp_path: Path) -> None
         checkpoint_of(tmp_path).unlink()
         checkpoint_of(tmp_path).mkdir()
         caller.says(user("two"), Message("assistant", "2"))
-        assert openings(caller.opened(), caller.past) == openings(caller.replayed(), caller.past)
+        assert openings(caller.opened(), caller.state) == openings(caller.replayed(), caller.state)
 
 
 def test_inspection_reads_the_checkpoint_and_writes_nothing(tmp_path: Path) -> None:
@@ -381,7 +383,7 @@ class TestALongSession:
     @pytest.mark.parametrize("sends", [None, 45])
     @pytest.mark.parametrize("back", [1, 2, 7, 18])
     def test_an_edit_within_what_is_known_is_a_branch(self, caller: Caller, back: int, sends: int | None) -> None:
-        at = len(caller.past) - back
+        at = len(caller.state) - back
         caller.goes_back(back)
         opening = caller.says(user("edited"), Message("assistant", "yes"), sends)
         assert [message for message, _ in opening.new] == [user("edited")]
@@ -391,16 +393,16 @@ class TestALongSession:
 
     def test_an_edit_before_that_is_a_branch_from_the_root(self, caller: Caller) -> None:
         caller.goes_back(41)
-        caller.past += [user("edited"), Message("assistant", "mine")]
+        caller.state += [user("edited"), Message("assistant", "mine")]
         opening = caller.says(user("new"), Message("assistant", "yes"))
         assert opening.parent == "root"
-        assert [message for message, _ in opening.new] == caller.past[:-1]
+        assert [message for message, _ in opening.new] == caller.state[:-1]
         onward = caller.says(user("onward"), None)
         assert ([message for message, _ in onward.new], onward.parent) == ([user("onward")], "")
 
     def test_the_first_message_said_again_is_no_new_history(self, caller: Caller) -> None:
         caller.says(user("0"), None)
-        opening = caller.turn(caller.past, None)
+        opening = caller.turn(caller.state, None)
         assert opening.new == ()
         assert opening.parent == ""
 
@@ -411,7 +413,7 @@ class TestALongSession:
             session.append("late", [as_record(user("late"), round=31, parent=forgotten)], [], NOW)
         opening = caller.turn([user("next")], None)
         assert [kept.message.content for kept in opening.history] == ["late"]
-        whole = caller.turn([*caller.past[:4], user("late"), user("next"), user("more")], None)
+        whole = caller.turn([*caller.state[:4], user("late"), user("next"), user("more")], None)
         assert ([message for message, _ in whole.new], whole.parent) == ([user("more")], "")
 
     def test_history_is_bounded_by_its_size(self) -> None:

@@ -99,7 +99,7 @@ def assert_whole(root: Path, told: list[str]) -> None:
     assert [finding for finding in report.findings if finding.severity != "note"] == []
     session = open_existing(KEY, root)
     with session.locked():
-        assert session.past.turns.begun == {}
+        assert session.state.turns.begun == {}
 
 
 def operations(root: Path) -> int:
@@ -185,7 +185,7 @@ def test_whatever_part_of_an_end_was_written_the_answer_is_there_once(tmp_path: 
         (directory / ".checkpoint").unlink(missing_ok=True)
         session = open_existing(KEY, tmp_path)
         with session.locked():
-            history = [(kept.message.role, kept.message.text.split()) for kept in session.past.branch.history(0)]
+            history = [(kept.message.role, kept.message.text.split()) for kept in session.state.branch.history(0)]
         assert [role for role, _ in history] == ["user", "assistant"], prefix
         assert 200 <= len(history[1][1]) <= 250
         assert len(history[1][1]) == 250 or prefix[0] < len(after["messages.jsonl"])
@@ -214,7 +214,7 @@ def test_an_end_of_which_the_disk_keeps_half_is_completed(tmp_path: Path) -> Non
     with session.locked():
         pass
     assert len([text for text in said(tmp_path) if text == "word word"]) == 1
-    assert session.past.turns.is_over(call.record.id)
+    assert session.state.turns.is_over(call.record.id)
     assert [finding for finding in verify("s", store=tmp_path).findings if finding.severity != "note"] == []
 
 
@@ -239,6 +239,6 @@ def test_a_turn_whose_opening_the_medium_may_not_have_is_ended_all_the_same(tmp_
     with installed(Seam(failing("fdatasync", 2, errno.EIO))):  # the first is that of the protocol's words
         call = sync.begin(context, OpenAIChat(), lambda: body, CallScope(KEY, "enabled"), no_question)
     assert isinstance(call, PassthroughCall)
-    past = open_existing(KEY, tmp_path).past
+    past = open_existing(KEY, tmp_path).state
     assert past.turns.begun == {}
     assert past.turns.state != "active"

@@ -39,7 +39,7 @@ def ask(home: Path, provider: Provider, text: str) -> None:
 
 
 def said(home: Path) -> list[str]:
-    return [kept.message.text for kept in open_existing(KEY, home).past.branch.history(0)]
+    return [kept.message.text for kept in open_existing(KEY, home).state.branch.history(0)]
 
 
 def damage(home: Path) -> list[str]:

@@ -189,7 +189,7 @@ def test_what_a_smaller_request_leaves_out_is_missing() -> None:
     opening = TurnInputs(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", pinned=pinned)
     turn = Turn("t", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
     assert [event["type"] for event in turn.opening_records()[1] if "missing" in event["type"]] == []
-    assert turn.smaller(TooLong(limit=800, size=2000))
+    assert turn.shrink(TooLong(limit=800, size=2000))
     (event,) = [event for event in turn.repacked_records()[1] if "missing" in event["type"]]
     assert (event["data"]["source"], event["attempt_id"]) == ("session:context/pinned/a.md", "t.2")
     assert [each.severity for each in turn.record.report.missing] == ["high"]
@@ -212,9 +212,9 @@ def test_live_replay_and_checkpoint_are_one(lists: Sequence[list[str] | None]) -
     replayed = Session(KEY, log, keeps_all=True)
     replayed.refresh()
     resumed = Session(KEY, log)
-    resumed.past.restore(json.loads(json.dumps(replayed.past.as_json())))
-    assert resumed.past.missing == replayed.past.missing
-    assert {each.question for each in open_in(replayed.past.missing)} == set(last)
+    resumed.state.restore(json.loads(json.dumps(replayed.state.as_json())))
+    assert resumed.state.missing == replayed.state.missing
+    assert {each.question for each in open_in(replayed.state.missing)} == set(last)
 
 
 MEANT: list[tuple[Any, list[tuple[str, str]]]] = [

@@ -61,7 +61,7 @@ def test_an_answer_without_an_origin_may_be_made_of_all_before_it() -> None:
         (answer, {"origin": "nobody"}),
         (Message("user", "And?"), {}),
         (Message("user", "No.", extra={"ctx": {"origin": "tool"}}), {}),
-    ).past
+    ).state
     assert [past.origins.of(number) for number in range(1, 9)] == [None, None, "tool", "tool", None, "tool", None, None]
 
 
@@ -74,8 +74,8 @@ def test_what_a_dead_process_had_said_is_what_it_was_made_of(events: list[dict[s
     with session.locked():
         told = [start, first, *events]
         session.append("t", [as_record(Message("user", "Hm?"))], [{**each, "ctx": {}} for each in told], NOW)
-        begun = session.past.turns.begun["t"]
+        begun = session.state.turns.begun["t"]
         session._close_dead_turn("t", begun)
-    assert session.past.origins.of(2) == "tool"
+    assert session.state.origins.of(2) == "tool"
     (answer,) = session.messages(2, 2)
     assert (answer["ctx"]["reason"], answer["ctx"]["origin"]) == (PRESUMED, "tool")

@@ -55,7 +55,7 @@ def ask(session: Session) -> None:
             settings,
             PackSources(None, session.retrieve),
         )
-        session.append(turn.id, *turn.opening_records(session.shelf.keep(turn.texts)), NOW, part="o")
+        session.append(turn.id, *turn.opening_records(session.packs.keep(turn.texts)), NOW, part="o")
     turn.reply({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]})
     with session.locked():
         session.append(turn.id, *turn.closing_records(session.memory, session.next_message), NOW, part="c")

@@ -65,15 +65,15 @@ class Chat:
         client = openai.OpenAI(api_key="x", base_url=provider.openai_url)
         self.client = ctxwrap.wrap(client, store=store, session="s", **{"derive": "inline", **names})
         self.model = model
-        self.past: list[Any] = []
+        self.state: list[Any] = []
 
     def say(self, text: str, *adds: dict[str, Any], answer: str = "Noted.", whole: bool = False, **how: Any) -> Any:
         self.model.adds, self.model.text = list(adds), answer
-        self.past.append({"role": "user", "content": text})
+        self.state.append({"role": "user", "content": text})
         reply = self.client.chat.completions.create(
-            model="practice", messages=self.past if whole else self.past[-1:], **how
+            model="practice", messages=self.state if whole else self.state[-1:], **how
         )
-        self.past.append({"role": "assistant", "content": reply.choices[0].message.content})
+        self.state.append({"role": "assistant", "content": reply.choices[0].message.content})
         return reply
 
 
@@ -322,9 +322,9 @@ def test_a_caller_who_still_sends_it_is_understood(chat: Chat, home: Path, whole
     texts = [text for _, text in said(home, "s")]
     assert texts == ["hello", "Noted.", "", "A fine word.", "go on", "", "and now?", "Well."]
     assert not any("parent" in record["ctx"] for record in messages(home, "s"))
-    chat.past[-2] = {"role": "user", "content": "edited"}
-    del chat.past[-1]
-    chat.client.chat.completions.create(model="practice", messages=chat.past)
+    chat.state[-2] = {"role": "user", "content": "edited"}
+    del chat.state[-1]
+    chat.client.chat.completions.create(model="practice", messages=chat.state)
     assert messages(home, "s")[8]["ctx"]["parent"] == messages(home, "s")[5]["ctx"]["id"]
     if not whole:
         sent = [text for _, text in chat.model.seen[-2].messages]
@@ -344,7 +344,7 @@ def test_a_purged_system_message_is_understood(chat: Chat, home: Path) -> None:
 
 def test_a_purged_call_and_result_keep_their_ties(chat: Chat, home: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": SECRET})}}
-    chat.past = [
+    chat.state = [
         {"role": "user", "content": "look"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": SECRET},
@@ -400,8 +400,8 @@ def test_reasked_texts_and_other_choices_go(provider: Provider, chat: Chat, home
     ctxwrap.purge("s", message=1, store=home)
     assert files_with(home, SECRET, "swordfish") == []
     provider.answer = lambda ask: Answer(f"You said {SECRET}")
-    chat.past.append({"role": "user", "content": SECRET})
-    chat.client.chat.completions.create(model="practice", messages=chat.past[-1:], n=3)
+    chat.state.append({"role": "user", "content": SECRET})
+    chat.client.chat.completions.create(model="practice", messages=chat.state[-1:], n=3)
     assert [event["type"] for event in events(home, "s")].count("choice") == 2
     ids = [record["ctx"]["id"] for record in messages(home, "s")]
     for id in ids:

@@ -56,7 +56,7 @@ class Talk:
         self.store = store
         self.embedding = embedding
         self.sessions = [self.opened() for _ in range(instances)]
-        self.past: list[Message] = []
+        self.state: list[Message] = []
         self.turns = 0
 
     def opened(self) -> Session:
@@ -68,12 +68,12 @@ class Talk:
 
     def says(self, *said: Message, answer: str = "", at: int = 0, back: int = 0) -> None:
         """Go `back` some messages, and on from there."""
-        del self.past[len(self.past) - back :]
-        self.past += said
+        del self.state[len(self.state) - back :]
+        self.state += said
         self.turns += 1
         session, turn = self.sessions[at], f"t{self.turns}"
         with session.locked():
-            opening = session.open_turn(Request(tuple(self.past)), NOW)
+            opening = session.open_turn(Request(tuple(self.state)), NOW)
             parents = iter([opening.parent])
             records = [
                 as_record(message, round=number, parent="" if message.role == "system" else next(parents, ""))
@@ -84,7 +84,7 @@ class Talk:
             parent = "" if any(message.role != "system" for message, _ in opening.new) else opening.parent
             with session.locked():
                 session.append(turn, [as_record(Message("assistant", answer), parent=parent)], [], NOW, part="c")
-            self.past.append(Message("assistant", answer))
+            self.state.append(Message("assistant", answer))
 
     def finds(self, query: str, below: int = 0, budget: int = 2000, at: int = 0) -> Retrieved:
         session = self.sessions[at]
@@ -259,9 +259,9 @@ def test_what_was_edited_or_answered_again_is_not_found(store: Store) -> None:
 
 def test_a_beginning_that_was_never_seen_takes_nothing_back(store: Store) -> None:
     talk = filled(store, 60)
-    talk.past = [user("What was before is left out here."), Message("assistant", "Very well.")]
+    talk.state = [user("What was before is left out here."), Message("assistant", "Very well.")]
     talk.says(user("And on we go."))
-    assert talk.sessions[0].past.branch.history(0)[0].message.content == "What was before is left out here."
+    assert talk.sessions[0].state.branch.history(0)[0].message.content == "What was before is left out here."
     assert 3 in talk.numbers("lighthouse")
 
 
@@ -341,7 +341,7 @@ class World:
         self.talk.says(*(user(f"{text} {number}") for number in range(count)), at=at)
 
     def edit(self, back: int, text: str, at: int) -> None:
-        self.talk.says(user(text), answer="edited", at=at, back=min(back, len(self.talk.past)))
+        self.talk.says(user(text), answer="edited", at=at, back=min(back, len(self.talk.state)))
 
     def ask(self, below: int, query: str, at: int) -> None:
         self.talk.finds(query, below=below, at=at)
@@ -351,7 +351,7 @@ class World:
 
     def system(self, text: str) -> None:
         self.talk.says(Message("system", text), user(text))
-        self.talk.past = [message for message in self.talk.past if message.role != "system"]
+        self.talk.state = [message for message in self.talk.state if message.role != "system"]
 
     def by_hand(self, text: str) -> None:
         with self.talk.sessions[0].locked(), open(self.directory / "messages.jsonl", "ab") as file:

@@ -38,7 +38,7 @@ class Window:
         id, session = f"t{self.turns}", self.session
         with session.locked():
             number = session.next_message
-            runtime = session.past.next_runtime(self.turns, NOW).as_json()
+            runtime = session.state.next_runtime(self.turns, NOW).as_json()
             prefix = {"head": [], "messages": f"{min(first, number)}-{number + len(said) - 1}"}
             start = {"type": "start", "run": id, "runtime": runtime, "prefix": prefix, "ctx": {}}
             results = [

@@ -75,7 +75,7 @@ def said(store: Store) -> list[str]:
     """The conversation as the next request has it."""
     session = open_existing(KEY, store)
     with session.locked():
-        return [kept.message.text for kept in session.past.branch.history(0)]
+        return [kept.message.text for kept in session.state.branch.history(0)]
 
 
 def statuses(store: Store) -> list[str]:
@@ -147,4 +147,4 @@ def test_a_conversation_read_from_a_checkpoint_has_the_answer_once(
         again._save()
     assert said(store).count(LONG) == 1
     with opened.locked():
-        assert opened.past.as_json() == again.past.as_json()
+        assert opened.state.as_json() == again.state.as_json()

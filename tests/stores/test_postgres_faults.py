@@ -226,13 +226,13 @@ def test_the_end_of_a_turn_is_owed_until_the_server_has_it(log: PostgresLog, pro
     done = {"type": "done", "run": "t1", "status": "ok", "ctx": {}}
     with session.locked():
         session.append("t1", [{"role": "user", "content": "a", "ctx": {}}], [start], now, part="o")
-    session.owe("t1", lambda: ([answer], [done], now))
+    session.defer_write("t1", lambda: ([answer], [done], now))
     proxy.cut(COMMIT, delivers=False, meanwhile=lambda: append(PostgresStore(database).open(KEY), "other"))
     with pytest.raises(StoreUnavailable), session.locked():
-        assert session.past.turns.is_over("t1")
+        assert session.state.turns.is_over("t1")
     for _ in range(2):
         with session.locked():
-            assert session.past.turns.is_over("t1")
+            assert session.state.turns.is_over("t1")
     found = PostgresStore(database).open(KEY).read("messages")[0]
     assert [line["content"] for line in found] == ["a", "other", "b"]
 

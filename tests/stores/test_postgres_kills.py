@@ -59,7 +59,7 @@ def check(url: str, outcomes: list[Outcome]) -> None:
         key = SessionKey("default", "default", name)
         session = open_existing(key, store)
         with session.locked():
-            held = Counter(kept.message.text for kept in session.past.branch.history(0))
+            held = Counter(kept.message.text for kept in session.state.branch.history(0))
         mine = [outcome for outcome in outcomes if outcome.session == name]
         lost = [each for each in mine if each.is_saved and not (held[each.said] and held[each.answer])]
         assert lost == []

@@ -380,9 +380,9 @@ def test_origins_outlast_the_messages_they_come_from(home: Path) -> None:
     told = {"type": "summary", "text": "so", "source": "messages:1-2", "ctx": {}}
     with session.locked():
         session.append("t", [], [{**told, "origin": "tool"}, {**told, "origin": "user"}], NOW)
-        assert session.past.derived.summaries.origin == "tool"
+        assert session.state.derived.summaries.origin == "tool"
         session.append("t", [], [told], NOW)
-        assert session.past.derived.summaries.origin == "tool"
+        assert session.state.derived.summaries.origin == "tool"
 
 
 # --- when it comes to nothing -----------------------------------------------------------------------------
@@ -564,7 +564,7 @@ def test_two_processes_at_once_ask_once(provider: Provider, model: Model, home: 
 
 def document_of(home: Path) -> tuple[str, str]:
     """The context document, and who wrote its newest version."""
-    documents = open_existing(key_for("s"), home).past.documents
+    documents = open_existing(key_for("s"), home).state.documents
     return documents.text, documents.by
 
 
@@ -697,8 +697,8 @@ def test_a_checkpoint_knows_it(provider: Provider, chat: Chat, model: Model, hom
     assert list(directory(home).rglob(".checkpoint"))
     asked = len(model.questions)
     resumed, whole = open_existing(key_for("s"), home), open_existing(key_for("s"), home, keeps_all=True)
-    assert resumed.past.derived.summaries == whole.past.derived.summaries
-    assert resumed.past.branch.as_json() == whole.past.branch.as_json()
+    assert resumed.state.derived.summaries == whole.state.derived.summaries
+    assert resumed.state.branch.as_json() == whole.state.branch.as_json()
     Chat(provider, home).go_on(1)
     assert len(model.questions) == asked
 

@@ -257,7 +257,7 @@ def test_a_smaller_request_is_smaller_and_keeps_the_callers_words(
     body = {"model": "m", "messages": said, **({"max_tokens": limit} if limit else {})}
     long = turn(mode, body=body, past=PAST[:past])
     before = long.body
-    if not long.smaller(told):
+    if not long.shrink(told):
         assert long.body is before
         assert not long.record.report.repacked
         return
@@ -267,18 +267,18 @@ def test_a_smaller_request_is_smaller_and_keeps_the_callers_words(
     assert long.body["messages"][-1]["content"].startswith("hi\n\n")
     assert (long.body.get("max_tokens") or 0) >= (limit or 0)
     after = long.body
-    assert not long.smaller(told)
+    assert not long.shrink(told)
     assert long.body is after
 
 
 @pytest.mark.parametrize("mode", ["disabled", "shadow"])
 def test_a_request_that_is_only_looked_at_has_no_smaller_one(mode: Mode) -> None:
-    assert not turn(mode, past=PAST).smaller(TooLong())
+    assert not turn(mode, past=PAST).shrink(TooLong())
 
 
 def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
     shown = turn(past=PAST)
-    assert shown.smaller(TooLong(limit=10, size=1000))
+    assert shown.shrink(TooLong(limit=10, size=1000))
     assert unframe(shown.body["messages"][-1]["content"])["memory"]["core"] == []  # type: ignore[index]
     shown.reply(reply(item("new")))
     shown.closing_records(holding(SHOWN))
@@ -287,7 +287,7 @@ def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
 
 def test_a_question_for_the_snapshot_follows_the_smaller_request() -> None:
     asked = turn(past=PAST)
-    assert asked.smaller(TooLong())
+    assert asked.shrink(TooLong())
     asked.reply(CHAT_SPEAKER.whole(Answer(f"Hello.\n\n{SEPARATOR}\n{{}}")))
     assert asked.asks_again
     assert asked.question()["messages"][: len(asked.body["messages"])] == asked.body["messages"]

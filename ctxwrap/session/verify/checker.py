@@ -102,7 +102,7 @@ class _Look:
             self._done += sizes.get(f"raw/{name}", 0)
             self._tell()
         self._files.check_rest(self._streams.contents)
-        self._files.check_sources(self._fold.past.memory.items, messages)
+        self._files.check_sources(self._fold.state.memory.items, messages)
         self._files.check_derived(self._fold.computed(), messages)
         self._done = max(self._done, self._total)
         self._tell()

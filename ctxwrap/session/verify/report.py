@@ -114,15 +114,15 @@ class Fold:
 
     files: Files
     """Where large contents are."""
-    past: SessionState = field(default_factory=lambda: SessionState(Settings()))
+    state: SessionState = field(default_factory=lambda: SessionState(Settings()))
 
     def take(self, stream: str, record: Record) -> bool:
         """Whether it made sense."""
-        return self.past.take(stream, record, self._whole)
+        return self.state.take(stream, record, self._whole)
 
     def computed(self) -> Computed:
         files = Computed()
-        self.past.derived.save(files, self.past.memory, self.past.turns.state)
+        self.state.derived.save(files, self.state.memory, self.state.turns.state)
         return files
 
     def _whole(self, record: Record) -> Record:
