@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 
 import pytest
@@ -41,6 +42,33 @@ def test_packages_import_only_lower_layers() -> None:
 
 def test_modules_have_docstrings() -> None:
     assert [path for path in PACKAGE.rglob("*.py") if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+REPEATED_CLASSES = {
+    "Answer", "Block", "Budget", "Injection", "Item", "Memory", "Request", "Runtime", "Segment", "Summary",
+}  # fmt: skip
+"""Classes whose name a published schema or a documented API fixes, beside ours of the same name."""
+
+REPEATED_MODULES = {
+    "__init__", "assembly", "chat", "clauses", "derived", "document", "documents", "envelope", "files", "format",
+    "habits", "health", "history", "http", "items", "lifecycle", "log", "lookup", "memory", "messages", "missing",
+    "models", "names", "plans", "reader", "redactor", "reply", "report", "requests", "responses", "selection", "server",
+    "session", "sessions", "statements", "store", "streams", "tastes", "turns", "values", "vocabulary", "work",
+}  # fmt: skip
+"""Modules whose package says which one is meant, such as `stores.files.store` and `stores.postgres.store`."""
+
+
+def test_names_of_public_classes_and_modules_are_unique() -> None:
+    paths = list(PACKAGE.rglob("*.py"))
+    classes = Counter(
+        node.name
+        for path in paths
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, times in classes.items() if times > 1} == REPEATED_CLASSES
+    modules = Counter(path.stem for path in paths)
+    assert {name for name, times in modules.items() if times > 1} == REPEATED_MODULES
 
 
 def test_one_call_visits_few_packages() -> None:

@@ -234,7 +234,7 @@ def bound(address: Address) -> socket.socket:
         raise SettingsError(f"{address} cannot be listened on: {error.strerror or error}") from error
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """One that has to bring each request, head and body, within some seconds, and to take what is sent.
 
     Whoever is slower is not waited for.
@@ -290,7 +290,7 @@ def serve(gate: AuthenticatedApp, listening: socket.socket) -> None:
 def server_of(gate: AuthenticatedApp) -> uvicorn.Server:
     config = uvicorn.Config(
         gate,
-        http=Connection,
+        http=HttpConnection,
         limit_concurrency=_CONNECTIONS,
         lifespan="on",
         ws="none",

@@ -79,7 +79,7 @@ HEAD = (
 def test_a_request_that_does_not_come_is_not_waited_for(
     start: Callable[[], int], monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(http.Connection, "SECONDS", 0.2)
+    monkeypatch.setattr(http.HttpConnection, "SECONDS", 0.2)
     port = start()
     with connected(port, said.replace("PORT", str(port)).encode()) as connection:
         assert is_ended(connection)
