@@ -1,4 +1,4 @@
-"""Callers resend their whole history, a part of it, or only what is new: finding what is new."""
+"""Alignment of the caller's messages with the log: callers send all of their history, a part, or new messages only."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from hashlib import blake2b
 from ctxwrap.types import Content, Message
 
 Digest = str
-"""Equal for messages that say the same, however an SDK spelled them, in every process."""
+"""The same for equal messages, however an SDK serialises them, in every process."""
 
 _spelled = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
@@ -16,13 +16,13 @@ _spelled = json.JSONEncoder(separators=(",", ":"), default=str).encode
 @dataclass(frozen=True, slots=True)
 class Alignment:
     keep: int
-    """How many of the known messages the new ones continue; fewer than there are means a branch."""
+    """How many known messages the new ones continue; fewer than all means a new branch."""
     new: int
-    """Where in the caller's list the new messages begin."""
+    """The index of the first new message in the caller's list."""
     covered: int = 0
-    """How many of the caller's messages before that are known: those at the end of what is kept."""
+    """How many of the caller's messages before it are known."""
     before: int = 0
-    """How many of the known messages are older than the caller's first one."""
+    """How many known messages are older than the caller's first one."""
 
 
 def digest(message: Message) -> Digest:
@@ -30,7 +30,7 @@ def digest(message: Message) -> Digest:
 
 
 def _said(message: Message) -> str:
-    """What a message says, in one spelling. Most are plain text, which needs no JSON to be told from the rest."""
+    """A digest of a message in canonical form. Plain text skips the JSON encoding."""
     content = _plain(message.content)
     if isinstance(content, str) and not message.tool_calls:
         return f"{message.role}\n{message.tool_call_id!r}\n{content}"
@@ -39,7 +39,7 @@ def _said(message: Message) -> str:
 
 
 def _plain(content: Content) -> Content:
-    """The same for a text and for the one part that holds it; white space around it is an SDK's."""
+    """One form for a text and for a single text part; SDKs strip surrounding white space."""
     match content:
         case [{"type": "text", "text": str(text), **others}] if not others:
             return text.strip()
@@ -47,7 +47,7 @@ def _plain(content: Content) -> Content:
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments without the white space that a model streams and an SDK does not send back."""
+    """Arguments without white space: models stream it, SDKs do not send it back."""
     try:
         return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
     except (ValueError, RecursionError):
@@ -64,10 +64,9 @@ def align(
 ) -> Alignment:
     """How the caller's list `given` continues the log's branch `known`.
 
-    `answers` are the places in the list of what a model said before the newest turn, so that we should know them;
-    `began` is the place in the branch where the list of the call before began, if it is known: texts repeat, and the
-    same caller's list begins where it did. `cut` says that messages stood before the known ones, so that the list may
-    begin with what we no longer know.
+    `answers` are the positions of model answers in the list, which the log should have. `began` is the position in
+    the branch where the previous call's list began, if known: texts repeat, and a caller's list usually begins at the
+    same message. `cut` means that messages before the known ones were dropped, so the list may begin with unknown ones.
     """
     resent = _end_of(known, given) if cut else 0
     if resent:
@@ -82,18 +81,18 @@ def align(
 
 
 def _placed(at: int, length: int) -> Alignment:
-    """The list begins at a place in the branch, and goes on like it for so many messages."""
+    """The list begins at a position in the branch and matches it for this many messages."""
     return Alignment(at + length, length, covered=length, before=at)
 
 
 def _common(one: Sequence[Digest], other: Sequence[Digest]) -> int:
-    """How many messages both begin with."""
+    """The length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (this, that) in enumerate(pairs) if this != that), min(len(one), len(other)))
 
 
 def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:
-    """Where in `given` all of `known` ends, the last time it stands there."""
+    """The end of the last occurrence of all of `known` in `given`."""
     if not known or len(given) < len(known):
         return 0
     length, end = _last_longest(_runs(known, given))
@@ -101,13 +100,13 @@ def _end_of(known: Sequence[Digest], given: Sequence[Digest]) -> int:
 
 
 def _overlap(known: Sequence[Digest], given: Sequence[Digest]) -> int:
-    """Length of the longest end of `known` that `given` begins with."""
+    """The length of the longest suffix of `known` that is a prefix of `given`."""
     shorter = min(len(known), len(given))
     return _runs(given[:shorter], known[-shorter:])[-1] if shorter else 0
 
 
 def _resumed(known: Sequence[Digest], given: Sequence[Digest], before: int) -> Alignment | None:
-    """The list goes on after our newest two messages, with something strange before them that is the caller's own."""
+    """The list continues our newest two messages, after unknown messages of the caller's own."""
     for at in range(len(given) - 1, 0, -1):
         if len(known) > 1 and given[at] == known[-1] and given[at - 1] == known[-2]:
             covered = _common(known[::-1], given[at::-1])
@@ -116,7 +115,7 @@ def _resumed(known: Sequence[Digest], given: Sequence[Digest], before: int) -> A
 
 
 def _branch(known: Sequence[Digest], given: Sequence[Digest], began: int, cut: bool) -> Alignment:
-    """The caller's past differs from ours: an edit, an answer made again, or a beginning we never saw."""
+    """The caller's history differs from ours: an edit, a regenerated answer, or an unknown beginning."""
     runs = _runs(given[: len(known)], known)
     length, end = _last_longest(runs)
     kept, kept_end = _last_longest(_runs(known, given)) if cut else (0, 0)
@@ -129,15 +128,14 @@ def _branch(known: Sequence[Digest], given: Sequence[Digest], began: int, cut: b
 
 
 def _last_longest(runs: Sequence[int]) -> tuple[int, int]:
-    """The longest run and where it ends, the last one of those that are equally long."""
+    """The longest run and its end; the last of equally long ones."""
     return max(((length, end) for end, length in enumerate(runs, 1)), default=(0, 0))
 
 
 def _runs(head: Sequence[Digest], messages: Sequence[Digest]) -> list[int]:
-    """For each of the messages: how many of the first of `head` stand there word for word, up to and with it.
+    """For each message, the length of the longest prefix of `head` that ends there.
 
-    One pass, however often things repeat: where a run breaks, what it has in common with its own beginning goes on
-    (the prefix function of Knuth, Morris and Pratt).
+    One pass, however often messages repeat (the prefix function of Knuth, Morris and Pratt).
     """
     joined = [*head, None, *messages]
     runs = [0] * len(joined)

@@ -17,19 +17,19 @@ from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Content, Message, Record
 
 LARGE_RESULT = 1024
-"""From that size on, in bytes, what a tool gave is kept apart: tools repeat themselves."""
+"""Tool outputs of at least this many bytes are stored as blobs: tools repeat themselves."""
 
 LARGE = 16 * 1024
-"""From that size on any content is."""
+"""Any other content of at least this many bytes is, too."""
 
 _SHOWN = 200
 
 BlobForm = Literal["text", "parts", "bytes"]
-"""What a content is: a message's text, its parts as JSON, or a file."""
+"""What a blob holds: a message's text, its parts as JSON, or a file."""
 
 
 def externalise(record: Record, files: Files, *, lasting: bool) -> Record:
-    """The record of a message, its content replaced by a reference if it is a large one."""
+    """The record of a message, with a large content replaced by a reference."""
     content = record["content"]
     data = _encoded(content)
     if len(data) < (LARGE_RESULT if record["role"] == "tool" else LARGE):
@@ -41,7 +41,7 @@ def externalise(record: Record, files: Files, *, lasting: bool) -> Record:
 
 
 def stored(data: bytes, files: Files, form: BlobForm, *, lasting: bool) -> Record:
-    """The reference to a content that lies under its name from now on; it is written unless it does so already."""
+    """Store a content under its hash, unless it is there, and return the reference."""
     name, whole = blob_name(data)
     if not _holds(files, name):
         files.save(f"raw/{name}", data, lasting=lasting)
@@ -49,7 +49,7 @@ def stored(data: bytes, files: Files, form: BlobForm, *, lasting: bool) -> Recor
 
 
 def inline(record: Record, files: Files) -> Record:
-    """The record of a message with its content, wherever that lies; a LookupError if it is gone or another."""
+    """The record of a message with its content; raise LookupError if the blob is missing or damaged."""
     blob = (record.get("ctx") or {}).get("blob")
     return record if blob is None else {**record, "content": content_of(blob, files)}
 
@@ -63,7 +63,7 @@ def content_of(blob: Record, files: Files) -> Content:
 
 
 def beginning_of(blob: Record, files: Files, length: int) -> str:
-    """The first characters of a content's text, without reading much more; nothing vouches for them."""
+    """The beginning of a content's text, read without checking the hash."""
     name = str(blob["id"])
     data = (files.load(f"raw/{name}", 4 * length) if is_legal_name(name) else None) or b""
     text = getincrementaldecoder("utf-8")("surrogatepass").decode(data)
@@ -71,7 +71,7 @@ def beginning_of(blob: Record, files: Files, length: int) -> str:
 
 
 def _first_parts(text: str) -> Iterator[Record]:
-    """The parts that are whole in a text which may be cut short."""
+    """The complete parts of a JSON array that may be cut off."""
     at, decoder = 1, json.JSONDecoder()
     with suppress(ValueError, RecursionError):
         while at < len(text):
@@ -91,7 +91,7 @@ def loaded(blob: Record, files: Files) -> bytes:
 
 
 def blobs_in(record: Record) -> Iterator[Record]:
-    """The large contents that a record refers to."""
+    """The blobs that a record refers to."""
     control = record.get("ctx")
     for blob in (control.get("blob"), *_list(control.get("blobs"))) if isinstance(control, dict) else ():
         whole = reference_in(blob)
@@ -100,13 +100,13 @@ def blobs_in(record: Record) -> Iterator[Record]:
 
 
 def short(blob: Record) -> Any:
-    """The reference to a file as events have it: all of it follows from the digest and the size."""
+    """The short form of a reference in events: digest and size."""
     brief = f"{str(blob.get('digest')).removeprefix('sha256:')}:{blob.get('bytes')}"
     return brief if reference_in(brief) == blob else blob
 
 
 def reference_in(value: Any) -> Any:
-    """The reference that `short` wrote; anything else as it is."""
+    """The inverse of `short`; other values are returned unchanged."""
     found = _SHORT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
@@ -117,7 +117,7 @@ _SHORT = re.compile("([0-9a-f]{64}):([0-9]{1,15})")
 
 
 def texts_in(event: Record) -> dict[str, str]:
-    """The names of the contents that an event's texts are, each by the text's own name."""
+    """The blob names of an event's texts, by text name."""
     texts, ids = (event.get("sent") or event).get("texts"), [blob["id"] for blob in blobs_in(event)]
     if not isinstance(texts, dict):
         return {}
@@ -125,7 +125,7 @@ def texts_in(event: Record) -> dict[str, str]:
 
 
 def with_named_texts(event: Record) -> Record:
-    """The event with its texts by the names of their contents, so that one of these can go."""
+    """The event with its texts by blob name, so that one of them can be removed."""
     if isinstance(event.get("sent"), dict) and "texts" in event["sent"]:
         return {**event, "sent": {**event["sent"], "texts": texts_in(event)}}
     return {**event, "texts": texts_in(event)} if isinstance(event.get("texts"), dict) else event
@@ -154,15 +154,15 @@ INDEX = "context/dedup/index.jsonl"
 BLOBS = "context/dedup/blob"
 
 _AT_HAND = 512
-"""So many contents are known by their uses; an older one that comes again is counted from one."""
+"""The maximum number of contents whose uses are counted."""
 
 _REFS = 8
-"""So many uses of a content stand in its line: the first and the newest."""
+"""The maximum number of uses listed per content: the first and the newest."""
 
 
 @dataclass(slots=True)
 class BlobUse:
-    """How often a content is said, and where."""
+    """How often a content is used, and where."""
 
     refs: list[str]
     count: int
@@ -176,7 +176,7 @@ class BlobUse:
 
 
 class DedupIndex:
-    """A line for every use; the last one of a content has its count."""
+    """One line per use; the last line of a content has its count."""
 
     def __init__(self, size: int = 0, uses: dict[str, BlobUse] | None = None) -> None:
         self.index = AppendOnlyFile(INDEX, size)
@@ -184,7 +184,7 @@ class DedupIndex:
         self._unlinked: list[str] = []
 
     def take(self, ref: str, record: Record, tokens: int) -> None:
-        """Count what a record refers to, which is named `ref`."""
+        """Count the contents that the record `ref` refers to."""
         for blob in blobs_in(record):
             name = str(blob["id"])
             use = self._uses.pop(name, None)

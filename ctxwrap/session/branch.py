@@ -11,27 +11,27 @@ from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges,
 from ctxwrap.types import LoggedMessage, Message, Record
 
 _WINDOW = 2000
-"""How many messages are known by their digests and ids."""
+"""How many messages are kept as digests and ids."""
 
 _RECENT = 200
-"""How many of them are kept at hand as history."""
+"""How many of them are kept in full."""
 
 _RECENT_SIZE = 500_000
-"""How long these may be altogether, in characters."""
+"""Their maximum total length, in characters."""
 
 ROOT = "root"
 """The parent of a first message."""
 
 
 _RANGES = 4096
-"""So many ranges of messages that were left are told apart."""
+"""The maximum number of ranges of abandoned messages; more are merged."""
 
 _DROPPED = 64
-"""So many messages that others took the place of are known."""
+"""The maximum number of remembered superseded messages."""
 
 
 class Ranges:
-    """Numbers that were left, as ranges in their order; the newest takes in all that begin behind its own start."""
+    """Abandoned message numbers as sorted ranges; a new range absorbs those that start after it."""
 
     def __init__(self, starts: Iterable[int] = (), ends: Iterable[int] = ()) -> None:
         self._starts, self._ends = list(starts), list(ends)
@@ -44,7 +44,7 @@ class Ranges:
         return at >= 0 and number <= self._ends[at]
 
     def range_of(self, number: int) -> tuple[int, int] | None:
-        """The range that a number is in."""
+        """The range that contains a number."""
         at = bisect_right(self._starts, number) - 1
         return (self._starts[at], self._ends[at]) if number in self else None
 
@@ -59,7 +59,7 @@ class Ranges:
             self._join()
 
     def add_one(self, number: int) -> None:
-        """A number before others that were left."""
+        """Remove a number that precedes other abandoned ones."""
         if number not in self:
             at = bisect_left(self._starts, number)
             self._starts.insert(at, number)
@@ -68,7 +68,7 @@ class Ranges:
                 self._join()
 
     def _join(self) -> None:
-        """Make one range of the two that are nearest to each other: rather too little is told than what was left."""
+        """Merge the two nearest ranges: hiding too much is safer than showing an abandoned message."""
         at = min(range(1, len(self._starts)), key=lambda at: self._starts[at] - self._ends[at - 1])
         del self._starts[at], self._ends[at - 1]
 
@@ -77,7 +77,7 @@ class Ranges:
 
 
 class Branch:
-    """The messages from the root to the newest one, as far as they are known: the same for the same log."""
+    """The messages from the root to the newest one, as far as they are kept; the same for the same log."""
 
     def __init__(
         self,
@@ -93,50 +93,50 @@ class Branch:
         self._ids = list(ids)
         self._numbers = list(numbers)
         self.left = left or Ranges()
-        """The messages before the newest one that it does not continue."""
+        """The messages that the branch abandoned."""
         self._recent = deque(recent)
         self._recent_size = sum(size_of(kept.message) for kept in self._recent)
         self._before = before
         self._dropped = dict(dropped or {})
-        """The messages that others took the place of, each with the one before it: somebody may go on from there."""
+        """Superseded messages with their parents: a caller may continue from one."""
 
     def __len__(self) -> int:
         return len(self.digests)
 
     @property
     def is_cut(self) -> bool:
-        """Whether messages stood before those that are known."""
+        """Whether older messages were dropped."""
         return self._before > 0
 
     def id_of(self, count: int) -> str:
-        """The id of the last of the first `count` known messages."""
+        """The id of the last of the first `count` kept messages."""
         return self._ids[count - 1] if count else ROOT
 
     def numbers(self, first: int, last: int) -> list[int]:
-        """The numbers in the log of the known messages from one place to before another."""
+        """The log numbers of the kept messages from `start` to before `end`."""
         return self._numbers[first:last]
 
     def place_of(self, number: int) -> int:
-        """Where the message of that number stands among the known ones; -1 if it is none of them."""
+        """The position of a message number among the kept ones; -1 if it is not kept."""
         at = bisect_left(self._numbers, number)
         return at if self._numbers[at : at + 1] == [number] else -1
 
     def history(self, without: int, most: int | None = None) -> tuple[LoggedMessage, ...]:
-        """The recent messages without the newest ones, at most so many."""
+        """The recent messages without the newest ones, limited in number."""
         end = max(0, len(self._recent) - without)
         return tuple(self._recent)[0 if most is None else max(0, end - most) : end]
 
     @property
     def recent(self) -> dict[int, LoggedMessage]:
-        """The recent messages by their numbers."""
+        """The recent messages by number."""
         return {kept.number: kept for kept in self._recent}
 
     def since(self, number: int) -> list[LoggedMessage]:
-        """The recent messages behind the one of that number in the log."""
+        """The recent messages after a message number."""
         return [kept for kept in self._recent if kept.number > number]
 
     def add(self, kept: LoggedMessage, said: Digest, id: str = "", parent: str = "") -> None:
-        """Go on with a message and the digest of what it said, after `parent` if that is not the newest one."""
+        """Append a message with its digest, after `parent` if that is not the newest one."""
         if parent:
             self._go_back(parent, kept.number)
         self._ids.append(" ".join(id.split()) or str(self._before + len(self)))
@@ -147,7 +147,7 @@ class Branch:
         self._forget()
 
     def drop(self, id: str) -> None:
-        """Let a message be no part of the conversation any more, and all around it stay."""
+        """Remove one message from the conversation; its neighbours stay."""
         if not id or id not in self._ids:
             return
         at = self._ids.index(id)
@@ -162,7 +162,7 @@ class Branch:
             self._recent_size -= size_of(kept.message)
 
     def _go_back(self, parent: str, number: int) -> None:
-        """To a parent that is no longer known there is no way back: nothing is left but that something was before."""
+        """The parent is no longer kept: the branch restarts after an unknown beginning."""
         parent = self._dropped.get(parent, parent)
         if parent == ROOT:
             self._before = 0
@@ -182,7 +182,7 @@ class Branch:
 
     def as_json(self) -> Record:
         recent = [as_record(each.message, seq=each.number, tokens=dict(each.tokens)) for each in self._recent]
-        # long texts are read much faster than long lists
+        # json parses one long string much faster than a long list
         known = {"digests": " ".join(self.digests), "ids": "\n".join(self._ids), "numbers": ranges(self._numbers)}
         left = {"left": self.left.as_json(), "dropped": self._dropped}
         return {**known, "recent": recent, "before": self._before, **left}
@@ -199,31 +199,31 @@ class Branch:
 
 
 def size_of(message: Message) -> int:
-    """How long a message is, with its parts and calls, in characters."""
+    """The length of a message with its parts and tool calls, in characters."""
     content = message.content if isinstance(message.content, str) else repr(message.content)
     return len(content) + sum(len(str(call["arguments"])) for call in message.tool_calls)
 
 
 _RUNS = 4096
-"""So many runs of messages are told apart; of more, the oldest are taken for one, with all between them."""
+"""The maximum number of runs; the oldest are merged, with everything between them."""
 
 Run = tuple[int, int, Origin]
-"""The first and the last message, and their origin."""
+"""First message, last message, origin."""
 
 
 class Origins:
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         self._runs = list(runs)
         self.least = foreign_in(origin for _, _, origin in self._runs)
-        """The least trusted of all that is foreign."""
+        """The least trusted foreign origin."""
 
     def of(self, number: int) -> Origin | None:
-        """The origin of a message that is foreign."""
+        """The origin of a foreign message, or None."""
         at = bisect_right(self._runs, number, key=lambda run: run[0]) - 1
         return self._runs[at][2] if at >= 0 and number <= self._runs[at][1] else None
 
     def add(self, number: int, origin: Origin) -> None:
-        """Take in a message behind all others."""
+        """Add the newest message."""
         if not is_foreign(origin):
             return
         self.least = least_trusted(self.least or origin, origin)

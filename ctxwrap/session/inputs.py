@@ -1,4 +1,4 @@
-"""What others put into a session's `context/`, read before each turn: pinned texts, and a budget."""
+"""Inputs in a session's `context/` that operators write: pinned texts and a budget, read before each turn."""
 
 import logging
 
@@ -12,10 +12,10 @@ PINNED = "context/pinned"
 BUDGET = "context/budget"
 
 INPUTS = (f"{PINNED}/", BUDGET, "context/gc.policy")
-"""What lies in `context/` and does not follow from the log."""
+"""Files in `context/` that are not derived."""
 
 _LARGEST = 256 * 1024
-"""So many bytes at most are read of a pinned file."""
+"""The most bytes read of a pinned file."""
 
 _MOST = 64
 
@@ -27,19 +27,19 @@ class Inputs:
 
     @property
     def limit(self) -> int | None:
-        """What `context/budget` says, where nothing is no limit, too; None if there is none that makes sense."""
+        """The budget in `context/budget`, where an empty file means no limit; None if there is no valid one."""
         data = self._files.load(BUDGET)
         if data is None:
             return None
         try:
             return budget_in(data.decode()) or 0
         except ValueError as error:
-            logger.warning("ctxwrap: %s is passed over: %s", BUDGET, error)
+            logger.warning("ctxwrap: ignored %s: %s", BUDGET, error)
             return None
 
     @property
     def pinned(self) -> tuple[SourcedText, ...]:
-        """The pinned texts, in the order of their names."""
+        """The pinned texts, sorted by name."""
         names = {entry: entry.name.removeprefix(f"{PINNED}/") for entry in self._files.entries(PINNED)}
         entries = [entry for entry, name in names.items() if is_legal_name(name)]
         self._known = {entry: self._known.get(entry) or self._read(entry) for entry in entries[:_MOST]}

@@ -1,4 +1,4 @@
-"""Turns that began and have not ended, and how often replies ended with a snapshot."""
+"""Open turns, which began and have not ended; and how often replies ended with a snapshot."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -6,42 +6,42 @@ from typing import Any, NamedTuple
 from ctxwrap.types import USABLE, Record
 
 _AT_ONCE = 256
-"""So many turns are remembered as under way, and as many as over."""
+"""The maximum number of remembered open turns, and of ended ones."""
 
 
 PRESUMED = "process_died"
-"""Why a turn ended of which another process wrote the end."""
+"""The reason in an end that another process wrote."""
 
 OWN, LATE = "c", "l"
-"""The parts of a turn that are its end: the usual one, and its own behind one that was presumed."""
+"""The parts that end a turn: the usual one, and the turn's own after a presumed one."""
 
 
 def answer_id(turn: str, part: str = OWN) -> str:
-    """The id of the message that is the answer of a turn."""
+    """The id of a turn's answer."""
     return f"{turn}-{part}0"
 
 
 def is_presumed(done: Record) -> bool:
-    """Whether the event is the end of a turn that another process wrote."""
+    """Whether another process wrote this end of a turn."""
     return done.get("status") == "cancelled" and done.get("reason") == PRESUMED
 
 
 class OpenTurn(NamedTuple):
-    """A turn under way."""
+    """A turn that has not ended."""
 
     writer: str
-    """The process that drives it."""
+    """The process that runs it."""
     round: int
     at: str
-    """When it began."""
+    """The time it began."""
     said: str = ""
-    """What its answer said so far, as of the last time somebody wrote it down."""
+    """The answer so far, as of the last `delta` event."""
     origin: str = ""
-    """What the answer was made of, as of then."""
+    """The origin of that answer."""
 
 
 class Turns:
-    """Which turns are under way and which are over, as far back as anybody may ask."""
+    """Open turns and recently ended ones."""
 
     def __init__(
         self,
@@ -53,33 +53,33 @@ class Turns:
         self.begun: dict[str, OpenTurn] = dict(begun or {})
         self._over: dict[str, str] = dict(over or {})
         self._presumed = dict.fromkeys(presumed, "")
-        """Those that are over only by what another process says."""
+        """Turns that another process presumed to have ended."""
         self._answers: dict[str, str] = dict(answers or {})
-        """The answers, by their ids, whose events are still to come, with what is known of each."""
+        """Answers whose events have not been read yet, by id, with their status."""
 
     @property
     def state(self) -> str:
-        """The session's state in one word."""
+        """The session's state: one word of the ABI."""
         return "active" if self.begun else next(reversed(self._over.values()), "idle")
 
     def has(self, turn: str) -> bool:
         return turn in self.begun or turn in self._over
 
     def is_over(self, turn: str) -> bool:
-        """Whether its own end is in the log."""
+        """Whether the turn's own end is in the log."""
         return turn in self._over and turn not in self._presumed
 
     def part_of_end(self, turn: str) -> str:
-        """As which part its own end is to be written; one that is not under way was closed by others."""
+        """The part under which the turn writes its end; a turn that is not open was closed by another process."""
         is_open = turn in self.begun and self._answers.get(answer_id(turn)) != PRESUMED
         return OWN if is_open else LATE
 
     def answered(self, turn: str, part: str = OWN) -> str:
-        """What is known of the answer that the log has without the events that belong to it; nothing without one."""
+        """The status of an answer that is in the log without its events; empty if there is none."""
         return self._answers.get(answer_id(turn, part), "")
 
     def take_answer(self, turn: str, control: Record) -> None:
-        """Take in what is said about a message, which is read before the events that were written with it."""
+        """Fold a message's control data; it is read before the events of the same append."""
         id = str(control.get("id"))
         if id in (answer_id(turn), answer_id(turn, LATE)):
             self._answers[id] = PRESUMED if control.get("reason") == PRESUMED else str(control.get("status"))
@@ -102,7 +102,7 @@ class Turns:
     def _take_end(self, run: str, done: Record) -> None:
         self.begun.pop(run, None)
         self._answers.pop(answer_id(run), None)
-        self._over.pop(run, None)  # the newest stands last
+        self._over.pop(run, None)  # the newest is last
         self._presumed.pop(run, None)
         status = str(done.get("status"))
         self._over[run] = "done" if status == "ok" else status
@@ -129,13 +129,13 @@ def _bound(turns: dict[str, OpenTurn] | dict[str, str]) -> None:
 
 
 NO_SNAPSHOT = "the reply has no snapshot"
-"""The rule that such a reply broke."""
+"""The rule that a reply without a snapshot breaks."""
 
 MANY = 3
-"""After so many replies in a row without a snapshot somebody should be told."""
+"""This many replies in a row without a snapshot cause a warning."""
 
 _MODELS = 50
-"""So many models are told apart; all others are one."""
+"""The maximum number of models counted separately."""
 
 
 class SnapshotCount(NamedTuple):
@@ -151,9 +151,9 @@ class SnapshotCount(NamedTuple):
 class Compliance:
     def __init__(self, in_a_row: int = 0, alarms: int = 0, models: Mapping[str, Iterable[int]] | None = None) -> None:
         self.in_a_row = in_a_row
-        """How many of the last replies had none; only one that can be used ends the row."""
+        """Consecutive replies without a usable snapshot."""
         self.alarms = alarms
-        """How often there were so many in a row that somebody should be told."""
+        """How often the warning was due."""
         self.models = {model: SnapshotCount(*count) for model, count in (models or {}).items()}
 
     @property
@@ -171,15 +171,15 @@ class Compliance:
         self.alarms += status == "missing" and self.in_a_row == MANY
 
     def as_json(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The row for a checkpoint."""
         return {"in_a_row": self.in_a_row, "alarms": self.alarms, "models": dict(self.models)}
 
     def told(self) -> dict[str, Any]:
-        """The counts as data for whoever asks."""
+        """The counts as JSON."""
         models = {model: count._asdict() for model, count in self.models.items()}
         return {**self.total._asdict(), "in_a_row": self.in_a_row, "models": models}
 
 
 def row_after(row: int, status: str) -> int:
-    """How many replies in a row had no snapshot, with one more of that status that was due to have one."""
+    """The consecutive misses after one more reply of that status."""
     return row + 1 if status == "missing" else 0 if status in USABLE else row

@@ -1,4 +1,4 @@
-"""Where a turn begins: what the caller sent is aligned with what the log knows, and the runtime fields are fixed."""
+"""The start of a turn: the caller's messages are aligned with the log, and the runtime fields are set."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from ctxwrap.stores.base import Log
 from ctxwrap.types import Message, Operation, Record, Request, SourcedText, TurnInputs
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
-"""Of a conversation that is to take no more than its last messages, so many times these are offered, or a few more."""
+"""With a limit on messages, this many times the limit are offered as candidates."""
 
 
 def opening_of(
@@ -28,7 +28,7 @@ def opening_of(
     now: datetime,
     budget_messages: int,
 ) -> TurnInputs:
-    """What a turn starts from; `rules` are those that memory goes by from now on, if the log does not say so yet."""
+    """The inputs of a turn; `rules` are new memory rules that the log does not have yet."""
     system = tuple(message for message in request.messages if message.role == "system")
     spoken = tuple(message for message in request.messages if message.role != "system")
     alignment = _aligned(past, spoken)
@@ -75,7 +75,7 @@ def opening_of(
 
 
 def _foreign_messages(past: SessionState, numbers: Sequence[int], first_message: int) -> dict[int, str]:
-    """The origins of those messages that are foreign; of new ones as if a model wrote them that saw all of the log."""
+    """The foreign origins by message. A new model message counts as derived from the whole log."""
     least = past.origins.least
     if least is None:
         return {}
@@ -84,7 +84,7 @@ def _foreign_messages(past: SessionState, numbers: Sequence[int], first_message:
 
 
 def _foreign_items(past: SessionState, state: dict[str, Any]) -> dict[str, str]:
-    """The origins of the items that may be shown and are foreign; one that an epoch tells may be long gone."""
+    """The foreign origins by item that may be shown; the epoch may hold items that memory no longer has."""
     shown = {
         str(item["id"]) for tiers in (state["memory"], past.epoch or {}) for tier in tiers.values() for item in tier
     }
@@ -98,7 +98,7 @@ def _says_more(state: dict[str, Any]) -> bool:
 
 
 def rounds_of(past: SessionState, new: Sequence[Message]) -> list[int]:
-    """The round of each new message: one begins with what a user says, and a tool's result stays in it."""
+    """The round of each new message: a user message begins a round, a tool result stays in it."""
     current, rounds, before = past.round, [], ""
     for message in new:
         current += (message.role == "user" and before != "user") or not current
@@ -114,14 +114,14 @@ def _aligned(past: SessionState, spoken: Sequence[Message]) -> Alignment:
 
 
 def _answers(spoken: Sequence[Message]) -> list[int]:
-    """The places of what a model said before the newest turn; a greeting or a beginning to go on from is no answer."""
+    """The positions of model answers before the newest turn; a greeting or a prefill is not an answer."""
     asked = next((at for at, message in enumerate(spoken) if message.role == "user"), len(spoken))
     last = max((at for at, message in enumerate(spoken) if message.role != "assistant"), default=0)
     return [at for at in range(asked, last) if spoken[at].role == "assistant"]
 
 
 def _began(past: SessionState, alignment: Alignment, numbers: Sequence[int]) -> int:
-    """The number of the message that the caller's list begins with; where it did before, if it is a changed one."""
+    """The number of the caller's first message; if that message was edited, the number of the original."""
     first = next(iter(numbers), 0)
     return first or (past.began if alignment.before else 0)
 
@@ -134,7 +134,7 @@ def _recalled(past: SessionState, new: Sequence[Message], number: int) -> tuple[
 def _state(
     past: SessionState, recalled: Sequence[Operation], number: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Memory as the model is shown it in a round, with what came back and what is asked; and what moved until then."""
+    """The memory state shown in a round, including recalled items and open questions; and the moves up to then."""
     state, moves = past.memory.at(number)
     for operation in recalled:
         item = MemoryItem.from_json(operation.item or {})
@@ -145,18 +145,18 @@ def _state(
 
 
 def _changed_system(past: SessionState, system: Sequence[Message]) -> tuple[Message, ...]:
-    """The system messages, if they are not the ones the log saw last."""
+    """The system messages, if they differ from the last ones in the log."""
     return tuple(system) if [digest(message) for message in system] != past.system else ()
 
 
 def _system_numbers(past: SessionState, sent: int, changed: int) -> tuple[int, ...]:
-    """The numbers of the system messages: those of the log, unless they are others."""
+    """The numbers of the system messages in the log, or their future numbers if they are new."""
     first = past.sequence["messages"] + 1
     return tuple(range(first, first + changed)) if changed else tuple(past.system_numbers) if sent else ()
 
 
 def _numbers(past: SessionState, alignment: Alignment, count: int, next_number: int) -> list[int]:
-    """The numbers in the log of the messages that a caller sent; 0 for those it does not know."""
+    """The log numbers of the caller's messages; 0 for unknown ones."""
     known = past.branch.numbers(alignment.keep - alignment.covered, alignment.keep)
     new = range(next_number, next_number + count - alignment.new)
     return [*[0] * (alignment.new - len(known)), *known, *new]

@@ -1,4 +1,4 @@
-"""Two turns at once: which of them has the session, and who comes next."""
+"""The queue of turns of a session: one turn has it, the others wait in order."""
 
 import os
 import sys
@@ -10,47 +10,47 @@ from weakref import WeakValueDictionary, ref
 
 
 class Caller(NamedTuple):
-    """Who calls: a thread and, in async code, a task.
+    """The caller: a thread and, in async code, a task.
 
-    Neither is kept alive. A task holds the error it ended with, and that the frames that hold the answer: a call that
-    held its task would never go.
+    Both are weak references: a task holds its exception, whose frames hold the answer, so a call that held its task
+    would never be collected.
     """
 
     thread: "ref[threading.Thread]"
     task: "ref[Any] | None"
 
     def would_wait_for_itself(self, owner: "Caller") -> bool:
-        """Whether `owner` cannot come to its end while this caller waits.
+        """Whether `owner` cannot finish while this caller waits.
 
-        It is the same task, or it needs the thread: sync code waits in its own, async code leaves it to other tasks.
+        It is the same task, or it needs this thread: sync code blocks its thread, async code yields to other tasks.
         """
         blocks = threading.current_thread() is self.thread()
         return self.thread == owner.thread and (blocks or owner.task is None or self.task == owner.task)
 
 
 class TurnQueue:
-    """Those who wait for a session in this process, through whichever client: first come, first served.
+    """The turns that wait for a session in this process, through any client, first come, first served.
 
-    Between processes the lease decides, which goes to whoever asks at the right moment.
+    Between processes the store's lease decides, without an order.
     """
 
     def __init__(self) -> None:
         self.waiting: deque[TurnTicket] = deque()
         self.owner: Caller | None = None
-        """Who has the session."""
+        """The turn that has the session."""
 
 
 class TurnTicket:
-    """One call's place in a line."""
+    """One call's place in the queue."""
 
     def __init__(self, line: TurnQueue, caller: Caller, lease: Callable[[], Callable[[], None] | None]) -> None:
         self._line, self._caller, self._lease = line, caller, lease
         self._give_back: Callable[[], None] | None = None
 
     def take(self) -> bool:
-        """Whether the session is this call's, now and until it leaves; or else its place in the line is kept.
+        """Whether this call has the session from now until it leaves; otherwise it keeps its place.
 
-        A caller that has the session itself goes on beside its other call: whoever waits for itself waits for ever.
+        A caller whose other call has the session runs beside it: waiting for itself would be a deadlock.
         """
         line = self._line
         if self._give_back is not None:
@@ -69,18 +69,18 @@ class TurnTicket:
         return True
 
     def undo(self) -> None:
-        """That it was not taken after all: it comes next again."""
+        """Return to the front of the queue: the session could not be taken after all."""
         if self._give_back is not None:
             self.leave()
             self._line.waiting.appendleft(self)
 
     def give_back(self) -> None:
-        """Let others have the session as soon as they see what is written; it is to be left all the same."""
+        """Let others run once they see what is written; `leave` must still be called."""
         if self._give_back is not None:
             self._give_back()
 
     def leave(self) -> None:
-        """Let others have the session, or give up waiting for it."""
+        """Release the session, or stop waiting for it."""
         self._stop_waiting()
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
@@ -97,13 +97,13 @@ _finding = threading.Lock()
 
 
 def turn_queue(place: Hashable) -> TurnQueue:
-    """The line of the session that lies there; there is one while somebody stands in it."""
+    """The queue of the session at that place; it exists while a call is in it."""
     with _finding:
         return _lines.setdefault(place, TurnQueue())
 
 
 def _begin_in_child() -> None:
-    """Of those who stand in a line, none is in a forked process."""
+    """A forked process starts with empty queues."""
     global _lines, _finding
     _lines, _finding = WeakValueDictionary(), threading.Lock()
 
@@ -112,7 +112,7 @@ os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def this_caller() -> Caller:
-    """The thread and, in async code, the task that runs."""
+    """The current thread and, in async code, the current task."""
     asyncio = sys.modules.get("asyncio")
     try:
         task = asyncio.current_task() if asyncio else None

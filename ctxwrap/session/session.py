@@ -1,4 +1,4 @@
-"""One session: its log as far as it was read, and how a turn is added to it."""
+"""One session: its log, the state folded from it, and how turns are appended."""
 
 import logging
 import os
@@ -35,26 +35,26 @@ logger = logging.getLogger("ctxwrap")
 T = TypeVar("T")
 
 _CHECKPOINT_EVERY = 64
-"""After how many records of its own, or left behind by others, a session writes a checkpoint."""
+"""A checkpoint is written after this many records, of this process or found in the log."""
 
 _INDEX_EVERY = 32
-"""After how many newly indexed messages the index is written behind an answer."""
+"""The index is saved in the background after this many newly indexed messages."""
 
 _RECENT = 64
-"""So many of the newest messages are at hand for the index."""
+"""How many of the newest messages are cached for the index."""
 
 _MOST_OWED = 64
 
 TurnEnd = tuple[Sequence[Record], Sequence[Record], datetime]
-"""A turn's last messages and events, and when they came."""
+"""A turn's last messages and events, and their time."""
 
 
 class Session:
-    """Call everything inside `locked()`, after `refresh()`; the log may have grown in another process.
+    """Call everything inside `locked()`, which reads what other processes appended.
 
-    One that `keeps_all` has everything of memory at hand, and reads the log from its start for that. What messages mean
-    is told by the model that settings choose, unless another `embedding` is given. What follows from the log is brought
-    up to date with each append if it `derives`, else by `catch_up`.
+    `keeps_all` keeps all of memory, including what was swapped, and reads the log from its start for that. `embedding`
+    replaces the model that settings choose. With `derives`, derived files are updated with each append, otherwise by
+    `catch_up`.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class Session:
         self._opened = False
         self._unsaved = 0
         self.is_ending = False
-        """Whether the end of the session was asked for and is still to be written."""
+        """Whether the end of the session was requested and is not written yet."""
         self._deferred: dict[str, Callable[[], TurnEnd]] = {}
-        """The ends of turns that the medium refused, by turn."""
+        """Ends of turns that the store could not write yet, by turn."""
         self._begin()
 
     def _begin(self) -> None:
-        """Before the first record."""
+        """Reset to the state before the first record."""
         self.state = SessionState(self._settings, keeps_all=self._keeps_all)
         self._recent: dict[int, Record] = {}
-        """The newest messages as they stand in the log, by their numbers."""
+        """The newest message records, by number."""
         self.packs.clear()
         self._retriever = self._new_retriever()
         self._positions = dict.fromkeys(STREAMS, 0)
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def line(self) -> TurnQueue:
-        """Those who want a turn, in this process."""
+        """The session's queue of turns in this process."""
         return turn_queue(self.log.place)
 
     @property
@@ -109,14 +109,14 @@ class Session:
         return self._settings.redaction
 
     def with_stages(self, *records: Record) -> list[Record]:
-        """Records outside of turns, with the events that follow from them if those are to be written, too."""
+        """Records outside of turns, with their lifecycle events if `evidence="log"`."""
         told = session_stages_of(records, self.key.session) if self._settings.evidence == "log" else ()
         return [*records, *told]
 
     def transaction(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
-        """Do it inside `locked`, in as few steps as the store can: should it be outdated, it is done a second time.
+        """Run `work` inside `locked`, optimistically: if the session changed meanwhile, run it a second time.
 
-        `undo` is for what the first time left outside of the session.
+        `undo` reverts what the first run left outside of the session.
         """
         try:
             with self.locked(redoable=True):
@@ -128,7 +128,7 @@ class Session:
 
     @contextmanager
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
-        """Keep others out to read and write; what is written lasts behind it as settings say."""
+        """Hold the session's lock, read what is new, and sync on exit as `durability` says."""
         sync: Callable[[], None] | None = None
         paid: list[str] = []
         try:
@@ -143,7 +143,7 @@ class Session:
         except Exception:
             raise
         except BaseException:
-            self._opened = False  # it may have stopped between any two steps: look again before the next word
+            self._opened = False  # interrupted between any two steps: read the log again before the next use
             raise
         finally:
             if sync is not None:
@@ -155,18 +155,18 @@ class Session:
         try:
             sync()
         except StoreError:
-            self._opened = False  # nobody knows what the medium has: look again before the next word
+            self._opened = False  # what reached the disk is unknown: read the log again before the next use
             raise
 
     def sync(self) -> int:
-        """Wait, outside of `locked`, until the medium has everything written so far; the number of the last message."""
+        """Wait until all that was written is on disk; return the last message's number. Call it outside `locked`."""
         with defer_finalizers(), self.locked():
             wait, last = self.log.settled(), self.state.sequence["messages"]
         self._wait_for(wait)
         return last
 
     def refresh(self) -> None:
-        """Read what was appended since the last time, here or elsewhere; or everything, if the log was rewritten."""
+        """Read what was appended since the last call, by any process; or everything, if the log was rewritten."""
         edition = self.log.edition()
         if self._opened and edition == self._edition:
             self._read_on()
@@ -178,7 +178,7 @@ class Session:
             self._opened = True
 
     def _read_on(self) -> int:
-        """Take in what is new; how many records that were."""
+        """Fold new records, and return how many there were."""
         count = 0
         for stream in STREAMS:
             records, position = self.log.read(stream, self._positions[stream])
@@ -187,12 +187,12 @@ class Session:
         return count
 
     def open_turn(self, request: Request, now: datetime) -> TurnInputs:
-        """Align the caller's messages with the log and fix the runtime fields; writes nothing."""
+        """Align the caller's messages with the log and set the runtime fields; write nothing."""
         limit = self._settings.budget_messages
         return opening_of(self.state, self.log, self._inputs, self._new_rules(), request, now, limit)
 
     def _new_rules(self) -> Record | None:
-        """The rules that settings name, if the log does not say yet that memory goes by them."""
+        """The memory rules of the settings, if the log does not have them yet."""
         if self.state.rules == self._rules:
             return None
         self.memory.govern(self._settings.memory, evolves=self._settings.evolution == "decay")
@@ -200,23 +200,23 @@ class Session:
 
     @property
     def is_known(self) -> bool:
-        """Whether its log was read at all; this may be asked outside of `locked`."""
+        """Whether the log has been read; may be called outside `locked`."""
         return self._opened
 
     def check_quotas(self, new: Iterable[Message]) -> None:
-        """A QuotaExceeded if these messages and an answer would be more than the session may hold."""
+        """Raise QuotaExceeded if these messages and an answer exceed the session's quota."""
         quotas, known = self._settings.quotas, self.state.derived.collected
         if quotas is not None:
             quotas.check_entries(known.entries, known.characters, _lengths(new))
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log holds nothing at all."""
+        """Whether the log is empty."""
         return not any(self.state.sequence.values())
 
     @property
     def next_message(self) -> int:
-        """The number that the next message gets."""
+        """The number of the next message."""
         return self.state.sequence["messages"] + 1
 
     def append(
@@ -229,10 +229,10 @@ class Session:
         part: str = "",
         is_edge: bool = True,
     ) -> None:
-        """Write a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
+        """Append a part of a turn, numbered and dated: its opening (`o`), its end (`c`) or another one.
 
-        The opening and the end are written once, however often they are asked for; an end that another process wrote
-        for it is none of its own. The edges of a turn wait for the medium sooner than what lies between them.
+        The opening and the end are written once, however often this is called; an end that another process presumed
+        does not count. With `is_edge`, `durability="turn"` waits for the disk.
         """
         if (part == "o" and self.state.turns.has(turn)) or (part == OWN and self.state.turns.is_over(turn)):
             return
@@ -244,7 +244,7 @@ class Session:
         self._append(turn, messages, events, now, part=part, is_edge=is_edge)
 
     def _unwritten(self, turn: str, part: str, messages: Sequence[Record]) -> Sequence[Record]:
-        """What of a turn's last messages is not in the log yet; a late one says for which other it stands."""
+        """The turn's last messages that are not in the log yet; a late answer names the one it supersedes."""
         if self.state.turns.answered(turn, part):
             return ()
         control = {"supersedes": answer_id(turn)} if part == LATE else {}
@@ -277,7 +277,7 @@ class Session:
             self._derive()
 
     def catch_up(self) -> None:
-        """Bring what follows from the log up to date, unless that happens with every append."""
+        """Bring derived files up to date, unless every append does."""
         if not self._derives:
             with defer_finalizers():
                 self.transaction(self._catch_up)
@@ -287,26 +287,26 @@ class Session:
         self._retriever.save(_INDEX_EVERY)
 
     def keep(self, data: bytes) -> Record:
-        """Store a content once, as lasting as settings say; what a record to come refers to it by."""
+        """Store a content once, and return the reference for a record."""
         return blobs.stored(data, self.log.files, "bytes", lasting=self._settings.durability != "os")
 
     def records(self, stream: str) -> list[Record]:
-        """All that a stream holds, with all contents."""
+        """All records of a stream, with their contents."""
         return [self.whole(record) for record in self.log.read(stream)[0]]
 
     def messages(self, first: int, last: int) -> list[Record]:
-        """The messages of these numbers, both included, with their contents."""
+        """The messages from `first` to `last`, inclusive, with their contents."""
         return [self.whole(record) for record in self.log.between("messages", first, last)]
 
     def retrieve(self, query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
-        """What the messages before number `below` say about a query; nothing, should anything go wrong."""
+        """Passages about a query from messages before number `below`; nothing if retrieval fails."""
         try:
             found = self._retriever.find(query, min(below, self.next_message), budget, count, self.state.branch.left)
             return Retrieved(tuple(map(self._with_origin, found.chosen)), tuple(map(self._with_origin, found.missed)))
         except Outdated:
             raise
         except Exception as error:
-            logger.warning("session %r: nothing is retrieved: %r", self.key.session, error)
+            logger.warning("session %r: retrieval failed, nothing is retrieved: %r", self.key.session, error)
             self._retriever = self._new_retriever()
             return Retrieved()
 
@@ -314,7 +314,7 @@ class Session:
         return passage._replace(origin=self.state.origins.of(passage.number) or "")
 
     def search(self, query: str, limit: int) -> list[Passage]:
-        """The messages that say the most about a query, the best first, each with the passage that does."""
+        """The messages that match a query best, best first, each with its best passage."""
         try:
             return self._retriever.search(query, self.next_message, limit, self.state.branch.left)
         except BaseException:
@@ -322,7 +322,7 @@ class Session:
             raise
 
     def _allowed(self, turn: str) -> RecordChange:
-        """What may be written of an event: nothing that was forgotten or purged while its turn was under way."""
+        """Remove from an event what was forgotten or purged while its turn was open."""
         forgotten = frozenset(self.memory.forgotten)
         if not forgotten and turn not in self.state.purged:
             return lambda event: event
@@ -332,7 +332,7 @@ class Session:
         return lambda event: redaction.event(unanswered(event))
 
     def numbered(self, stream: str, turn: str, part: str, records: Iterable[Record], time: str) -> list[Record]:
-        """The records with their control data; those of a part have ids that are the same if it is written again."""
+        """The records with their control data; the ids of a named part are the same when it is written again."""
         first, kind = self.state.sequence[stream] + 1, "e" if stream == "events" else ""
         return [
             {
@@ -350,12 +350,12 @@ class Session:
         ]
 
     def defer_write(self, turn: str, end: Callable[[], TurnEnd]) -> None:
-        """Write the end of a turn as soon as that is possible, since it was not: before anything else is written."""
+        """Write the end of a turn, which the store refused, before the next write."""
         if len(self._deferred) < _MOST_OWED:
             self._deferred[turn] = end
 
     def _flush_deferred(self) -> list[str]:
-        """Write what is owed; the turns that are not owed any more if the medium has it."""
+        """Write deferred ends; return the turns that are done once the disk has them."""
         paid = []
         for turn, end in list(self._deferred.items()):
             try:
@@ -364,18 +364,18 @@ class Session:
             except StoreError:
                 break
             except Exception:
-                logger.exception("session %r: the end of a turn is lost", self.key.session)
+                logger.exception("session %r: lost the end of a turn", self.key.session)
             paid.append(turn)
         return paid
 
     def _close_dead_turns(self) -> None:
-        """End the turns whose processes ended without a word, with what they said as far as it is known."""
+        """Close turns whose process died, with the part of their answer that is known."""
         for turn, begun in list(self.state.turns.begun.items()):
             if begun.writer and begun.writer != self.log.writer and not self.log.is_alive(begun.writer):
                 self._close_dead_turn(turn, begun)
 
     def _close_dead_turn(self, turn: str, begun: OpenTurn) -> None:
-        """A process may have died when its answer was in the log and nothing else of the end was: it stays as it is."""
+        """If the answer is already in the log, only the missing events are written."""
         control = {"round": begun.round, "status": "aborted", "reason": PRESUMED, "origin": begun.origin}
         known, is_newest = self.state.turns.answered(turn), self.state.last_turn == turn
         says = begun.said and is_newest and not known
@@ -385,7 +385,7 @@ class Session:
         self._append(turn, messages, [done], datetime.fromisoformat(begun.at), part=OWN, is_edge=True)
 
     def rounds(self, new: Sequence[Message]) -> list[int]:
-        """The round of each message that is to be added."""
+        """The round of each new message."""
         return rounds_of(self.state, new)
 
     def _take(self, stream: str, records: Sequence[Record], position: int, whole: RecordChange | None = None) -> None:
@@ -401,7 +401,7 @@ class Session:
         return Retriever(self.log, self._embedding, self._pick)
 
     def _pick(self, numbers: Iterable[int]) -> dict[int, Record]:
-        """The messages of these numbers; the newest are at hand."""
+        """The messages of these numbers; the newest are cached."""
         numbers = list(numbers)
         others = [number for number in numbers if number not in self._recent]
         found = self.log.pick("messages", others) if others else {}
@@ -411,11 +411,11 @@ class Session:
         try:
             return blobs.inline(record, self.log.files)
         except LookupError as error:
-            logger.error("session %r: %s", self.key.session, error)  # noqa: TRY400  # the traceback tells nothing
+            logger.error("session %r: %s", self.key.session, error)  # noqa: TRY400  # the traceback adds nothing
             return record
 
     def _derive(self) -> None:
-        """Bring what is made of the log up to date; it can be made anew at any time."""
+        """Update derived files; a failure is logged, since they can be rebuilt."""
         try:
             if not self._placed:
                 self.log.files.save("cwd", _working_directory())
@@ -427,18 +427,18 @@ class Session:
         except Outdated:
             raise
         except Exception as error:
-            logger.debug("session %r: its derived files are behind: %r", self.key.session, error)
+            logger.debug("session %r: derived files are not up to date: %r", self.key.session, error)
         if self._unsaved >= _CHECKPOINT_EVERY:
             self._save()
 
     def rebuild(self) -> list[str]:
-        """Make all that follows from the log anew, inside `locked`; what stood in its place and was no file."""
+        """Rebuild all derived files, inside `locked`; return paths that were in their way and were not files."""
         fresh = Session(self.key, self.log, self._settings)
         fresh._read_on()
         self.remove_derived()
         strays = [stray for name in DERIVED for stray in self.log.files.remove_strays(name, is_derived)]
         for link in (stray for stray in strays if not stray.endswith("/")):
-            logger.warning("session %r: %s was no file of the session's and is removed", self.key.session, link)
+            logger.warning("session %r: removed %s, which was not a file of the session", self.key.session, link)
         fresh.state.derived.save(self.log.files, fresh.memory, fresh.state.turns.state)
         fresh.packs.show(fresh.state)
         self.state.derived = fresh.state.derived
@@ -450,32 +450,32 @@ class Session:
                 self.log.files.remove(entry.name)
 
     def _save(self) -> None:
-        """Keep what the log says so far for whoever opens the session next; it can be read from the log as well."""
+        """Write a checkpoint, so that the next open need not read the whole log."""
         self._unsaved = 0
         try:
             self.log.save_checkpoint(Checkpoint(self._positions, self.state.as_json()))
         except Exception as error:
-            logger.debug("session %r: no checkpoint was written: %r", self.key.session, error)
+            logger.debug("session %r: could not write a checkpoint: %r", self.key.session, error)
 
     def _resume(self) -> None:
-        """Begin where a checkpoint stands, or before the first record."""
+        """Start from the checkpoint, or before the first record."""
         try:
             checkpoint = None if self._keeps_all else self.log.load_checkpoint()
             if checkpoint is not None:
                 self.state.restore(checkpoint.known)
                 self._positions = {stream: checkpoint.positions[stream] for stream in STREAMS}
         except Exception as error:
-            logger.debug("session %r: its checkpoint is passed over: %r", self.key.session, error)
+            logger.debug("session %r: ignored its checkpoint: %r", self.key.session, error)
             self._begin()
 
 
 def _lengths(new: Iterable[Message]) -> list[int]:
-    """Of what a turn adds; nobody knows yet how long its answer will be."""
+    """The lengths of a turn's messages, and 0 for the answer, whose length is unknown."""
     return [*(size_of(message) for message in new if message.role != "system"), 0]
 
 
 def _working_directory() -> bytes:
-    """Where this process works, on one line; the root if that is nothing to write down."""
+    """The working directory of this process, on one line; the root if it is not printable."""
     try:
         path = os.getcwd()
     except OSError:
@@ -484,8 +484,5 @@ def _working_directory() -> bytes:
 
 
 def _counted(event: Record, messages: int) -> Record:
-    """The event that ends a turn says how many messages there are, so that what follows from it is always the same.
-
-    So does one that comes with a message outside of turns.
-    """
+    """Add the number of messages to events that end a turn or come with a message: derived files depend on it."""
     return {**event, "ctx": {**event["ctx"], "messages": messages}} if event.get("type") in COUNTING else event

@@ -1,4 +1,4 @@
-"""Everything a session knows of its past: a fold of its records, the same for the same log."""
+"""The state of a session: a fold of its records, the same for the same log."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -25,39 +25,39 @@ from ctxwrap.types import LoggedMessage, Message, MissingContext, Operation, Pre
 logger = logging.getLogger("ctxwrap")
 
 OPERATING = ("snapshot", "observation", "recall", "pin", "forget")
-"""The events whose operations change memory."""
+"""Events whose operations change memory."""
 
 _STEP = timedelta(microseconds=1)
 _FAR = timedelta(days=366)
-"""How far a clock must have gone ahead to have been wrong, and not only set back a little since."""
+"""A last turn this far in the future was dated by a wrong clock; a smaller lead is ordinary clock adjustment."""
 
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
-"""What is kept of a grant, and of how many files."""
+"""The fields kept of a grant, and the number of files."""
 
 _FORMAT = 16
-"""Of what a checkpoint holds; another one whenever that, or how records are read, changes."""
+"""The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
 class SessionState:
     def __init__(self, settings: Settings, *, keeps_all: bool = False) -> None:
         self.memory = Memory(settings.memory, evolves=settings.evolution == "decay", keeps_all=keeps_all)
         self.moves: list[TierMove] = []
-        """What moved in memory and is not in the log yet."""
+        """Tier moves that are not in the log yet."""
         self.sequence = dict.fromkeys(STREAMS, 0)
-        """The number of each stream's last record."""
+        """The number of the last record of each stream."""
         self.branch = Branch()
         self.origins = Origins()
         self.state_origin: Origin = "assistant"
-        """The least trusted of what the model was shown that wrote what stands beside memory, such as its task."""
+        """The least trusted origin among the texts shown to the model that wrote the snapshot's other fields."""
         self.began = 0
-        """The number of the message that the last caller's list began with, 0 if that is not known."""
+        """The number of the first message in the last caller's list; 0 if unknown."""
         self.last_turn = ""
-        """Whose the newest message is."""
+        """The turn of the newest message."""
         self.turns = Turns()
         self.purged: set[str] = set()
-        """The turns of which a message was purged."""
+        """Turns with a purged message."""
         self.rules: Record | None = None
-        """The rules that memory goes by, if the log says so."""
+        """The memory rules in the log, if any."""
         self.system: list[Digest] = []
         self.system_numbers: list[int] = []
         self._system_turn = ""
@@ -65,33 +65,33 @@ class SessionState:
         self.answered = True
         self.runtime: Runtime | None = None
         self.epoch: Tiers | None = None
-        """The memory that stands where a request seldom changes."""
+        """The memory block of the current epoch."""
         self.prefix: Prefix | None = None
-        """How the last request began."""
+        """The prefix of the last request."""
         self.pack: Record | None = None
-        """What the newest event tells that has a pack."""
+        """The newest event with a receipt."""
         self.outputs: tuple[str, ...] = ()
-        """The tool outputs that were files in it."""
+        """Tool outputs that were files in that pack."""
         self.files: dict[str, Record] = {}
-        """What the model was granted of its working set, by path."""
+        """Working-set requests of the model that were granted, by path."""
         self.missing: tuple[MissingContext, ...] = ()
-        """What is missing, and what somebody declined to give."""
+        """Missing context, open or declined."""
         self.derived = Derived()
 
     @property
     def documents(self) -> Documents:
-        """The context document and its versions."""
+        """Versions of the context document."""
         return self.derived.documents
 
     @property
     def compliance(self) -> Compliance:
-        """How often replies had the snapshot that they should have."""
+        """How often replies ended with the snapshot that was due."""
         return self.derived.compliance
 
     def take(self, stream: str, record: Record, whole: Callable[[Record], Record]) -> bool:
-        """Take in the next record of a stream; `whole` gives one with its content, should that lie elsewhere.
+        """Fold the next record of a stream; `whole` resolves a content that is stored as a blob.
 
-        Whether it made sense; one that does not is passed over.
+        Return False for a malformed record, which is skipped.
         """
         self.sequence[stream] = next_number(record, self.sequence[stream])
         try:
@@ -100,12 +100,12 @@ class SessionState:
             else:
                 self._take_event(record)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            logger.exception("a record of %s makes no sense; it is passed over", stream)
+            logger.exception("skipped a malformed record of %s", stream)
             return False
         return True
 
     def next_runtime(self, round: int, now: datetime) -> Runtime:
-        """The runtime fields of a turn in `round`; those of an earlier turn in it, if there was one."""
+        """The runtime fields of a turn in `round`: those of an earlier turn in the same round, if there was one."""
         if self.runtime is None:
             return Runtime(round, timestamp(now), timestamp(now))
         if self.runtime.round == round:
@@ -136,19 +136,19 @@ class SessionState:
         self.answered = message.role == "assistant"
 
     def _origin(self, message: Message, control: Record) -> Origin:
-        """Whom a message descends from. A model's that does not say so may have been made of all before it."""
+        """The origin of a message. A model's message without one may derive from everything before it."""
         own = origin_of(message)
         if message.role != "assistant":
             return own
         return least_trusted(own, origin_in(control.get("origin")) or self.origins.least or own)
 
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
-        """The least trusted of what these messages are made of."""
+        """The least trusted origin of these messages."""
         told = [(kept.number, kept.message) for kept in messages]
         return origin_of_all(told, {number: self.origins.of(number) or "" for number, _ in told})
 
     def _take_system(self, said: Digest, turn: str) -> None:
-        """A turn's system messages stand together; another turn's take their place."""
+        """Replace the system messages by those of the newest turn."""
         if turn != self._system_turn:
             self.system, self.system_numbers, self._system_turn = [], [], turn
         self.system.append(said)
@@ -184,7 +184,7 @@ class SessionState:
         self.derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_pack(self, event: Record) -> None:
-        """How a request began, and the memory that stands there from now on."""
+        """Record the prefix of a request, and the epoch if a new one began."""
         if "sent" in event:
             same = self.pack if self.pack and self.pack["run"] == event["run"] else {}
             self.pack = {**same, **event}
@@ -195,7 +195,7 @@ class SessionState:
             self.epoch = epoch_in(event["epoch"])
 
     def _take_file(self, path: str, event: Record) -> None:
-        """A file without a priority was removed; the operator may have it still."""
+        """A grant without a priority removes the file, though the operator's manifest may still list it."""
         before = self.files.pop(path, {})
         told = {name: event[name] for name in _FILE if name in event}
         if "priority" in told:
@@ -207,7 +207,7 @@ class SessionState:
             self.files.pop(next(iter(self.files)))
 
     def _go_by(self, rules: Record | None) -> None:
-        """Let memory go by other rules, if a turn says so."""
+        """Switch to the memory rules that a turn recorded."""
         if rules is not None:
             numbers, evolves = rules_from_json(rules)
             self.memory.govern(numbers, evolves=evolves)
@@ -243,9 +243,9 @@ class SessionState:
         }
 
     def restore(self, known: Record) -> None:
-        """Become what `as_json` gave; a ValueError if another version of it did."""
+        """Restore what `as_json` returned; raise ValueError for another format."""
         if known["format"] != _FORMAT:
-            raise ValueError(f"its format is {known['format']!r}")
+            raise ValueError(f"checkpoint format {known['format']!r}")
         self.sequence = {stream: known["sequence"][stream] for stream in STREAMS}
         self.branch = Branch.from_json(known["branch"])
         self.origins, self.state_origin = Origins.from_json(known["origins"]), known["state_origin"]
@@ -270,9 +270,9 @@ class SessionState:
 
 
 def _moment_after(last: datetime, now: datetime, began: datetime) -> datetime:
-    """When a turn is that comes after `last`: never before it, unless that was in a far future that did not come.
+    """The time of a turn after `last`: never earlier, unless `last` lies far in the future.
 
-    A clock that stands before the session's beginning is the one that is wrong.
+    A clock before the session's start is wrong and is ignored.
     """
     if now > last or (last - now > _FAR and now >= began):
         return now
