@@ -42,7 +42,7 @@ class Background:
     def finish(self, is_wanted: Callable[[Any], bool] = lambda _: True) -> None:
         """Run pending work whose subject `is_wanted` in this thread, and wait for what is running."""
         with self._changed:
-            subjects = [each for each in list(self._due) if is_wanted(each)]  # an object that goes may add another
+            subjects = [each for each in list(self._due) if is_wanted(each)]  # a finalizer may add another
             works = [self._due.pop(subject)[1] for subject in subjects]
         for work in works:
             _do(work)
@@ -69,20 +69,20 @@ class Background:
                     self._due.pop(subject, None)
                     self._doing, self._is_running = subject, work is not None
                     return work
-                self._changed.wait(min(due - now, _DELAY))  # no caller pays for waking the thread
+                self._changed.wait(min(due - now, _DELAY))  # waking the thread would cost the caller time
 
 
 def _do(work: Work) -> None:
     try:
         work()
     except Exception as error:
-        logger.info("ctxwrap: work in the background was not done: %r", error)
+        logger.info("ctxwrap: background work failed: %r", error)
 
 
 def _start(run: Work) -> bool:
     try:
         threading.Thread(target=run, name="ctxwrap-background", daemon=True).start()
-    except RuntimeError:  # an interpreter that is about to end starts no more threads: `finish` does the work
+    except RuntimeError:  # the interpreter is shutting down and starts no threads: `finish` does the work
         return False
     return True
 
@@ -91,7 +91,7 @@ background = Background()
 
 
 def _begin_anew() -> None:
-    """What a forked child inherits remains its parent's."""
+    """Pending work belongs to the parent of a forked process."""
     background.__init__()  # type: ignore[misc]
 
 

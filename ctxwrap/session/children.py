@@ -1,4 +1,4 @@
-"""Child contexts: what a parent handed to each, and what came back; `context/child/<name>/` as the log tells it."""
+"""Child sessions in the parent's state: inputs and results, and the files in `context/child/<name>/`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,10 +12,10 @@ from ctxwrap.types import Record, SourcedText
 CHILD = "context/child"
 
 _SHOWN = 8
-"""So many of the newest results are offered to a call."""
+"""The most results offered to a call."""
 
 _LARGEST = 64 * 1024
-"""So many bytes of each."""
+"""The most bytes of each."""
 
 STATUSES = ("pending", "active", "done", "error", "cancelled")
 
@@ -23,13 +23,13 @@ STATUSES = ("pending", "active", "done", "error", "cancelled")
 class Children:
     def __init__(self, known: dict[str, Record] | None = None) -> None:
         self.known = known or {}
-        """By name: agent, session, status and, once there is a result, a few words of it."""
+        """By name: agent, session, status and, once it is done, the beginning of the result."""
         self._unsaved: dict[str, bytes] = {}
         self._unlinked: list[tuple[str, str]] = []
 
     @property
     def refs(self) -> tuple[Record, ...]:
-        """The results, as the parent refers to them."""
+        """The results, as refs."""
         return tuple(
             {"id": name, "path": f"{CHILD}/{name}/result.md", "kind": "child_result", "summary": child["summary"]}
             for name, child in sorted(self.known.items())
@@ -37,9 +37,9 @@ class Children:
         )
 
     def results(self, files: Files) -> Iterator[SourcedText]:
-        """What came back, the newest first, as far as it may be shown.
+        """The results, newest first.
 
-        Nobody here knows what a child has read: its result is trusted no more than a tool's.
+        The parent does not know what a child has read, so a result is trusted like a tool output.
         """
         names = [name for name, child in self.known.items() if child.get("summary")]
         for name in names[: -_SHOWN - 1 : -1]:

@@ -1,4 +1,4 @@
-"""Compression: what memory and log amount to, as typed files with where it comes from; made without a model."""
+"""Compression: facts, decisions, tasks, references and a summary as typed files with their sources, without a model."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,39 +19,39 @@ _HEAD = re.compile(
     rb"# Summary\n\nSource: messages:1-(\d{1,15}), (\d{1,15}) rounds\n"
     rb"(?:Snapshots: (\d{1,15}) of (\d{1,15}) missing\n)?(Ended: )?"
 )
-"""How a summary begins."""
+"""The heading of a summary."""
 
 _PATH = 300
 _DOTS = {".", ".."}
 
 _TEXT = 1000
-"""No text in a line is longer than that."""
+"""The maximum length of a text in a line."""
 
 
 class CompressionInput(NamedTuple):
-    """What the log tells beside memory."""
+    """What compression takes from the log, beside memory."""
 
     messages: int = 0
     round: int = 0
     user: str = ""
-    """What the user said last, in short."""
+    """The user's last message, shortened."""
     assistant: str = ""
-    """What was answered last, in short."""
+    """The last answer, shortened."""
     summary: Record | None = None
-    """The last summary that a model wrote, with the messages it is of."""
+    """The last summary by a model, with the messages it covers."""
     rows: tuple[DigestRow, ...] = ()
-    """What was said in each stretch of the conversation, in short."""
+    """Extracts of each stretch of the conversation."""
     refs: tuple[Record, ...] = ()
-    """What can be looked up: files that were named, tool outputs, results of children, chunks in swap."""
+    """References: named files, tool outputs, results of child sessions, chunks in swap."""
     asked: int = 0
-    """How many replies should have had a snapshot."""
+    """Replies that should have had a snapshot."""
     missing: int = 0
-    """How many of them had none."""
+    """Those of them without one."""
     ended_at: str = ""
 
 
 class View(NamedTuple):
-    """One item as the files show it."""
+    """One memory item as the files show it."""
 
     item: MemoryItem
     kind: str
@@ -60,7 +60,7 @@ class View(NamedTuple):
 
 
 class Compression:
-    """The typed files; what did not change in memory is not looked at twice."""
+    """Renders the typed files; unchanged memory items are rendered once."""
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
@@ -68,7 +68,7 @@ class Compression:
         self._made_of: object = None
 
     def files(self, memory: Memory, told: CompressionInput) -> dict[str, bytes]:
-        """The files and what is to stand in them."""
+        """The files with their contents."""
         self._look_at(memory)
         made_of = memory.active_task, told.refs, [(view.line, view.kind) for view in self._views.values()]
         if made_of != self._made_of:
@@ -96,7 +96,7 @@ class Compression:
         }
 
     def _others(self, refs: Sequence[Record]) -> Iterator[Record]:
-        """The refs beside those of memory: each id once, and no file that memory names already."""
+        """The refs that are not in memory: each id once, without files that memory already names."""
         known = {legal_name(view.item.id) for view in self._of("ref")}
         paths = {path for view in self._of("ref") if (path := path_of(view.item))}
         for ref in refs:
@@ -104,7 +104,7 @@ class Compression:
                 yield ref if ref["id"] not in known else {**ref, "id": legal_name(f"{ref['kind']}/{ref['id']}")}
 
     def _summary(self, memory: Memory, told: CompressionInput) -> bytes:
-        """What the session is about, in the order in which somebody new to it would ask."""
+        """The summary, in the order in which a newcomer would ask."""
         lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
         if told.missing:
             lines.append(f"Snapshots: {told.missing} of {told.asked} missing")
@@ -136,12 +136,12 @@ def _view(item: MemoryItem) -> View:
 
 
 class SessionCountsLine(NamedTuple):
-    """What a summary says of its session in numbers."""
+    """The line of a summary with the session's counts."""
 
     messages: int
     rounds: int
     missing: int
-    """Replies without a snapshot, of so many that were asked for one; both 0 if there are none."""
+    """Replies without a snapshot, and replies that should have had one; both 0 if none are missing."""
     asked: int
     has_ended: bool
 
@@ -161,7 +161,7 @@ def _whence(item: MemoryItem) -> Record:
 
 
 def path_of(item: MemoryItem) -> str:
-    """Where an item says that something lies; nothing if it names no place."""
+    """The path or address that an item names, or an empty string."""
     told = [str(item.extra.get("path") or ""), *paths_in(item.content[:_TEXT])]
     return next((path for each in told if (path := shortened(each, _PATH)) and not _DOTS & set(path.split("/"))), "")
 

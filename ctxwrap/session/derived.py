@@ -1,7 +1,7 @@
-"""What is made of a session's log and lies beside it: kept up to date as the log grows, made anew at any time.
+"""Derived files of a session: updated as the log grows, rebuilt at any time.
 
-Everything here follows from the records alone and from their order within each stream, never from when they were
-read: whoever reads the log from its start gets the same bytes.
+They depend only on the records and their order within each stream, never on when they were read, so a rebuild writes
+the same bytes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,16 +23,16 @@ from ctxwrap.tokens.truncation import estimate_message
 from ctxwrap.types import Message, Record
 
 _REFS = 50
-"""So many of the newest tool outputs are listed among the refs, and as many files that users named."""
+"""The maximum number of tool outputs among the refs, and of files that users named."""
 
 _READ = 2000
-"""So many characters of a user's message are looked at for files that it names."""
+"""The characters of a user's message searched for file names."""
 
 _SHOWN = 300
-"""So many characters of what was said last are shown."""
+"""The characters shown of the last messages."""
 
 COUNTING = ("done", "entry")
-"""The events that say how many messages there are."""
+"""Events that record the number of messages."""
 
 
 class Newest:
@@ -70,12 +70,12 @@ class Derived:
         self.created_at = ""
         self.updated_at = ""
         self.ended_at = ""
-        """When the session ended, unless it was resumed since."""
+        """The time the session ended; empty if it was resumed since."""
         self._latest: str | None = None
-        """The newest answer, if one came since this was made."""
+        """The newest answer since this object was created."""
         self._compression = Compression()
         self._saved: dict[str, bytes] = {}
-        """What was written to files, so that the same is not written twice."""
+        """The contents last written, so that unchanged files are not written again."""
 
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
         self.swap.take_message(number, message, said, record)
@@ -130,9 +130,9 @@ class Derived:
             self.swap.begin_window(min(numbers))
 
     def save(self, files: Files, memory: Memory, state: str) -> bool:
-        """Bring the files up to date; whether those that only grow can be right.
+        """Bring the files up to date; return False if an append-only one cannot be continued and needs a rebuild.
 
-        While a turn is under way only its state is told: what it amounts to is known at its end.
+        While a turn is open only the session's state is written; the rest follows at its end.
         """
         for name, data in self._contents(memory, state).items():
             if self._saved.get(name) != data:
@@ -223,11 +223,11 @@ class Derived:
 
 
 DERIVED = ("context", "latest.md")
-"""Where what can be made of the log again lies, beside what somebody put there."""
+"""Directories of derived files; inputs may lie beside them."""
 
 
 def is_derived(name: str) -> bool:
-    """Whether a file of that name can be made of the log again."""
+    """Whether a file of that name is derived."""
     return name.partition("/")[0] in DERIVED and not name.startswith(INPUTS)
 
 

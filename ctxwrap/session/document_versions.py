@@ -12,28 +12,28 @@ from ctxwrap.session.session import Session
 from ctxwrap.types import LoggedMessage, Message, Record
 
 END_MARKER = "<END_SESSION>"
-"""A user's message that ends with it, on a line of its own, ends the session."""
+"""A user message that ends with this line ends the session."""
 
 _MOST = 60
-"""So many messages at most are read for one version."""
+"""The most messages read for one version."""
 
 
 class News(NamedTuple):
-    """What a document does not tell yet."""
+    """What is new for a document."""
 
     document: str
     version: int
     raws: list[RawMessage]
     items: list[MemoryLine]
     covers: int
-    """The last message that there is."""
+    """The number of the last message."""
     origin: Origin
-    """The least trusted of what is in the document and what is new."""
+    """The least trusted origin of the document and the new messages."""
 
 
 def news_of(session: Session, newest: int = 0) -> News:
-    """What was said since the newest version of the document, or so many of the newest messages; inside `locked`."""
-    # its rules take a while to be compiled: no first turn waits for them
+    """What was said since the newest version, or the `newest` messages; call inside `locked`."""
+    # compiling its patterns takes a while: no first turn waits for that
     from ctxwrap.documents.document import EMPTY, is_placeholder
 
     past, documents = session.state, session.state.documents
@@ -49,7 +49,7 @@ def news_of(session: Session, newest: int = 0) -> News:
 
 
 def next_version(session: Session) -> Record:
-    """The event for the document with what was said since its newest version, inside `locked`."""
+    """The event of the next version by rules; call inside `locked`."""
     from ctxwrap.documents.document import grown
 
     news, documents = news_of(session), session.state.documents
@@ -62,10 +62,10 @@ def next_version(session: Session) -> Record:
 def document_without(
     session: Session, gone: EventRedaction, events: Sequence[Record], without: frozenset[int]
 ) -> list[Record]:
-    """The document made anew, if it is an extract and what is to be forgotten changes it.
+    """The event of a version without erased text, if the document is by rules and changes.
 
-    It is made of the newest version that stays, and of what was said behind it `without` some messages: from those that
-    say what was forgotten nothing grows any more.
+    It starts from the newest version that stays and adds what was said since, `without` the messages that hold the
+    erased text.
     """
     from ctxwrap.documents.document import EMPTY, grown
 
@@ -85,7 +85,7 @@ def document_without(
 
 
 def _lasting(items: Iterable[MemoryItem]) -> list[MemoryItem]:
-    """The items of memory that a document tells: none of those that soon pass, or that another took the place of."""
+    """The memory items for a document: without short-lived and superseded ones."""
     return [
         item for item in items if item.tier in ("core", "working") and not item.successor and not is_passing(item.type)
     ]
@@ -96,7 +96,7 @@ def _remembered(items: Iterable[MemoryItem]) -> list[MemoryLine]:
 
 
 def _type_of(item: MemoryItem) -> str:
-    """What a document calls an item: models have many words for decisions and for work that is to be done."""
+    """The document's word for an item's type: models have many for decisions and tasks."""
     name, kind = item.type.strip().casefold(), kind_of(item.type)
     if kind == "todo" and name not in ("deadline", "question", "plan", "goal"):
         return "task"
@@ -104,7 +104,7 @@ def _type_of(item: MemoryItem) -> str:
 
 
 def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMessage]:
-    """Messages as they were said, each with its time; purged ones say nothing."""
+    """Raw messages with their times, without purged ones."""
     records = session.log.pick("messages", [kept.number for kept in messages])
     return [
         RawMessage(kept.number, kept.message.role, text, _time(records.get(kept.number)), kept.message.name)
@@ -114,7 +114,7 @@ def raws_of(session: Session, messages: Sequence[LoggedMessage]) -> list[RawMess
 
 
 def before_end_marker(text: str) -> str | None:
-    """What stands before the marker that ends a session; None if the text does not end with one."""
+    """The text before the end marker; None if it does not end with one."""
     before, _, last = text.rstrip().rpartition("\n")
     return before if last.strip() == END_MARKER else None
 

@@ -11,36 +11,36 @@ from ctxwrap.types import Message, Record
 DOCUMENT = "context/document.md"
 
 EXTRACT = "extract"
-"""Who wrote a version that was made of messages by rules."""
+"""The author of a version made by rules."""
 
 NEWEST = 50
-"""So many of the newest versions are known by their places."""
+"""The maximum number of versions with a known position."""
 
 
 @dataclass(slots=True)
 class Documents:
     version: int = 0
-    """The number of the newest version, whatever became of its text."""
+    """The number of the newest version, even if its text was forgotten."""
     text: str = ""
-    """The newest one that was not forgotten, or nothing."""
+    """The newest text that was not forgotten, or empty."""
     number: int = 0
-    """Which version that is."""
+    """The version of that text."""
     by: str = ""
     time: str = ""
     covers: int = 0
-    """The last message that is in it, or must not get into it."""
+    """The last message that is in it, or must not enter it."""
     origin: Origin = ORIGINS[0]
-    """The least trusted of what went into it."""
+    """The least trusted origin of its sources."""
     authored: bool = False
-    """Whether somebody wrote it, or what it grew from."""
+    """The author of the text."""
     places: list[list[int]] = field(default_factory=list)
-    """The newest versions and the numbers of their events, in order."""
+    """The newest versions with their event numbers, in order."""
 
     def take(self, event: Record, at: int) -> None:
-        """Take in the event of number `at`."""
+        """Fold the event of number `at`."""
         kind = event.get("type")
         if kind == "forget":
-            # the messages that say what was forgotten stay: a document must not grow from them again
+            # the messages with the forgotten text stay in the log: the document must not use them again
             self.covers = max(self.covers, int((event.get("ctx") or {}).get("messages") or 0))
         elif kind == "document":
             self._take_version(event, at)
@@ -61,7 +61,7 @@ class Documents:
             self.authored = bool(event.get("authored"))
 
     def next(self, text: str, by: str, covers: int, origin: Origin) -> Record:
-        """The event of the version behind the newest one."""
+        """The event of the next version."""
         return {
             "type": "document",
             "version": self.version + 1,
@@ -75,7 +75,7 @@ class Documents:
         }
 
     def unchanged(self, covers: int) -> Record:
-        """The event that says that messages up to `covers` told nothing new."""
+        """The event that messages up to `covers` changed nothing."""
         return {"type": "document", "version": self.version, "by": EXTRACT, "covers": covers, "ctx": {}}
 
     def as_json(self) -> Record:
@@ -83,16 +83,16 @@ class Documents:
 
 
 _REQUESTS = 512
-"""So many of the newest requests are known again."""
+"""The maximum number of remembered requests."""
 
 
 class SeenRequest(NamedTuple):
     """A request that added an entry."""
 
     number: int
-    """Of the message."""
+    """The number of the message."""
     said: str
-    """A digest of what was asked for."""
+    """A digest of the request."""
 
 
 @dataclass(slots=True)
@@ -101,10 +101,10 @@ class EntryLedger:
     kind: str = ""
     description: str = ""
     entries: int = 0
-    """How many messages it holds that are no instructions and were not purged."""
+    """The number of messages, without system and purged ones."""
     characters: int = 0
     newest: str = ""
-    """When the last of them came."""
+    """The time of the last one."""
     requests: dict[str, SeenRequest] = field(default_factory=dict)
 
     def take_message(self, number: int, message: Message, record: Record) -> None:
@@ -136,16 +136,16 @@ class EntryLedger:
 @dataclass(slots=True)
 class Summaries:
     text: str = ""
-    """The newest one that was not forgotten, or nothing."""
+    """The newest text that was not forgotten, or empty."""
     source: str = ""
     origin: Origin = ORIGINS[0]
-    """The least trusted of all that ever went into one: what was dropped may live on in what came after it."""
+    """The least trusted origin of all summaries so far: each builds on the one before."""
     asked: int = 0
-    """The last message up to which one was asked for, whatever came of it."""
+    """The last message of the last request for a summary, successful or not."""
     told: int = 0
-    """The last message that the next one need not or must not read."""
+    """The last message that the next summary must not read."""
     forgotten: int = 0
-    """The last message before something was forgotten, which these messages may say."""
+    """The last message at the time of a forget; messages up to it may hold forgotten text."""
 
     @property
     def newest(self) -> Record | None:
@@ -154,7 +154,7 @@ class Summaries:
     def take(self, event: Record) -> None:
         kind = event.get("type")
         if kind == "forget" or (kind == "purge" and "child" in event):
-            # the messages that say what was forgotten stay: a summary of them would bring it back
+            # the messages with the forgotten text stay in the log: a summary of them would bring it back
             self.forgotten = max(self.forgotten, int((event.get("ctx") or {}).get("messages") or 0))
             self.told = max(self.told, self.forgotten)
         elif kind in ("summarise", "summary"):

@@ -11,29 +11,29 @@ from ctxwrap.language.words import terms_of
 from ctxwrap.types import Message
 
 _READ = 600
-"""So many characters of a message are looked at."""
+"""The characters of a message that are read."""
 
 _PER_MESSAGE = 3
 _LONGEST = 160
-"""So many sentences of a message are candidates, and so many characters of each are shown."""
+"""The candidate sentences per message, and the characters shown of each."""
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]*(?:[.!?](?!\s|$)[^.!?。！？\n]*)*[.!?。！？]*")
 _NUMBER = re.compile(r"\d+")
 _COMMON = 4
-"""A term that was said so often counts no more when it is said again."""
+"""A term's weight stops growing after this many occurrences."""
 
 _FILLER = 0.4
-"""A sentence with less, such as a thank you, stands only for a stretch that has no other."""
+"""A sentence below this weight, such as a thank you, is used only if the stretch has no other."""
 
 _ROWS = 12
-"""So many stretches a digest has; with more, neighbours become one."""
+"""The maximum number of rows in a digest; beyond it, neighbours are merged."""
 
 _PER_ROW = 4
 
 
 class ExtractedSentence(NamedTuple):
     number: int
-    """The message that says it."""
+    """The number of its message."""
     role: str
     text: str
     score: float = 0.0
@@ -41,7 +41,7 @@ class ExtractedSentence(NamedTuple):
 
 @dataclass(slots=True)
 class Extract:
-    """The candidates of a stretch of messages that still grows."""
+    """The candidate sentences of a growing stretch of messages."""
 
     candidates: list[ExtractedSentence] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class Extract:
         self.candidates += [ExtractedSentence(number, message.role, text) for text in sentences_in(message.text)]
 
     def best(self) -> list[ExtractedSentence]:
-        """The sentences that say the most, in their order."""
+        """The most informative sentences, in their order."""
         terms = [frozenset(terms_of(each.text)) for each in self.candidates]
         counts = Counter(term for each in terms for term in each)
         scored = (
@@ -69,7 +69,7 @@ class Extract:
 
 
 def _score(sentence: ExtractedSentence, terms: frozenset[str], counts: Counter[str]) -> float:
-    """What its terms weigh, more if the stretch comes back to them; less in a question or a single word."""
+    """The weight of its terms: more for repeated terms, less for a question or a single word."""
     weight = float(sum(min(_COMMON, counts[term]) + (3 if any(map(str.isdigit, term)) else 1) for term in terms))
     weight *= (1.25 if sentence.role == "user" else 1.0) * (0.6 if sentence.text.endswith(("?", "？")) else 1.0)
     weight *= 0.4 if len(terms) < 2 else 1.0
@@ -77,7 +77,7 @@ def _score(sentence: ExtractedSentence, terms: frozenset[str], counts: Counter[s
 
 
 class DigestRow(NamedTuple):
-    """A stretch of messages and the sentences that stand for it."""
+    """A stretch of messages and its sentences."""
 
     first: int
     last: int
@@ -95,7 +95,7 @@ class DigestRow(NamedTuple):
 
 @dataclass(slots=True)
 class ConversationDigest:
-    """A whole conversation in a few rows, the oldest of which are the widest."""
+    """A conversation in a few rows; older rows cover more messages."""
 
     rows: list[DigestRow] = field(default_factory=list)
 
@@ -121,14 +121,14 @@ def sentences_in(text: str) -> list[str]:
 
 
 def told(sentences: list[ExtractedSentence]) -> str:
-    """Sentences in a row, each with who said it where that changes."""
+    """Sentences in a row, with the speaker where it changes."""
     speakers = [""] + [each.role for each in sentences]
     heads = ["" if one == other else f"{other}: " for one, other in pairwise(speakers)]
     return " ".join(head + each.text for head, each in zip(heads, sentences, strict=True))
 
 
 def _distinct(sentences: Iterable[ExtractedSentence]) -> list[ExtractedSentence]:
-    """The first of those that differ in numbers only."""
+    """The first of sentences that differ only in numbers."""
     found: dict[str, ExtractedSentence] = {}
     for each in sentences:
         found.setdefault(_NUMBER.sub("0", each.text), each)

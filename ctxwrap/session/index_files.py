@@ -1,11 +1,10 @@
-"""The files of a session's index: segments, each of which says which log it is of and where in it it ends.
+"""The files of a session's index: segments, each with the log's identity and the message where it ends.
 
-They are a cache. Each file stands for itself, and those that follow each other from the first one on make an index of
-the messages up to the last of them, whoever wrote which of them when: for the same log the same segment has the same
-bytes, and only the last one grows. So nothing has to be written together, and what is missing, damaged, of another
-edition or of another log is left out with all behind it.
+They are a cache. Consecutive segments from the first one on form the index of the messages up to the last of them. For
+the same log a segment has the same bytes, whichever process wrote it, and only the last segment grows; so files need
+not be written together. A segment that is missing, damaged, or of another edition or log is ignored, with all after it.
 
-There are files of words, and beside them files of what is meant, if somebody makes these; neither needs the other.
+There are segments of words and, if a model is installed, segments of vectors; neither needs the other.
 """
 
 import json
@@ -21,18 +20,18 @@ from ctxwrap.stores.base import CACHE, Log
 logger = logging.getLogger("ctxwrap")
 
 _HEAD = 512
-"""So many bytes hold the head of a file."""
+"""The most bytes of a file's header."""
 
 _MEANING = "meaning-"
-"""How the names of such files begin."""
+"""The prefix of their file names."""
 
 
 class IndexKind(NamedTuple):
-    """Words, or meanings by one model."""
+    """Words, or vectors by one model."""
 
     prefix: str
     format: int
-    """Of these files; another one whenever that, or what of a message is indexed, changes."""
+    """The format of these files; increment it when the format, or what is indexed, changes."""
 
 
 WORDS = IndexKind("", 1)
@@ -43,7 +42,7 @@ def meanings(model: str) -> IndexKind:
 
 
 class Segmented(Protocol):
-    """What is kept in segments: an index, or vectors."""
+    """An object stored in segments: an index, or vectors."""
 
     @property
     def highest(self) -> int: ...
@@ -59,13 +58,13 @@ T = TypeVar("T", bound=Segmented)
 
 class IndexSegment(NamedTuple):
     before: int
-    """The highest number of the messages before it, -1 for none."""
+    """The highest message number before it; -1 for none."""
     highest: int
     body: bytes
 
 
 def load(log: Log, kind: IndexKind, made_of: Callable[[Sequence[bytes]], T]) -> T:
-    """What the files of a kind hold; those of the kind that do not belong to it are removed, inside `locked`."""
+    """Load the segments of a kind and remove stale files of it; call inside `locked`."""
     whole, kept = made_of([]), set[str]()
     with _at_best("loaded"):
         segments = segments_of(log, kind)
@@ -80,7 +79,7 @@ def load(log: Log, kind: IndexKind, made_of: Callable[[Sequence[bytes]], T]) -> 
 
 
 def segments_of(log: Log, kind: IndexKind = WORDS) -> list[IndexSegment]:
-    """The segments that follow each other and are of this log."""
+    """The consecutive segments of this log."""
     edition, before = log.edition(), -1
     found: list[tuple[_Head, IndexSegment]] = []
     for ordinal in count():
@@ -96,7 +95,7 @@ def segments_of(log: Log, kind: IndexKind = WORDS) -> list[IndexSegment]:
 
 
 def save(log: Log, kind: IndexKind, whole: Segmented) -> None:
-    """Write down what is new, inside `locked`; what another process wrote of more messages stays."""
+    """Save new segments, inside `locked`; a file with more messages by another process stays."""
     with _at_best("saved"):
         ends = [-1, *whole.ends]
         for ordinal, body in whole.unsaved().items():
@@ -106,7 +105,7 @@ def save(log: Log, kind: IndexKind, whole: Segmented) -> None:
 
 
 def outlived(log: Log, rewrite: Callable[[], int]) -> None:
-    """Rewrite the log, inside `locked`; segments that hold only messages before the number that this gives stay."""
+    """Rewrite the log, inside `locked`; keep segments that hold only messages before the returned number."""
     segments: list[tuple[IndexKind, int, IndexSegment]] = []
     with _at_best("read"):
         for kind in _kinds_of(log):
@@ -119,12 +118,12 @@ def outlived(log: Log, rewrite: Callable[[], int]) -> None:
 
 
 def is_file_of_ours(name: str) -> bool:
-    """Whether a file beside the segments can be one of them."""
+    """Whether a file can be a segment."""
     return name.removeprefix(_MEANING).isdecimal()
 
 
 def _kinds_of(log: Log) -> list[IndexKind]:
-    """Words, and meanings by whatever model."""
+    """Words, and vectors by any model."""
     head = _head_in(log.files.load(f"{CACHE}/{_MEANING}0", _HEAD) or b"")
     return [WORDS, *([IndexKind(_MEANING, head.format)] if head else [])]
 
@@ -134,7 +133,7 @@ def _at_best(done: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        logger.debug("an index could not be %s: %r", done, error)
+        logger.debug("could not have an index %s: %r", done, error)
 
 
 def _save(log: Log, kind: IndexKind, ordinal: int, segment: IndexSegment) -> None:
@@ -152,7 +151,7 @@ class _Head(NamedTuple):
     before: int
     highest: int
     mark: int
-    """A checksum of the last message. Where lines are sealed it vouches for all before it, too."""
+    """A checksum of the last message; with chained checksums it covers all messages before it, too."""
 
 
 def _name(kind: IndexKind, ordinal: int) -> str:

@@ -1,4 +1,4 @@
-"""What is left of records when something they hold is to be gone."""
+"""Redaction of the log: what remains of records when memory items, texts or messages are erased."""
 
 import json
 import re
@@ -23,48 +23,48 @@ _STRUCTURE = frozenset(
     | {"agent", "child", "parent", "session"}
     | {"session_id", "turn_id", "task_id", "attempt_id", "subject"}
 )
-"""Fields that say nothing in words."""
+"""Fields without free text."""
 
 _OF_A_QUESTION = ("question", "needed_for", "blocked_actions", "reason", "remedy", "resolution")
-"""What the events of something that is missing say in words."""
+"""The free-text fields of missing-context events."""
 
 CHILD_EVENTS = ("agent.child.start", "agent.child.result", "agent.child.cancel")
 
 _OURS = "protocol"
-"""The name of the text among those of a pack that ctxwrap itself wrote."""
+"""The name of ctxwrap's own text in a pack."""
 
 LONG = 12
-"""From that length on a text is looked for within words as well, and in what other memories say."""
+"""Texts of at least this length are also searched inside words and in other memory items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRedaction:
-    """What is to be gone from events."""
+    """What is erased from events."""
 
     ids: frozenset[str] = frozenset()
-    """Memory items, whatever they said."""
+    """Ids of memory items, whatever their text."""
     versions: frozenset[tuple[str, str]] = frozenset()
-    """Ids of memory items and one thing that each of them said."""
+    """Ids of memory items with one text of each."""
     texts: tuple[str, ...] = ()
-    """What may not be said in any words of a model's."""
+    """Texts that must not appear in anything a model wrote."""
     tasks: frozenset[str] = frozenset()
     trailers: frozenset[str] = frozenset()
-    """Turns whose trailers, and answers to a question for one, go altogether."""
+    """Turns whose trailers and re-asked trailers are erased."""
     choices: frozenset[str] = frozenset()
-    """Turns whose other choices go altogether."""
+    """Turns whose other choices are erased."""
     blobs: frozenset[str] = frozenset()
-    """Contents that are kept apart and go altogether."""
+    """Blobs that are erased."""
     questions: frozenset[str] = frozenset()
-    """What models asked for, by id, in whatever words."""
+    """Ids of questions by models, whatever their text."""
     summaries: int = 0
-    """The message from which on summaries go altogether, in whatever words; 0 is none of them."""
+    """Summaries that cover this message or later ones are erased; 0 for none."""
 
     entries: frozenset[int] = frozenset()
-    """Messages of which everything goes that was stored with them."""
+    """Messages whose stored metadata is erased."""
     tells: Callable[[str], bool] | None = None
-    """Whether a line that somebody wrote tells of it in words of their own."""
+    """Whether a line paraphrases what is erased."""
     children: frozenset[str] = frozenset()
-    """Those of whom all goes that they were handed and gave back."""
+    """Child sessions whose inputs and results are erased."""
 
     def event(self, event: Record) -> Record:
         if not any(getattr(self, field.name) for field in fields(self)):
@@ -89,7 +89,7 @@ class EventRedaction:
         return self._without_blobs(left) if self.blobs else left
 
     def _without_question(self, event: Record, turn: str) -> Record:
-        """What tells of something missing: of a question that is to be gone, not even its id."""
+        """A missing-context event; of an erased question not even the id remains."""
         data = event.get("data")
         if not isinstance(data, dict):
             return event
@@ -101,7 +101,7 @@ class EventRedaction:
         return {name: value for name, value in event.items() if name != "subject"} | {"data": left}
 
     def _document(self, event: Record) -> str:
-        """A version of the context document: nothing of one that was made of it, else the lines that do not tell it."""
+        """A version of the document: empty if it derives from erased text, else without lines that paraphrase it."""
         content = str(event.get("content"))
         if not self._may_tell(int(event.get("covers") or 0)):
             return self._said(content)
@@ -112,7 +112,7 @@ class EventRedaction:
         return "\n".join(left) if any(map(str.strip, left)) else FORGOTTEN
 
     def _entry(self, event: Record) -> Record:
-        """What was stored with a message; without its summary there is one by rules."""
+        """An entry event; an erased summary is replaced by one made by rules."""
         if event.get("message") in self.entries:
             return {**event, "summary": "", "tags": {}}
         summary = str(event.get("summary") or "")
@@ -120,7 +120,7 @@ class EventRedaction:
         return {**event, "summary": "" if told else summary, "tags": _in_strings(event.get("tags"), self._said)}
 
     def _child(self, event: Record) -> Record:
-        """What a child was handed or gave back: its words, what it refers to, and its files."""
+        """A child event: its texts, references and files."""
         if event.get("child") in self.children:
             words = {name: FORGOTTEN for name in ("handoff", "result") if event.get(name)}
             return self._with_artifacts({**event, **words, **({"refs": []} if "refs" in event else {})}, [])
@@ -132,7 +132,7 @@ class EventRedaction:
         return self._with_artifacts(left, [each for each in artifacts if each is not None])
 
     def _artifact(self, artifact: Any) -> Any:
-        """One of a child's files: nothing of one that holds what is to be gone; another name, if its name tells it."""
+        """A child's file: dropped if it holds erased text, renamed if its name does."""
         if not isinstance(artifact, dict):
             return artifact
         name, blob = str(artifact.get("name")), _id_in(artifact.get("blob"))
@@ -141,7 +141,7 @@ class EventRedaction:
         return {**artifact, "name": f"forgotten-{str(blob)[-16:]}"} if self._told(name) != name else artifact
 
     def _with_artifacts(self, event: Record, artifacts: list[Any]) -> Record:
-        """The event of a child's end with only these artifacts, each of which refers to a content."""
+        """The end event of a child with only these artifacts."""
         if artifacts == _list(event.get("artifacts")):
             return event
         ids = {_id_in(each.get("blob")) for each in artifacts if isinstance(each, dict)}
@@ -150,12 +150,12 @@ class EventRedaction:
         return {**event, "artifacts": artifacts, "ctx": {**control, "blobs": blobs}}
 
     def _told(self, text: str) -> str:
-        """A text without what is said in it as it was, and without its lines that tell it otherwise."""
+        """A text without erased texts and without lines that paraphrase them."""
         lines = self._said(text).split("\n")
         return "\n".join(FORGOTTEN if self.tells and self.tells(line) else line for line in lines)
 
     def _may_tell(self, last: int) -> bool:
-        """Whether a summary that ends with this message may tell what is to be gone; in doubt, it may."""
+        """Whether a summary up to this message may hold erased text; True in doubt."""
         return bool(self.summaries) and not 0 < last < self.summaries
 
     def _field(self, name: str, value: Any, turn: str) -> Any:
@@ -172,9 +172,9 @@ class EventRedaction:
         return _in_strings(value, self._kept if name in ("active_task", "capabilities") else self._said)
 
     def _without_texts(self, event: Record) -> Record:
-        """The start of a turn without the texts that were sent, which may tell it in words of their own.
+        """The start event without the texts that were sent, which may paraphrase erased text.
 
-        The protocol is in no words but ours, so it stays.
+        The protocol text is ctxwrap's own, so it stays.
         """
         sent, control = event.get("sent"), event.get("ctx")
         if not isinstance(sent, dict) or not isinstance(control, dict):
@@ -192,14 +192,14 @@ class EventRedaction:
         return {**event, "sent": sent, "ctx": {**control, "blobs": blobs} if blobs else control}
 
     def _may_stay(self, item: Any) -> bool:
-        """Whether an item of memory, as the model was shown it, tells nothing of what is to be gone."""
+        """Whether a memory item, as shown to the model, is free of erased text."""
         if not isinstance(item, dict) or item.get("id") in self.ids:
             return False
         told = (str(item.get("id")), str(item.get("content"))) not in self.versions
         return told and _in_strings(item, self._said) == item
 
     def _ref(self, ref: Any) -> Any:
-        """What a child refers to: its id and kind tell nothing."""
+        """A child's reference: id and kind have no free text."""
         if not isinstance(ref, dict):
             return _in_strings(ref, self._told)
         return {
@@ -214,12 +214,12 @@ class EventRedaction:
         return event
 
     def says(self, data: bytes) -> bool:
-        """Whether a file holds a text that is to be gone."""
+        """Whether a file holds an erased text."""
         text = data.decode("utf-8", "replace")
         return self._said(text) != text
 
     def tells_in(self, data: bytes) -> bool:
-        """Whether a child's file holds it, also in other words, and in an encoding with zeros between its letters."""
+        """Whether a child's file holds it, paraphrased or in UTF-16, too."""
         texts = [form.decode("utf-8", "replace") for form in {data, data.replace(b"\0", b"")}]
         return any(self._told(text) != text for text in texts)
 
@@ -235,11 +235,11 @@ class EventRedaction:
         return value if name in _STRUCTURE - {"type"} else _in_strings(value, self._kept)
 
     def concerns(self, item: Mapping[str, Any]) -> bool:
-        """Whether a memory item, as an event has it, is to be gone."""
+        """Whether a memory item in an event is erased."""
         return item.get("id") in self.ids or (item.get("id"), item.get("content")) in self.versions
 
     def _without_items(self, trailer: str) -> str:
-        """A trailer without what its items of these ids say; nothing of it, if it cannot be told what it says."""
+        """A trailer without the texts of these items; empty if it cannot be parsed."""
         if not any(spelling in trailer for id in self.ids for spelling in _spellings(id)):
             return trailer
         start = max(0, trailer.find("{"))
@@ -256,7 +256,7 @@ class EventRedaction:
         return _without(text, self.texts)
 
     def _kept(self, text: str) -> str:
-        """What memory says of other things, in which a short text is a word like any other."""
+        """The texts of other memory items, in which a short erased text is an ordinary word."""
         return _without(text, (banned for banned in self.texts if len(banned) >= LONG))
 
 
@@ -270,9 +270,9 @@ def redaction(
     turn: str = "",
     message: int = 0,
 ) -> EventRedaction:
-    """What has to go from `events` with these items and texts: also every text in which a turn wrote such an item.
+    """What is erased from `events` with these items and texts, including every text in which a turn wrote such an item.
 
-    Summaries go from the first message on of which an item was made, and from `message` on.
+    Summaries are erased from the first source message of an item on, and from `message` on.
     """
     wanted = EventRedaction(ids=frozenset(ids), versions=frozenset(versions))
     touched = [(at, item) for at, item in items_in(events) if wanted.concerns(item)]
@@ -293,7 +293,7 @@ def redaction(
 
 
 def with_contents(gone: EventRedaction, events: Iterable[Record], load: Callable[[Record], bytes]) -> EventRedaction:
-    """The redaction, with the contents that events keep apart and that hold a text which is to be gone."""
+    """The redaction, extended by the blobs that hold an erased text."""
     found = set[str]()
     for event in events:
         holds = gone.tells_in if event.get("type") in CHILD_EVENTS else gone.says
@@ -304,7 +304,7 @@ def with_contents(gone: EventRedaction, events: Iterable[Record], load: Callable
 
 
 def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every version of every memory item that events hold, with the turn that wrote it."""
+    """Every version of every memory item in events, with its turn."""
     for event in events:
         for operation in event.get("operations") or ():
             if operation.get("item"):
@@ -312,14 +312,14 @@ def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def questions_in(events: Iterable[Record], turn: str) -> dict[str, str]:
-    """What the model asked for in a turn, by id."""
+    """The questions of the model, by id, with their turn."""
     told = (event for event in events if event.get("type") == DETECTED and turn_in(event) == turn)
     asked = (each for event in told if (each := changed_by(event, None)) is not None and each.source == MODEL)
     return {each.id: each.question for each in asked if each.id}
 
 
 def tombstone(record: Record, time: str) -> Record:
-    """What is left of a purged message: its place, what ties it to others, and how to know it when it is sent again."""
+    """What remains of a purged message: its number, its links, and its digest to recognise it when it is sent again."""
     control = {name: value for name, value in (record.get("ctx") or {}).items() if name != "blob"}
     try:
         known = {"digest": control.get("digest") or digest(message_in(record))}
@@ -333,18 +333,18 @@ def tombstone(record: Record, time: str) -> Record:
 
 
 def placeholder(message: Message) -> Message:
-    """A purged message as a model gets to see it, since no provider takes an empty one."""
+    """A purged message as the model sees it, since providers reject empty ones."""
     return message if message.tool_calls else message._replace(content=PURGED)
 
 
 def emptied(choice: Record) -> Record:
-    """An answer beside the first, without what it said."""
+    """Another choice of a reply, without its text."""
     left = {name: value for name, value in choice.items() if name in _STRUCTURE}
     return {**left, "content": FORGOTTEN, "ctx": choice["ctx"]}
 
 
 def unanswered(event: Record) -> Record:
-    """The event of a turn that answers what was purged meanwhile: it may let go of memories, but write none."""
+    """The event of a turn that answers a message purged meanwhile: it may drop memory items, but write none."""
     if "operations" not in event:
         return event
     left = {name: value for name, value in event.items() if name not in ("capabilities", "active_task")}
@@ -352,7 +352,7 @@ def unanswered(event: Record) -> Record:
 
 
 def _blank(item: Mapping[str, Any]) -> Record:
-    """An item that weighs what it did and says nothing, so that the others take the places they had beside it."""
+    """An item with the same weight and no text, so that the other items keep their places."""
     pinned = (item.get("extra") or {}).get("pinned") is True
     left = {name: value for name, value in item.items() if name != "extra"}
     return {
@@ -384,7 +384,7 @@ def _without_ids(value: Any, ids: frozenset[str]) -> Any:
 def _in_strings(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):  # our own names are identifiers
+    if isinstance(value, dict):  # ctxwrap's own names are identifiers
         return {
             name if name.isidentifier() else change(name): _in_strings(each, change) for name, each in value.items()
         }
@@ -404,5 +404,5 @@ def _without(text: str, banned: Iterable[str]) -> str:
 
 
 def _spellings(text: str) -> set[str]:
-    """The text as it may stand in what a model wrote, plain or in JSON."""
+    """The spellings of a text in a model's output: plain and JSON-escaped."""
     return {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}

@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ctxwrap")
 
 _INDEXED = {"user": 32_000, "assistant": 32_000, "tool": 3_600}
-"""Whose messages are indexed, and how many characters of each: of what a tool gave, about eight passages."""
+"""The roles that are indexed, and the characters of each message: about eight passages of a tool output."""
 
 _AT_ONCE = 512
-"""So many messages are added for one question; the rest waits for the next."""
+"""The most messages indexed per query; the rest waits for the next."""
 
 _RECORDS_AT_A_TIME = 32
-"""So many of them are read at once."""
+"""Messages per read."""
 
 _UNSAVED = 256
-"""After so many new messages what is made of them is saved at once, should nobody have done so before."""
+"""After this many new messages a query saves the index itself."""
 
 Add = Callable[[int, Record, str], None]
-"""Adds a message by its number, and what of its text is indexed."""
+"""Adds a message: its number and the text to index."""
 
 Pick = Callable[[Iterable[int]], Mapping[int, Record]]
-"""The messages of these numbers."""
+"""Reads messages by number."""
 
 
 class IncrementalIndexer:
-    """Use it inside the session's lock."""
+    """Indexes new messages of a log; use it inside the session's lock."""
 
     def __init__(
         self,
@@ -57,15 +57,15 @@ class IncrementalIndexer:
         add: Add,
         most: float = inf,
     ) -> None:
-        """`whole` grows by what `add` adds: messages of about `most` characters for one question."""
+        """`add` extends `whole` by messages of about `most` characters per query."""
         self._log, self._pick, self._kind, self._whole = log, pick, kind, whole
         self._add, self._most = add, most
         self.next = max(1, whole.highest + 1)
-        """The first message that is still to be added."""
+        """The first message that is not indexed."""
         self._unsaved = 0
 
     def go_on(self, below: int) -> None:
-        """Add the messages before that number, or some of them."""
+        """Index messages before that number, up to the limit per query."""
         end, left = min(below, self.next + _AT_ONCE), self._most
         while self.next < end and left > 0:
             first, self.next = self.next, min(end, self.next + _RECORDS_AT_A_TIME)
@@ -74,13 +74,13 @@ class IncrementalIndexer:
         self.save(_UNSAVED)
 
     def save(self, least: int = 1) -> None:
-        """Write down what is new, if it is that many messages."""
+        """Save the index if at least this many messages are new."""
         if self._unsaved >= least:
             self._unsaved = 0
             index_files.save(self._log, self._kind, self._whole)
 
     def _take(self, number: int, record: Record) -> int:
-        """Of how many characters it is."""
+        """The length of a message."""
         self._unsaved += 1
         try:
             text = text_of(record, self._log)
@@ -88,12 +88,12 @@ class IncrementalIndexer:
                 self._add(number, record, text)
             return len(text)
         except Exception as error:
-            logger.debug("message %d is not indexed: %r", number, error)
+            logger.debug("could not index message %d: %r", number, error)
             return 0
 
 
 def text_of(record: Record, log: Log) -> str:
-    """As much of what a message says as is indexed; nothing of one that was purged."""
+    """The text of a message to index; empty if it was purged."""
     control, length = record.get("ctx") or {}, _INDEXED.get(record.get("role", "user"), 0)
     if not length or "purged" in control:
         return ""
@@ -102,10 +102,10 @@ def text_of(record: Record, log: Log) -> str:
 
 
 _MEANT_AT_ONCE = 400_000
-"""About so many characters are embedded for one question, which takes half a second."""
+"""About this many characters are embedded per query, which takes half a second."""
 
 Embedding = Callable[[], "Embedder | None"]
-"""Gives the model when it is needed for the first time; None if there is none."""
+"""Loads the model on first use; None if there is none."""
 
 
 def embedding_for(settings: Settings) -> Embedding:
@@ -117,14 +117,14 @@ def no_model() -> None:
 
 
 def _model_of_the_extra() -> "Embedder | None":
-    # whoever does not use it does not wait for it
+    # an application without embeddings does not wait for the import
     from ctxwrap.retrieval.wordllama import loaded
 
     return loaded()
 
 
 class Meanings:
-    """Without a model, and as soon as anything goes wrong, there are none."""
+    """The vectors of a log; none without a model, or after any error."""
 
     def __init__(self, log: Log, embedding: Embedding, pick: Pick) -> None:
         self._log, self._pick = log, pick
@@ -132,7 +132,7 @@ class Meanings:
         self._vectors: tuple[Vectors, IncrementalIndexer] | None = None
 
     def of_all_before(self, number: int) -> "Vectors | None":
-        """None until all these messages were embedded: some alone would outweigh the others."""
+        """None until all these messages are embedded: a part alone would outrank the others."""
         try:
             self._vectors = self._vectors or self._loaded()
             if self._vectors is None:
@@ -145,12 +145,12 @@ class Meanings:
             return None
 
     def save(self, least: int = 1) -> None:
-        """Write down what is new, if it is that many messages."""
+        """Save the index if at least this many messages are new."""
         if self._vectors is not None:
             self._vectors[1].save(least)
 
     def give_up(self, error: Exception) -> None:
-        logger.warning("earlier messages are found by their words only: %r", error)
+        logger.warning("embeddings failed, earlier messages are found by words only: %r", error)
         self._embedding, self._vectors = no_model, None
 
     def _loaded(self) -> "tuple[Vectors, IncrementalIndexer] | None":
@@ -169,39 +169,39 @@ class Meanings:
 
 
 _QUERY = 4000
-"""So many characters of a question are looked for, half of them from its end."""
+"""The characters of a query that are used, half of them from its end."""
 
 _RELEVANT = 0.35
-"""What has less than so much for it, beside the best, is not worth its tokens: a question has few answers.
+"""Passages below this share of the best score are dropped: a question has few answers.
 
-On conversations that people ask about, a pack of 2000 tokens is a third smaller so, and holds 1.5 % less of them.
+Measured: a pack of 2000 tokens becomes a third smaller and holds 1.5 % fewer answers.
 """
 
 _TRIED = 32
-"""So many of the best hits are tried: with those that say the same as another, about what a pack holds."""
+"""The number of best hits tried: with duplicates, about what a pack holds."""
 
 _AT_A_TIME = 24
-"""The texts of so many hits are read at once."""
+"""Hits whose texts are read at once."""
 
 _SECONDS = 86_400
-"""Of a day."""
+"""Seconds per day."""
 
 _KEPT = 500_000
-"""Texts of so many characters are kept at hand."""
+"""The size of the text cache, in characters."""
 
 
 class Retriever:
-    """Use it inside the session's lock, and another one after every rewriting of the log."""
+    """Searches a session's log; use it inside the session's lock, and a new one after the log is rewritten."""
 
     def __init__(self, log: Log, embedding: Embedding = no_model, pick: Pick | None = None) -> None:
-        """`pick` gives messages of the log, if somebody has some at hand."""
+        """`pick` reads messages of the log, possibly from a cache."""
         self._log, self._pick = log, pick or partial(log.pick, "messages")
         self._index: tuple[Index, IncrementalIndexer] | None = None
         self._meanings = Meanings(log, embedding, self._pick)
         self._texts = _Texts(log, self._pick)
 
     def find(self, query: str, below: int, budget: int, count: Callable[[str], int], left: Ranges) -> Retrieved:
-        """What messages of lower numbers than `below` say, but for those that are `left`."""
+        """Passages of messages before `below`, without abandoned (`left`) ones."""
         if below <= 1:
             return Retrieved()
         index, end = self._fed(below)
@@ -227,7 +227,7 @@ class Retriever:
         return Retrieved(tuple(map(passage, chosen)), tuple(map(passage, missed)))
 
     def search(self, query: str, below: int, limit: int, left: Ranges) -> list[Passage]:
-        """The messages that say the most, all before `below` being known; each once, with the best of its passages."""
+        """The best messages before `below`, each once, with its best passage."""
         index, end = self._fed(below)
         while end < below:
             index, end = self._fed(below)
@@ -243,9 +243,9 @@ class Retriever:
         return [self._told(index, hit, ranking.reasons(hit)) for hit in hits]
 
     def save(self, least: int = 1) -> None:
-        """Write down what was indexed since the last time, inside the session's lock, if it is that many messages.
+        """Save the index if at least this many messages are new; call it inside the session's lock.
 
-        A question does so only when very much is new: a segment is written whole, so that few messages hardly pay.
+        A segment is written whole, so saving after few messages does not pay.
         """
         if self._index is not None:
             self._index[1].save(least)
@@ -257,7 +257,7 @@ class Retriever:
         return Passage(hit.number, hit.part, text, heading, speaker, hit.score, reasons)
 
     def _fed(self, below: int) -> tuple[Index, int]:
-        """The index, and the first message that is not in it yet."""
+        """The index, and the first message that is not in it."""
         if self._index is None:
             index = index_files.load(self._log, index_files.WORDS, Index.from_segments)
             self._index = (
@@ -283,7 +283,7 @@ def _add(index: Index, number: int, record: Record, text: str) -> None:
 
 
 class _Texts:
-    """The passages of messages, some read ahead; they never change, so that they are kept for later questions."""
+    """A cache of passages, read ahead; messages never change."""
 
     def __init__(self, log: Log, pick: Pick) -> None:
         self._log, self._pick = log, pick
@@ -292,7 +292,7 @@ class _Texts:
         self._ahead: list[int] = []
 
     def expect(self, hits: Iterable[RankedPassage]) -> None:
-        """These will be asked for, about in this order."""
+        """Announce the passages to be read, about in this order."""
         if self._size > _KEPT:
             self._known, self._size = {}, 0
         self._ahead = [number for number in dict.fromkeys(hit.number for hit in hits) if number not in self._known]
@@ -313,7 +313,7 @@ class _Texts:
 
 
 def _is_specific(index: Index, query: str) -> bool:
-    # numpy takes a tenth of a second to import: whoever never searches does not wait for it
+    # numpy takes 0.1 s to import: load it with the first search
     from ctxwrap.retrieval.features import is_specific
 
     return is_specific(index, query)
@@ -325,7 +325,7 @@ def _name_in(record: Record) -> str:
 
 
 def _time_of(record: Record) -> int:
-    """In seconds since 1970, 0 if it is not known."""
+    """Seconds since 1970; 0 if unknown."""
     try:
         moment = datetime.fromisoformat(record["ctx"]["time"])
     except (LookupError, TypeError, ValueError):

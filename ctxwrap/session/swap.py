@@ -1,9 +1,9 @@
-"""Swap: what is out of the prompt window, listed in an index with where it lies in the log.
+"""Swap: an index of content outside the prompt, with its position in the log.
 
-Messages are grouped in chunks. A chunk is listed when the newest pack begins behind its last message, and taken off the
-list when a later pack begins before that. A large tool output is listed once, when no message with it is in the window;
-a memory item as long as it is faded. What stands for a chunk under `context/swap/chunk/` is a reference to the log
-wherever that has the content in one place.
+Messages are grouped in chunks. A chunk is listed when the newest pack begins after its last message, and removed from
+the list when a later pack begins before that. A large tool output is listed once, when no message with it is in the
+window; a memory item as long as it is faded. A file under `context/swap/chunk/` refers to the log where the log has the
+content in one place.
 """
 
 import json
@@ -27,28 +27,28 @@ INDEX = "context/swap/index.jsonl"
 CHUNKS = "context/swap/chunk"
 
 CHUNK = 40
-"""So many messages make a chunk."""
+"""Messages per chunk."""
 
 _CHUNK_TOKENS = 4000
-"""So do fewer messages that have so many tokens."""
+"""Fewer messages with this many tokens are a chunk, too."""
 
 _TERMS = 48
-"""So many words of a chunk stand in its line, so that it is found by them."""
+"""Search words in a chunk's line."""
 
 _SHOWN = 160
 
 _READ = 4000
-"""So many characters of a message are looked at for words."""
+"""The characters of a message searched for words."""
 
 _AT_HAND = 64
-"""So many chunks that are listed can return to the window."""
+"""The maximum number of listed chunks that can return to the window."""
 
 _OUTPUTS = 512
-"""So many tool outputs are known by where they were said last."""
+"""The maximum number of tool outputs with a known last position."""
 
 
 def shortened(text: str, limit: int = _SHOWN) -> str:
-    """The text on one line, printable, and no longer than that."""
+    """The text on one printable line, shortened."""
     text = text[: 4 * limit]
     if not text.isprintable():
         text = "".join(each if each.isprintable() else " " for each in text)
@@ -57,16 +57,16 @@ def shortened(text: str, limit: int = _SHOWN) -> str:
 
 
 def next_digest(before: str, said: Digest) -> str:
-    """The digest of a chunk with one more message; before the first one it is that one's number.
+    """The digest of a chunk with one more message, starting from its first message's number.
 
-    Chunks that say the same differ so by where they stand.
+    The number makes chunks with equal text different.
     """
     return sha256(f"{before}{said}".encode()).hexdigest()
 
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Messages in a row."""
+    """Consecutive messages."""
 
     first: int
     last: int = 0
@@ -78,9 +78,9 @@ class Chunk:
     words: set[str] = field(default_factory=set)
     extract: Extract = field(default_factory=Extract)
     gave: str = ""
-    """What a tool gave first, in short."""
+    """The first tool output, shortened."""
     outputs: dict[str, Record] = field(default_factory=dict)
-    """What tools gave that is kept apart and was not said again, by its name."""
+    """Tool outputs that are stored as blobs and were not repeated, by blob name."""
     _row: DigestRow | None = None
 
     def add(self, number: int, message: Message, said: Digest, record: Record) -> None:
@@ -104,7 +104,7 @@ class Chunk:
 
     @property
     def row(self) -> DigestRow:
-        """The sentences that stand for it; the rest is let go of once it is full."""
+        """Its extracted sentences; the other candidates are dropped once it is full."""
         if self._row is None:
             row = DigestRow(self.first, self.last, self.extract.best())
             if not self.is_full:
@@ -114,7 +114,7 @@ class Chunk:
 
     @property
     def terms(self) -> list[str]:
-        """The words by which it is found: long ones first, since they tell more."""
+        """Its search words, long ones first, since they are more specific."""
         return sorted(sorted(self.words, key=lambda word: (-len(word), word))[:_TERMS])
 
     def as_line(self) -> Record:
@@ -157,19 +157,19 @@ class SwapIndex:
         self.index = AppendOnlyFile(INDEX, size)
         self._open: Chunk | None = None
         self._closed: list[Chunk] = []
-        """Full, and not behind the window yet."""
+        """Full chunks that are still in the window."""
         self._left: list[Chunk] = []
-        """The newest of those that are listed."""
+        """The newest listed chunks."""
         self._outputs: dict[str, int] = {}
-        """The message that says a tool output last, by the output's name."""
+        """The last message with a tool output, by blob name."""
         self._events: dict[int, str] = {}
-        """The events that tell of tool outputs in messages not listed yet."""
+        """Events of tool outputs in messages that are not listed yet."""
         self._has_window = False
         """Whether a pack was ever sent."""
         self._files: dict[str, Record | None] = {}
-        """Files of chunks that are to be written, or to go."""
+        """Chunk files to write or to remove."""
         self.filled: list[Chunk] = []
-        """What became full since somebody emptied this list."""
+        """Chunks that became full since this list was last emptied."""
 
     def take_message(self, number: int, message: Message, said: Digest, record: Record) -> None:
         if self._open is None:
@@ -184,7 +184,7 @@ class SwapIndex:
             self._open = None
 
     def _note_output(self, name: str, number: int) -> None:
-        """A tool output that was said before is in the window again."""
+        """A repeated tool output is in the window again."""
         before = self._outputs.pop(name, None)
         if before is not None:
             chunk = next((each for each in self._chunks() if each.first <= before <= each.last), None)
@@ -197,7 +197,7 @@ class SwapIndex:
             self._outputs.pop(next(iter(self._outputs)))
 
     def _chunks(self) -> Iterator[Chunk]:
-        """The newest first."""
+        """Newest first."""
         yield from [self._open] if self._open else []
         yield from reversed(self._closed)
         yield from reversed(self._left)
@@ -208,25 +208,25 @@ class SwapIndex:
 
     @property
     def refs(self) -> tuple[Record, ...]:
-        """The newest chunks that are listed, as refs."""
+        """The newest listed chunks, as refs."""
         return tuple(chunk.ref for chunk in self._left)
 
     def take_result(self, number: int, event: str) -> None:
-        """The event that tells of the tool output in a message."""
+        """The event of the tool output in a message."""
         self._events[number] = event
 
     def begin_window(self, first: int) -> None:
-        """A pack was sent whose first message is `first`."""
+        """Record that a pack began with message `first`."""
         self._has_window = True
         self._move(first)
 
     def end_turn(self, messages: int) -> None:
-        """There are so many messages; as long as no pack is sent, the newest of them count as the window."""
+        """Record the number of messages; before the first pack, the newest ones count as the window."""
         if not self._has_window:
             self._move(messages - CHUNK + 1)
 
     def _move(self, first: int) -> None:
-        """List what lies before the first message of the window, and nothing else."""
+        """List exactly what lies before the first message of the window."""
         while self._closed and self._closed[0].last < first:
             chunk = self._closed.pop(0)
             self._left.append(chunk)
@@ -254,7 +254,7 @@ class SwapIndex:
         self._files[f"{CHUNKS}/{name}"] = None
 
     def take_item(self, item: MemoryItem) -> None:
-        """An item of memory that nobody mentioned for too long."""
+        """List a faded memory item."""
         name, digest = _item_name(item)
         said = {"source": "messages.jsonl", "range": item.source.removeprefix("messages:")}
         line: Record = {
@@ -271,7 +271,7 @@ class SwapIndex:
         self._add(name, lambda: line, {**said, **content})
 
     def return_item(self, item: MemoryItem) -> None:
-        """An item that is at hand again, or says something else, as it was before."""
+        """Remove an item that returned to memory or changed."""
         self._remove(_item_name(item)[0])
 
     def save(self, files: Files) -> bool:
@@ -338,7 +338,7 @@ def _reference(source: str, start: str, end: str, digest: str) -> Record:
 
 
 def _item_name(item: MemoryItem) -> tuple[str, str]:
-    """The name and the digest of what an item says."""
+    """The chunk name and digest of an item."""
     return blob_name(f"{item.id}\n{item.content}".encode("utf-8", "surrogatepass"))
 
 

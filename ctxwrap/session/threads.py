@@ -1,4 +1,4 @@
-"""Blocking work from async code, and work that comes at any moment, even in the middle of other work."""
+"""Threads: blocking work from async code, uninterruptible work, and finalizers that wait for a safe moment."""
 
 import os
 import sys
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 _THREADS = 32
-"""So many writes go on at once; the others wait for one of them."""
+"""The most writes at once; others wait."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread and wait for it to its end, however often the caller is cancelled meanwhile.
+    """Run `work` in a thread and wait for its end, even if the caller is cancelled meanwhile.
 
-    A cancelled write that nobody waits for is how answers get lost when a client disconnects. The cancellation
-    is raised when the work is done. Without an asyncio loop the work simply blocks.
+    An abandoned write is how answers get lost when a client disconnects. The cancellation is raised when the work is
+    done. Without an asyncio loop the work blocks.
     """
     import asyncio
 
     try:
         future = asyncio.get_running_loop().run_in_executor(_executor(), partial(work, *args, **kwargs))
-    except RuntimeError:  # no loop, or an interpreter that starts no more threads since it is about to end
+    except RuntimeError:  # no loop, or the interpreter is shutting down and starts no threads
         return work(*args, **kwargs)
     try:
         await asyncio.wait({future})
@@ -46,7 +46,7 @@ async def in_thread(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 
 @cache
 def _executor() -> "Executor":
-    """Threads of our own: the loop's are the application's, which may have filled them with work of its own."""
+    """Our own threads: the application may have filled the loop's executor."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="ctxwrap")
@@ -58,15 +58,15 @@ def _forget_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)  # a forked child has no threads but its own
+    os.register_at_fork(after_in_child=_forget_threads)  # threads do not survive a fork
 
 
 def run_uninterrupted(work: Callable[[], None]) -> None:
-    """Do `work` to its end, whatever a signal's handler raises meanwhile, which is raised behind it.
+    """Run `work` to its end, whatever a signal handler raises meanwhile; that is raised afterwards.
 
-    Handlers run in the main thread alone and between any two steps of it, so work that begins there is done in another
-    one. Who is interrupted twice does not wait any more; the work goes on. Never call it where an object may be
-    collected: then this thread may hold a lock that starting another needs.
+    Handlers run in the main thread, between any two steps, so work of the main thread runs in another one. After a
+    second interrupt the caller stops waiting and the work continues. Never call it from a finalizer: this thread may
+    hold a lock that starting a thread needs.
     """
     if threading.current_thread() is not threading.main_thread():
         work()
@@ -77,7 +77,7 @@ def run_uninterrupted(work: Callable[[], None]) -> None:
     over.acquire()
 
     def run() -> None:
-        if begun.acquire(blocking=False):  # who was interrupted while starting a thread starts another
+        if begun.acquire(blocking=False):  # interrupted while starting a thread: start another
             error = None
             try:
                 context.run(work)
@@ -100,8 +100,8 @@ def run_uninterrupted(work: Callable[[], None]) -> None:
 
 
 def _start(work: Callable[[], None]) -> None:
-    """Let an idle thread do it, or a new one: starting one costs more than most work."""
-    if sys.is_finalizing():  # no other thread runs any more
+    """Use an idle thread or a new one: starting a thread costs more than most work."""
+    if sys.is_finalizing():  # no other thread is left
         work()
         return
     try:
@@ -121,21 +121,21 @@ def _start_worker(work: Callable[[], None]) -> None:
 
     try:
         threading.Thread(target=serve, name="ctxwrap", daemon=True).start()
-    except RuntimeError:  # an interpreter that is about to end starts no more threads
+    except RuntimeError:  # the interpreter is shutting down and starts no threads
         work()
 
 
 _idle: list[SimpleQueue[Callable[[], None]]] = []
-"""The queues of threads that wait for work."""
+"""The queues of idle threads."""
 
 
 async def in_thread_if(is_long: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in a thread if it may take long; what is short is done sooner than a thread begins."""
+    """Run `work` in a thread if it may take long; short work is faster without one."""
     return await in_thread(work, *args, **kwargs) if is_long else work(*args, **kwargs)
 
 
 def _left_alone() -> AbstractContextManager[Any]:
-    """A block that anyio's cancellation does not reach: it comes again at every turn of the loop, which would spin."""
+    """A block shielded from anyio's cancellation, which is delivered on every loop iteration and would spin."""
     anyio = sys.modules.get("anyio")
     return anyio.CancelScope(shield=True) if anyio else nullcontext()
 
@@ -151,10 +151,9 @@ _thread = _Thread()
 
 @contextmanager
 def defer_finalizers() -> Iterator[None]:
-    """A block in which no `when_undisturbed` work of this thread runs; what came up meanwhile runs behind it.
+    """A block in which this thread runs no `run_when_safe` work; it runs after the block.
 
-    An object may go, and its last words be due, at any moment, also while this thread holds the very lock that
-    they need.
+    The garbage collector may run a finalizer at any moment, also while this thread holds the lock that it needs.
     """
     _thread.depth += 1
     try:
@@ -166,7 +165,7 @@ def defer_finalizers() -> Iterator[None]:
 
 
 def run_when_safe(work: Callable[[], None]) -> None:
-    """Do `work` now, or as soon as this thread leaves the block it is in."""
+    """Run `work` now, or as soon as this thread leaves its `defer_finalizers` block."""
     if _thread.depth:
         _thread.waiting.append(work)
     else:
