@@ -1,4 +1,4 @@
-"""The vocabulary of the Context Runtime ABI, and everything that can be wrong with a text that should follow it."""
+"""The Context Runtime ABI: its names and vocabularies, and checks of texts against it."""
 
 from ctxwrap.session.abi.files import (
     RECORDS,

@@ -43,12 +43,12 @@ def control_issues(name: ControlName, text: str) -> tuple[Issue, ...]:
 
 
 def budget_in(text: str) -> int | None:
-    """The budget that a file `budget` sets, None if it is empty; a ValueError if it is no single unsigned integer."""
+    """The budget in a file `budget`; None if it is empty. Raise ValueError if it is not one unsigned integer."""
     value = text.removesuffix("\n")
     if not value:
         return None
     if not _UNSIGNED.fullmatch(value) or not is_count(int(value)):
-        raise ValueError(f"a budget is one unsigned integer, not {value[:40]!r}")
+        raise ValueError(f"a budget must be one unsigned integer, not {value[:40]!r}")
     return int(value)
 
 
@@ -87,7 +87,7 @@ def _is_place(text: str) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    """Whether a text is a moment: in ISO 8601 with its offset, or in seconds since 1970."""
+    """Whether a text is a time: ISO 8601 with offset, or seconds since 1970."""
     if _UNSIGNED.fullmatch(text):
         return True
     try:
@@ -147,7 +147,7 @@ _CHECKS: dict[ControlName, Callable[[str], Iterator[Issue]]] = {
 
 RecordKind = Literal["facts", "decisions", "refs", "swap_index", "dedup_index"]
 FieldCheck = Callable[[str, Any], Iterator[Issue]]
-"""What is wrong with the value of a field, given the field's name and the value, None if it is not there."""
+"""Finds issues of a field, given its name and value; the value is None if the field is absent."""
 
 
 def _text(is_valid: Callable[[str], bool]) -> FieldCheck:
@@ -204,7 +204,7 @@ RECORDS: Mapping[RecordKind, Mapping[str, FieldCheck]] = {
     },
     "dedup_index": {"hash": _text(is_blob_name), "refs": _lines, "bytes": _count, "tokens": _count},
 }
-"""The fields that every record of a kind has; it may have others."""
+"""The required fields of each kind of record; others are allowed."""
 
 
 def record_issues(kind: RecordKind, text: str) -> tuple[Issue, ...]:

@@ -1,4 +1,4 @@
-"""Names of a session's files, and reading JSON that anybody may have written."""
+"""Names of a session's files, and strict parsing of untrusted JSON."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ SourceFault = Literal[
 
 _LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _BLOB_DIGITS = 56
-"""A legal name has room for 57 behind `sha256-`; whole bytes are easier on the eye."""
+"""Hex digits of a digest in a blob's name: a legal name allows 57 after `sha256-`, rounded down to whole bytes."""
 
 _FAULTY_PARTS: dict[str, SourceFault] = {"": "empty component", ".": "dot component", "..": "parent component"}
 
@@ -41,21 +41,21 @@ def is_legal_name(text: str) -> bool:
 
 
 def legal_name(text: str) -> str:
-    """A legal name for an id: the id itself if it is one, else a readable stem, `+` and a digest of the id.
+    """A legal name for an id: the id itself if it is legal, otherwise a readable stem, `+` and a digest.
 
-    Two ids get one name only if one of them is spelled like the name of the other.
+    Two ids share a name only if one is spelled like the other's name.
     """
     return text if is_legal_name(text) else safe_name(text)
 
 
 def blob_name(data: bytes) -> tuple[str, str]:
-    """The name of a blob that holds `data`, which has room for a part of the digest only, and the whole digest."""
+    """The name of the blob for `data`, which has a part of the digest, and the whole digest."""
     digits = hashlib.sha256(data).hexdigest()
     return named_by(digits), f"sha256:{digits}"
 
 
 def named_by(digits: str) -> str:
-    """The name of a blob with this digest."""
+    """The name of the blob with this digest."""
     return f"sha256-{digits[:_BLOB_DIGITS]}"
 
 
@@ -64,7 +64,7 @@ def is_blob_name(text: str) -> bool:
 
 
 def source_issue(source: str) -> SourceFault | None:
-    """Why nothing in a pack may come from this place of the session, or None if it may."""
+    """Why a pack may not use this source; None if it may."""
     if not source:
         return "empty"
     if source.startswith("/"):
@@ -133,18 +133,18 @@ IssueKind = Literal[
 
 
 class Issue(NamedTuple):
-    """One way in which a text is not what the ABI says."""
+    """One violation of the ABI."""
 
     kind: IssueKind
     at: int | None = None
-    """The line, counted from 1, or the item of a pack, counted from 0; None if it is the text as a whole."""
+    """The line, counted from 1, or the item of a pack, counted from 0; None for the whole text."""
     field: str = ""
     value: str = ""
-    """What stands there instead, or why a source is refused."""
+    """What was found instead, or why a source is refused."""
 
 
 class Repeating(dict[str, Any]):
-    """An object in which a key stands twice: readers do not agree on which of them counts."""
+    """An object with a repeated key: parsers disagree on which one counts."""
 
     def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -157,10 +157,10 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _finite(spelled: str) -> float:
-    """A number that there is; `parse_constant` also sends NaN and the infinities here."""
+    """A finite number; `parse_constant` sends NaN and the infinities here, too."""
     number = float(spelled)
     if not math.isfinite(number):
-        raise ValueError(f"{spelled[:40]} is no number of JSON's")
+        raise ValueError(f"{spelled[:40]} is not a JSON number")
     return number
 
 
@@ -168,8 +168,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, pars
 
 
 def parsed(text: str) -> Any:
-    """The value that a JSON text spells; a ValueError if it spells none, whatever it is."""
-    text.encode()  # bytes that are no UTF-8 come decoded as lone surrogates, which JSON can only hold as escapes
+    """The value of a JSON text; raise ValueError if it is not valid."""
+    text.encode()  # invalid UTF-8 was decoded as lone surrogates, which JSON allows only as escapes
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -177,8 +177,8 @@ def parsed(text: str) -> Any:
 
 
 def objects(value: Any, without: frozenset[str] = frozenset()) -> Iterator[dict[str, Any]]:
-    """Every object in a value, outer ones first, but those under the names `without`."""
-    pending = [value]  # no recursion: what could be parsed may be nested more deeply than Python calls may be
+    """Every object in a value, outer ones first, except below the keys `without`."""
+    pending = [value]  # no recursion: parsed JSON may be nested more deeply than the call stack allows
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
@@ -193,9 +193,9 @@ def repeats(value: Any) -> bool:
 
 
 def line_issues(text: str, not_object: IssueKind, check: Callable[[Record], Iterable[Issue]]) -> tuple[Issue, ...]:
-    """What is wrong with a text of one JSON object a line; blank lines say nothing.
+    """The issues of a JSON lines text; blank lines are ignored.
 
-    Only a line feed ends a line: a text in JSON may hold every other character that Python would split at.
+    Only a line feed ends a line: JSON strings may hold the other characters at which Python splits.
     """
     return tuple(
         issue._replace(at=number)
@@ -214,7 +214,7 @@ def _issues_of(line: str, not_object: IssueKind, check: Callable[[Record], Itera
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a number that fits 64 bits without a sign."""
+    """Whether a value is an unsigned 64-bit integer."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
 
 

@@ -1,7 +1,7 @@
-"""The two streams of the log: what a line of `messages.jsonl` and one of `events.jsonl` may be.
+"""The two streams of the log: valid lines of `messages.jsonl` and `events.jsonl`.
 
-In the strict form, a line is what the ABI's first implementation takes; the other one is ours, which also takes what
-callers send and ctxwrap writes.
+The strict form is what the ABI's first implementation accepts; the other one also accepts what callers send and ctxwrap
+writes.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,16 +27,16 @@ PROVIDER_NATIVE = frozenset(
     {"thread_id", "response_id", "conversation_id", "provider_thread_id", "provider_response_id"}
     | {"openai_response_id", "anthropic_message_id", "gemini_response_id", "native_thread", "native_state"}
 )
-"""Fields by which a conversation would hang on one provider."""
+"""Fields that tie a conversation to one provider."""
 
 _NATIVE_IDS = frozenset(name for name in PROVIDER_NATIVE if name.endswith("_id"))
-"""What our own events may hold: an id tells where a reply came from, a state would be needed to go on."""
+"""Provider fields that our events may hold: an id for reference, never a state that is needed to continue."""
 
 _OURS = frozenset({"ctx", "extra"})
-"""Top-level fields of our lines: control data, and what a caller wrote that we have no word for."""
+"""Top-level fields of our lines: control data, and fields of the caller that we do not know."""
 
 _OPAQUE = frozenset({"arguments", "input"})
-"""What a tool is given: fields that a tool's author named."""
+"""Tool arguments: their fields are named by the tool's author."""
 
 EVENT_TYPES = frozenset(
     {"start", "delta", "message", "reasoning_delta", "reasoning_message", "tool_call", "usage", "error", "done"}
@@ -68,14 +68,14 @@ _WITHOUT_RUN = frozenset(
     | {"memory", "entry", "document", "session_end", "session_resume"}
     | {*EVENT_CLASSES}
 )
-"""Events that may happen outside of any run."""
+"""Events that may occur outside of a run."""
 
 ERROR_CODES = frozenset(
     {"EACCES", "EINVAL", "ENOENT", "EMSGSIZE", "EHOSTDOWN", "ECONNREFUSED", "EAGAIN", "EIO", "EINTR", "ENOSYS"}
 )
 
 _PARTS = {"text": ("text",), "image": ("path",), "tool_result": ("tool_call_id",)}
-"""The parts of the strict form, each with the fields that must be texts."""
+"""The content parts of the strict form, with their required text fields."""
 
 
 def message_issues(text: str, *, strict: bool = False) -> tuple[Issue, ...]:
@@ -87,7 +87,7 @@ def event_issues(text: str, *, strict: bool = False) -> tuple[Issue, ...]:
 
 
 def issues_in_record(stream: str, record: Record) -> tuple[Issue, ...]:
-    """The same, in our form, for a line of `messages` or `events` that was read already."""
+    """The same in our form, for a parsed line of `messages` or `events`."""
     check = _message_form_issues if stream == "messages" else _event_form_issues
     return tuple(check(record, strict=False))
 

@@ -1,4 +1,4 @@
-"""A session looked at from end to end, with nothing changed, not even the time a file was written."""
+"""A read-only check of a whole session: not even a file's timestamp changes."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,17 +17,17 @@ from ctxwrap.stores.base import STREAMS, Log
 from ctxwrap.types import SessionKey
 
 Progress = Callable[[int, int], None]
-"""Told how much of how much is done, every now and then."""
+"""Called now and then with the work done and the work in all."""
 
 _TRIES = 3
-"""So often a session that is written to meanwhile is looked at."""
+"""The most attempts for a session that is written to meanwhile."""
 
 _EVERY = 500
-"""After so many lines somebody is told."""
+"""Lines between two calls of `Progress`."""
 
 
 def verified(key: SessionKey, log: Log, progress: Progress | None = None) -> Verification | None:
-    """How the session is, or None if there is none. What is made of the log while a call writes may show as behind."""
+    """Verify a session; None if it does not exist. Derived files may be reported as behind while a call writes."""
     for _ in range(_TRIES):
         look = _Look(key, log, progress or (lambda done, total: None))
         verification = look.verification()
@@ -76,7 +76,7 @@ class _Look:
         )
 
     def is_still_so(self) -> bool:
-        """Whether nothing was added or rewritten since the look began."""
+        """Whether nothing was appended or rewritten since the check began."""
         if self._log.edition() != self._edition:
             return False
         return all(not self._log.read(stream, known.read)[0] for stream, known in self._streams.streams.items())
@@ -111,7 +111,7 @@ class _Look:
         self._progress(self._done, max(self._done, self._total))
 
     def _is_alive(self, writer: str) -> bool:
-        """In doubt, as on a medium that cannot be written to, it is."""
+        """Whether a writer is alive; True in doubt, as on a read-only medium."""
         with suppress(StoreError):
             return self._log.is_alive(writer)
         return True

@@ -1,4 +1,4 @@
-"""What lies beside the streams: large contents, the small files, and what follows from the log."""
+"""Checks of the files beside the streams: blobs, control files and derived files."""
 
 import json
 from collections import defaultdict
@@ -34,7 +34,7 @@ _KINDS: dict[str, RecordKind] = {
 _OF_THE_LAST_CALL = {f"context/{name}" for name in CONTEXT_FILES if name.startswith(("pack.", "plan."))}
 
 _FEW = 3
-"""So many files of a directory are named when they are missing; more are counted."""
+"""The most missing files named per directory; more are counted."""
 
 
 class FileCheck:
@@ -44,7 +44,7 @@ class FileCheck:
         self._findings = findings
         self._entries = {entry.name: entry for entry in files.entries()}
         self._bad: set[str] = set()
-        """Contents that are missing or damaged."""
+        """Missing or damaged blobs."""
 
     @property
     def torn(self) -> list[FileEntry]:
@@ -55,7 +55,7 @@ class FileCheck:
         return {entry.name: entry.size for entry in self._entries.values()}
 
     def check_content(self, name: str, reference: Reference) -> None:
-        """Whether a content is what the record that refers to it says."""
+        """Whether a blob matches its reference."""
         data = self._files.load(f"raw/{name}") if f"raw/{name}" in self._entries else None
         if data is not None and blob_name(data)[1] == reference.digest:
             return
@@ -65,7 +65,7 @@ class FileCheck:
         self._findings.add(VerifyFinding("damage", place.file, what, RESTORE, place.line, place.byte))
 
     def check_rest(self, known: Mapping[str, Reference]) -> None:
-        """Contents that nobody refers to, ends set aside, the small files."""
+        """Check for unused blobs, ends that were set aside, and control files."""
         for name in self._entries:
             if name.startswith("raw/") and name.removeprefix("raw/") not in known:
                 self._note(name, "no record refers to it", "remove it, if no call is under way")
@@ -77,7 +77,7 @@ class FileCheck:
         self._check_budget()
 
     def check_sources(self, items: Mapping[str, MemoryItem], messages: int) -> None:
-        """Whether what memory says was said in messages that there are."""
+        """Check that the sources of memory items exist."""
         for item in items.values():
             first, last = _range(item.source)
             if last > messages:
@@ -85,7 +85,7 @@ class FileCheck:
                 self._findings.add(VerifyFinding("damage", "events.jsonl", what, RESTORE))
 
     def check_derived(self, computed: Computed, messages: int) -> None:
-        """Whether the files that follow from the log are those that a rebuild would make."""
+        """Compare derived files with those that a rebuild would write."""
         wanted = {entry.name for entry in computed.entries()} | computed.links.keys()
         self._tell_missing(sorted(wanted - self._entries.keys()))
         for name in sorted(wanted & self._entries.keys()):
@@ -110,7 +110,7 @@ class FileCheck:
         return self._why(name, text, right, messages) or "it is not what the log says"
 
     def _why(self, name: str, text: str, wanted: str, messages: int) -> str:
-        """The first thing in a file that cannot be, as far as that can be told."""
+        """The first fault in a derived file, if one can be located."""
         if name in _KINDS:
             issues = record_issues(_KINDS[name], text)
             if issues:
@@ -197,14 +197,14 @@ class FileCheck:
 
 
 def _lines(text: str) -> Iterator[Record]:
-    """The records of a derived file that is known to hold nothing else."""
+    """The records of a valid derived file."""
     for line in text.split("\n"):
         if line.strip():
             yield json.loads(line)
 
 
 def _range(source: str) -> tuple[int, int]:
-    """The numbers in `messages:12-18` or `12-18`; zeros if it is something else."""
+    """The numbers in `messages:12-18` or `12-18`; zeros for anything else."""
     first, _, last = source.removeprefix("messages:").partition("-")
     numbers = (first, last or first)
     return (int(first), int(numbers[1])) if all(each.isascii() and each.isdecimal() for each in numbers) else (0, 0)

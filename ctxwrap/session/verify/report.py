@@ -1,4 +1,4 @@
-"""The report of a verification, and what the log amounts to."""
+"""The report of a verification, and the state and derived files computed from the log."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,13 +13,13 @@ from ctxwrap.stores.memory import MemoryFiles
 from ctxwrap.types import Record, SessionKey
 
 FindingSeverity = Literal["damage", "behind", "note"]
-"""`damage`: something that was said is lost or in doubt. `behind`: it mends itself, or follows from the log and can be
-made anew. `note`: worth knowing."""
+"""`damage`: content is lost or in doubt. `behind`: it repairs itself or can be rebuilt from the log. `note`: worth
+knowing."""
 
 SEVERITIES: tuple[FindingSeverity, ...] = get_args(FindingSeverity)
 
 _KEPT = 1000
-"""So many findings of each severity are kept; the others are counted."""
+"""The most findings kept per severity; others are counted."""
 
 _FIRST = ("messages.jsonl", "events.jsonl")
 
@@ -30,9 +30,9 @@ class VerifyFinding(NamedTuple):
     what: str
     remedy: str = ""
     line: int = 0
-    """From 1; 0 if it is about the file as a whole."""
+    """Counted from 1; 0 for the whole file."""
     byte: int = 0
-    """Where that line begins."""
+    """The byte offset of that line."""
 
     @property
     def where(self) -> str:
@@ -45,21 +45,21 @@ class VerifyFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How a session is."""
+    """The result of a verification."""
 
     key: SessionKey
     messages: int
     events: int
     unchecked: int
-    """Lines that no checksum vouches for, or none did before they were imported."""
+    """Lines without a checksum, or imported without one."""
     contents: int
-    """Large contents that are kept apart."""
+    """Blobs."""
     torn: int
-    """Ends that a crash cut short and a later writer set aside."""
+    """Incomplete ends of streams that a later writer set aside."""
     findings: tuple[VerifyFinding, ...]
     """Damage first, in the order of the log."""
     found: Mapping[FindingSeverity, int]
-    """How many there are of each severity, also of those that are not listed."""
+    """The number per severity, including unlisted ones."""
 
     @property
     def is_damaged(self) -> bool:
@@ -77,7 +77,7 @@ class Verification:
 
 
 class VerifyFindings:
-    """Findings as they come up."""
+    """Collects findings."""
 
     def __init__(self) -> None:
         self.found: Counter[FindingSeverity] = Counter()
@@ -98,7 +98,7 @@ def _rank(finding: VerifyFinding) -> tuple[int, int, int]:
 
 
 class Computed(MemoryFiles):
-    """Files that only exist to be compared; contents that would have another name are not loaded for that."""
+    """Files in memory, for comparison; blobs are not loaded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,14 +110,14 @@ class Computed(MemoryFiles):
 
 @dataclass(slots=True)
 class Fold:
-    """A session's past, record by record: all messages, then all events."""
+    """A session's state, record by record: all messages, then all events."""
 
     files: Files
-    """Where large contents are."""
+    """The files with the blobs."""
     state: SessionState = field(default_factory=lambda: SessionState(Settings()))
 
     def take(self, stream: str, record: Record) -> bool:
-        """Whether it made sense."""
+        """Fold a record; False if it is malformed."""
         return self.state.take(stream, record, self._whole)
 
     def computed(self) -> Computed:

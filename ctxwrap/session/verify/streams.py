@@ -1,4 +1,4 @@
-"""The lines of both streams: whether each is what was written, where it belongs, and refers to what there is."""
+"""Checks of both streams: each line is intact, in its place, and refers to existing records and blobs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,15 +24,15 @@ class LineRef(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A large content that a record refers to."""
+    """A blob that a record refers to."""
 
     digest: str
     place: LineRef
-    """Where it is referred to first."""
+    """The first reference to it."""
 
 
 def lines_of(log: Log, stream: str) -> Iterator[tuple[StreamLine, bool]]:
-    """Every line, and whether it is what a crash cut short: a last one, behind the end of what is read."""
+    """Every line, and whether it is an incomplete last one after a crash."""
     before: StreamLine | None = None
     for line in log.lines(stream):
         if before is not None:
@@ -44,23 +44,23 @@ def lines_of(log: Log, stream: str) -> Iterator[tuple[StreamLine, bool]]:
 
 @dataclass(slots=True)
 class _Stream:
-    """What is known of a stream so far."""
+    """The progress in a stream."""
 
     file: str
     records: int = 0
     lines: int = 0
     end: int = 0
     read: int = 0
-    """Where reading stops: before what a crash cut short."""
+    """The end of the complete lines."""
     number: int = 0
-    """Of the last record."""
+    """The number of the last record."""
     unreadable: int = 0
-    """Lines since then that cannot be read."""
+    """Unreadable lines since then."""
     ids: set[str] = field(default_factory=set)
 
 
 class StreamCheck:
-    """Hand it all messages, then all events, then ask what does not fit together."""
+    """Give it all messages, then all events, then call `finish`."""
 
     def __init__(self, findings: VerifyFindings) -> None:
         self._findings = findings
@@ -69,12 +69,12 @@ class StreamCheck:
         self.contents: dict[str, Reference] = {}
         self._calls: set[str] = set()
         self._turns: dict[str, LineRef] = {}
-        """The turns that messages belong to, and the first message of each."""
+        """The first message of each turn."""
         self._begun: dict[str, tuple[str, LineRef]] = {}
-        """The turns that have not ended: their writers, and where they began."""
+        """Open turns: their writers, and their first lines."""
         self._over: set[str] = set()
         self._promised = 0
-        """How many messages there were when the last turn ended."""
+        """The number of messages at the end of the last turn."""
 
     def take(self, stream: str, line: StreamLine, torn: bool = False) -> None:
         known = self.streams[stream]
@@ -93,7 +93,7 @@ class StreamCheck:
         self._take_record(stream, line.record, place, checked=line.checked)
 
     def finish(self, is_alive: Callable[[str], bool]) -> None:
-        """Find what only shows when everything was read."""
+        """Report what shows only after all lines."""
         self._check_promise()
         for run, (writer, place) in self._begun.items():
             self._check_unfinished(run, place, alive=bool(writer) and is_alive(writer), named=bool(writer))
@@ -118,7 +118,7 @@ class StreamCheck:
             self._check_event(record, control, place)
 
     def _check_form(self, stream: str, record: Record, place: LineRef) -> None:
-        """What a checksum vouches for was written so: callers send what they like, and other readers may stumble."""
+        """A line with a valid checksum was written like this, so a violation of the ABI is a note."""
         issues = issues_in_record(stream, record)
         if issues:
             ours = "ctx" in record
@@ -128,7 +128,7 @@ class StreamCheck:
     def _check_number(self, known: _Stream, number: Any, place: LineRef) -> None:
         expected, unreadable = known.number + 1, known.unreadable
         known.unreadable = 0
-        if not isinstance(number, int) or isinstance(number, bool):  # written by others: it counts as one
+        if not isinstance(number, int) or isinstance(number, bool):  # a record by another program counts as one
             known.number = expected
             return
         if number < expected:
@@ -159,7 +159,7 @@ class StreamCheck:
             self._add("note", place, f"it answers the call {answers!r}, which no message before it makes")
 
     def _has_message(self, id: str) -> bool:
-        """Messages that others wrote have no id, and are known by their place."""
+        """Messages by other programs have no id; their position serves as one."""
         known = self.streams["messages"]
         return id == ROOT or id in known.ids or (id.isdecimal() and int(id) <= known.records > len(known.ids))
 
