@@ -1,10 +1,11 @@
 """Anthropic Messages: content blocks, a separate system prompt, tool results in user messages, cache breakpoints."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
     extended,
     first_index,
@@ -21,7 +22,10 @@ from ctxwrap.providers.messages import (
 )
 from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _PARTS = ("image", "document", "search_result", "container_upload")
 
@@ -225,8 +229,10 @@ _OWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 """What the model itself says or asks for; every other block tells of something that the provider ran or fetched."""
 
 
-class AnthropicMessages:
+class AnthropicMessages(ProviderAdapter):
     name = "anthropic_messages"
+    telemetry_name = "anthropic"
+    field_names = SHARED_FIELDS._replace(words=SHARED_FIELDS.words | {"effort", "service_tier"})
 
     def read(self, body: Body) -> Request:
         system = plain(body.get("system"))
@@ -249,7 +255,7 @@ class AnthropicMessages:
         texts = _arranged(body, injection, newest >= 0)
         if newest >= 0:
             messages[first] = with_content(messages[first], opened, texts.background)
-        changed = {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "messages": messages}
+        changed = {**body, **raised_limits(body, self.reply_limits, injection.reserve), "messages": messages}
         if not _continues(body):
             changed["system"] = extended(preceded(body.get("system"), injection.protocol), texts.standing)
         if injection.breakpoints and not body.get("thread"):
@@ -264,12 +270,23 @@ class AnthropicMessages:
         if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
             said = [*blocks_of(messages.pop().get("content")), *said]
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
-        changed = {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "messages": messages}
+        changed = {**one_short_answer(body), **roomy_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("tools"):
             changed["tool_choice"] = {"type": "none"}
         if not _continues(body):
             changed.pop("thread", None)
         return changed
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
+        config = body.get("output_config")
+        schema = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)
+        said = system + content.messages(body.get("messages"))
+        return PER_REPLY + said + content.tools(body.get("tools")) + content.schema(schema)
+
+
+MESSAGES = AnthropicMessages()
 
 
 def _no_trailer(body: Body) -> str:

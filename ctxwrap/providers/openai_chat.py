@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
     extended,
     is_user,
@@ -19,14 +20,16 @@ from ctxwrap.providers.messages import (
     unknown_keys,
     with_content,
 )
-from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.options import FIELD, as_it_came, one_short_answer, raised_limits, roomy_limits
 from ctxwrap.providers.text_channel import Channel, Choices
-from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextDelta, TextStream
+from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
 _PARTS = ("image_url", "input_audio", "file", "refusal")
-_LIMITS = ("max_tokens", "max_completion_tokens")
 _OWN_TOOLS = ("function", "custom", None)
 """Tools that the caller runs."""
 _SEARCHES = ("web_search_options", "search_parameters", "plugins", "data_sources")
@@ -38,8 +41,20 @@ _FOUND = frozenset(
 """Where a reply tells of what was looked up for it."""
 
 
-class OpenAIChat:
+class OpenAIAdapter(ProviderAdapter):
+    """What OpenAI's APIs have in common."""
+
+    field_names = SHARED_FIELDS._replace(
+        words=SHARED_FIELDS.words | {"effort", "reasoning_effort", "service_tier", "truncation", "verbosity"},
+        ids=SHARED_FIELDS.ids | {"previous_response_id", "user", "safety_identifier", FIELD},
+    )
+    cache_key_field = FIELD
+    cache_key_host = "api.openai.com"
+
+
+class OpenAIChat(OpenAIAdapter):
     name = "openai_chat"
+    reply_limits = ("max_tokens", "max_completion_tokens")
 
     def read(self, body: Body) -> Request:
         messages = tuple(_message(message) for message in body.get("messages") or ())
@@ -60,7 +75,8 @@ class OpenAIChat:
         messages, rest = surrounded(messages, injection, is_user, "text")
         return {
             **body,
-            **raised_limits(body, _LIMITS, injection.reserve),
+            **raised_limits(body, self.reply_limits, injection.reserve),
+            **self.cache_key_in(body),
             "messages": _instructed(messages, injection.protocol, joined(injection.standing, rest)),
         }
 
@@ -72,12 +88,20 @@ class OpenAIChat:
         if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
             said = _message(messages.pop()).text + said
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
-        changed = {**one_short_answer(body), **roomy_limits(body, _LIMITS, reserve), "messages": messages}
+        changed = {**one_short_answer(body), **roomy_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("functions"):
             changed["function_call"] = "none"
         if body.get("store"):  # which metadata depends on
             changed = {name: value for name, value in changed.items() if name not in ("store", "metadata")}
         return changed
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        tools = content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
+        return PER_REPLY + content.messages(body.get("messages")) + tools + content.schema(body.get("response_format"))
+
+
+CHAT = OpenAIChat()
 
 
 def _no_trailer(body: Body) -> str:

@@ -3,14 +3,20 @@
 from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import neutral
+from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import joined, set_path
+from ctxwrap.providers.openai_chat import OpenAIAdapter
 from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
 from ctxwrap.providers.text_channel import Channel, Choices
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 
-class OpenAICompletions:
+class OpenAICompletions(OpenAIAdapter):
     name = "openai_completions"
+    input_field = "prompt"
+    cache_key_field = ""
 
     def read(self, body: Body) -> Request:
         prompt = body.get("prompt")
@@ -29,14 +35,26 @@ class OpenAICompletions:
         history = neutral("\n".join(f"{message.role}: {message.text}" for message in injection.history))
         seldom_changed = (injection.protocol, injection.standing, injection.background, history)
         prompt = joined(*seldom_changed, injection.block, neutral(body["prompt"]))
-        return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
+        return {**body, **raised_limits(body, self.reply_limits, injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
         return CompletionsRewriter(body, streams)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
         prompt = joined(body["prompt"], as_it_came(reply), question)
-        return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
+        return {**one_short_answer(body), **roomy_limits(body, self.reply_limits, reserve), "prompt": prompt}
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        """The longest of several prompts, since each is a request of its own; numbers are tokens already."""
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        prompts = as_list(body.get("prompt"))
+        if prompts and all(isinstance(token, int) for token in prompts):
+            return len(prompts)
+        sizes = (len(prompt) if isinstance(prompt, list) else content.tokens(prompt) for prompt in prompts)
+        return max(sizes, default=0) + content.tokens(body.get("suffix"))
+
+
+COMPLETIONS = OpenAICompletions()
 
 
 def _no_context(body: Body) -> str:

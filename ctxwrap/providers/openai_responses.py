@@ -1,8 +1,9 @@
 """OpenAI Responses: input and output items, streaming events, instructions that are echoed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import (
     is_operator,
     is_user,
@@ -17,9 +18,12 @@ from ctxwrap.providers.messages import (
     tool_call,
     with_references,
 )
+from ctxwrap.providers.openai_chat import OpenAIAdapter
 from ctxwrap.providers.options import FIELD, as_it_came, one_short_answer, raised_limits, roomy_limits
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
 _TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
@@ -121,8 +125,10 @@ _ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIAdapter):
     name = "openai_responses"
+    input_field = "input"
+    reply_limits = ("max_output_tokens",)
 
     def read(self, body: Body) -> Request:
         opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
@@ -154,12 +160,12 @@ class OpenAIResponses:
         own = leading(items)
         items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
         items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")
-        changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
+        changed = raised_limits(body, self.reply_limits, injection.reserve)
         if "input" in body or items:
             changed["input"] = given if items == as_items(given) else items
         own_text = body.get("instructions") or ""
         instructions = joined(injection.protocol, own_text, injection.standing, rest)
-        return {**body, **changed, "instructions": instructions}
+        return {**body, **changed, **self.cache_key_in(body), "instructions": instructions}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
         return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
@@ -169,11 +175,23 @@ class OpenAIResponses:
         asked = [{"role": "assistant", "content": as_it_came(reply)}, {"role": "user", "content": question}]
         changed = {
             **one_short_answer(body),
-            **roomy_limits(body, ("max_output_tokens",), reserve),
+            **roomy_limits(body, self.reply_limits, reserve),
             "input": [*as_items(body.get("input")), *asked],
             "store": False,
         }
         return {name: value for name, value in changed.items() if name != "conversation"}
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        instructions = PER_MESSAGE + 1 + content.tokens(body["instructions"]) if body.get("instructions") else 0
+        given, text = body.get("input"), body.get("text")
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
+        schema = text.get("format") if isinstance(text, Mapping) else None
+        said = instructions + sum(map(content.item, items))
+        return PER_REPLY + said + content.tools(body.get("tools")) + content.schema(schema)
+
+
+RESPONSES = OpenAIResponses()
 
 
 def _no_trailer(body: Body) -> str:

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
 from hashlib import sha256
 
 from ctxwrap.providers.messages import joined
-from ctxwrap.types import Body, Injection, ProviderAdapter, Reply, Request, Rewriter, SessionKey, TextStream
+from ctxwrap.types import Body, Reply, SessionKey
 
 _FOR_THE_CALLER = frozenset(
     {
@@ -67,25 +66,3 @@ def cache_key(key: SessionKey) -> str:
 def is_cache_key(value: object) -> bool:
     """Whether a key is one of ours, not the caller's."""
     return isinstance(value, str) and _OWN.fullmatch(value) is not None
-
-
-class CacheKeyed:
-    """A wire whose requests name a session's cache, unless the caller named one; those that pass as they are do not."""
-
-    def __init__(self, wire: ProviderAdapter, key: SessionKey) -> None:
-        self.name = wire.name
-        self._wire = wire
-        self._key = cache_key(key)
-
-    def read(self, body: Body) -> Request:
-        return self._wire.read(body)
-
-    def inject(self, body: Body, injection: Injection) -> Body:
-        changed = self._wire.inject(body, injection)
-        return changed if FIELD in body else {**changed, FIELD: self._key}
-
-    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter:
-        return self._wire.rewriter(body, streams)
-
-    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        return self._wire.ask_again(body, reply, question, reserve)

@@ -9,9 +9,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.reply import TEXT_FOLLOWS
+from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import set_path
 from ctxwrap.providers.sse import Frame
-from ctxwrap.types import Body, ParsedReply, TextDelta, TextStream
+from ctxwrap.types import Body, ParsedReply, TextStream
 
 
 class Channel:

@@ -9,24 +9,34 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.redaction.policy import ERROR, Redaction
 
-_WORDS = frozenset(
-    {"type", "role", "model", "status", "mode", "kind", "tier", "origin", "detail", "media_type", "format", "object"}
-    | {"severity", "tool_choice", "effort", "reasoning_effort", "service_tier", "truncation", "verbosity"}
-)
-"""Fields that hold one of a few words. What `also` makes of these words is not asked."""
 
-_IDS = frozenset(
-    {"id", "call_id", "tool_call_id", "tool_use_id", "item_id", "file_id", "response_id", "previous_response_id"}
-    | {"user", "user_id", "safety_identifier", "prompt_cache_key"}
-)
-"""Fields that tie things together: one that holds a secret becomes another that does so, too."""
+class FieldNames(NamedTuple):
+    """Names of JSON fields whose values are structure, not text."""
 
-_ENCODED = frozenset({"data", "signature", "encrypted_content", "file_data", "url", "image_url"})
-"""Fields that may hold bytes in base64, in which nothing can be read."""
+    words: frozenset[str]
+    """Fields that hold one of a few fixed words; `Redaction.also` does not see them."""
+    ids: frozenset[str]
+    """Fields that link objects: an id that holds a secret is replaced by the same other id everywhere."""
+    encoded: frozenset[str]
+    """Fields that may hold base64, which is not searched."""
+    signed: frozenset[str]
+    """Types of parts that a provider accepts only unchanged, if they carry a signature."""
+
+
+SHARED_FIELDS = FieldNames(
+    words=frozenset(
+        {"type", "role", "model", "status", "mode", "kind", "tier", "origin", "detail", "media_type", "format"}
+        | {"object", "severity", "tool_choice"}
+    ),
+    ids=frozenset({"id", "call_id", "tool_call_id", "tool_use_id", "item_id", "file_id", "response_id", "user_id"}),
+    encoded=frozenset({"data", "signature", "encrypted_content", "file_data", "url", "image_url"}),
+    signed=frozenset({"thinking", "redacted_thinking", "reasoning"}),
+)
+"""What messages and records have in common, whichever API they come from."""
 
 _OURS = frozenset({"run", "ctx", "runtime", "sha256", "prefix", "wire"})
 """Fields of an event that we make, of ids, hashes, times and numbers."""
@@ -40,9 +50,6 @@ _TRANSPORT = re.compile(
 )
 """Fields of a request that say how it is sent. Nobody is told them who does not need them, and the log has none."""
 
-_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""Parts that a provider takes back only as it gave them."""
-
 _TELLING = re.compile("pass|pwd|secret|token|key|senha|contrase|ssn|social|phone|tel|mobil|cell|fax", re.IGNORECASE)
 """Names that say what a value is."""
 
@@ -54,8 +61,9 @@ _LARGEST = 10**19
 class Redactor:
     """A policy at work, which counts what it finds."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: Redaction, names: FieldNames = SHARED_FIELDS) -> None:
         self.redaction = redaction
+        self._names = names
         self.found = Counter[str]()
 
     def text(self, text: str) -> str:
@@ -63,9 +71,11 @@ class Redactor:
         self.found.update(dict(redacted.found))
         return redacted.text
 
-    def body(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A request, but for how it is sent and what a provider signed; the very request if it says nothing secret."""
-        return self._without(body, _TRANSPORT.fullmatch, signed=True)
+    def body(self, body: dict[str, Any], names: FieldNames = SHARED_FIELDS) -> dict[str, Any]:
+        """A redacted request. Transport options and signed parts stay; a request without secrets is returned as is."""
+        redactor = Redactor(self.redaction, names)
+        redactor.found = self.found
+        return redactor._without(body, _TRANSPORT.fullmatch, signed=True)
 
     def value(self, value: Any) -> Any:
         """JSON, or a value of ours, whose texts are redacted however deep they lie; the very value if they were."""
@@ -153,16 +163,16 @@ class Redactor:
             return self._said(text, name)
         if name in ("arguments", "partial_json"):
             return self.json_text(text)
-        if name in _IDS:
+        if name in self._names.ids:
             return text if self._shape(text) == text else _other_id(text)
-        if name in _WORDS and _WORD.fullmatch(text):
+        if name in self._names.words and _WORD.fullmatch(text):
             return self._shape(text)
-        if name in _ENCODED and kind != "text" and _BASE64.fullmatch(text):
+        if name in self._names.encoded and kind != "text" and _BASE64.fullmatch(text):
             return text
         return self._said(text, name)
 
     def _is_signed(self, part: Mapping[str, Any]) -> bool:
-        if str(part.get("type")) not in _SIGNED:
+        if str(part.get("type")) not in self._names.signed:
             return False
         signature = part.get("signature") or part.get("encrypted_content") or part.get("data")
         return isinstance(signature, str) and self._string(signature, "signature", None, free=False) == signature

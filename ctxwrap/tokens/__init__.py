@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ctxwrap.tokens.counting import Counter, counter_for
-from ctxwrap.tokens.messages import body_tokens, message_tokens, messages_tokens
+from ctxwrap.tokens.messages import message_tokens, messages_tokens
 from ctxwrap.tokens.models import ContextWindow, reply_reserve, window_of
 from ctxwrap.tokens.too_long import TooLong, too_long, too_long_in
 
@@ -11,7 +11,6 @@ __all__ = [
     "ContextWindow",
     "Counter",
     "TooLong",
-    "body_tokens",
     "counter_for",
     "load_tables",
     "message_tokens",

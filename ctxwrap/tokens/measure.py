@@ -1,11 +1,11 @@
 """The measure of a call: how many tokens its model takes for a text, a message or a whole request, at most."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from ctxwrap.protocol.instructions import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
-from ctxwrap.tokens.messages import body_tokens, message_tokens
+from ctxwrap.tokens.messages import message_tokens
 from ctxwrap.types import Body, LoggedMessage, Message
 
 
@@ -49,5 +49,6 @@ class Measure:
             return [self.message(kept) for kept in history]
         return [ceil(count * (1 + counter.margin)) for count in counts] if counter.margin else counts  # type: ignore[operator, return-value]  # none of them is None
 
-    def body(self, wire: str, body: Body) -> int:
-        return self._counter.at_most(body_tokens(wire, body, self._counter))
+    def body(self, count: Callable[[Body, Counter], int], body: Body) -> int:
+        """A request, counted by its provider's rule."""
+        return self._counter.at_most(count(body, self._counter))

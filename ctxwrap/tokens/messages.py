@@ -93,7 +93,7 @@ _HIDDEN_BYTES_PER_TOKEN = 6
 
 def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
     """A message with what frames it; `model` tells what its pictures cost."""
-    content = _Content(counter, model)
+    content = ContentCounter(counter, model)
     tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
     if message.name:
         tokens += PER_NAME + counter.count(message.name)
@@ -105,12 +105,7 @@ def messages_tokens(messages: Iterable[Message], counter: Counter, model: str = 
     return PER_REPLY + sum(message_tokens(message, counter, model) for message in messages)
 
 
-def body_tokens(wire_name: str, body: Body, counter: Counter) -> int:
-    """What a request takes of the model's window before any reply; what the provider keeps itself is not in it."""
-    return _BODIES[wire_name](body, _Content(counter, str(body.get("model") or "")))
-
-
-class _Content:
+class ContentCounter:
     """Counts contents of any API; what it does not know it counts as the JSON it is."""
 
     def __init__(self, counter: Counter, model: str) -> None:
@@ -138,8 +133,11 @@ class _Content:
             tokens += PER_NAME + self.tokens(message["name"])
         tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))
         return tokens + sum(
-            map(self._chat_call, _listed(message.get("tool_calls")) + _listed(message.get("function_call")))
+            map(self._chat_call, as_list(message.get("tool_calls")) + as_list(message.get("function_call")))
         )
+
+    def messages(self, messages: Any) -> int:
+        return sum(map(self.message, as_list(messages)))
 
     def item(self, item: Any) -> int:
         """An item of the Responses API: a message, or something that stands beside messages."""
@@ -149,7 +147,7 @@ class _Content:
 
     def tools(self, tools: Any) -> int:
         """The definitions of tools: Claude gets their JSON, and most others are trained on what OpenAI does."""
-        listed = _listed(tools)
+        listed = as_list(tools)
         if not listed:
             return 0
         if "claude" in self._model.lower():
@@ -210,7 +208,7 @@ class _Content:
         return self._count(as_json(value))
 
 
-_Part = Callable[[_Content, Body], int]
+_Part = Callable[[ContentCounter, Body], int]
 
 
 def _text_in(name: str) -> _Part:
@@ -235,9 +233,9 @@ _PARTS: dict[str, _Part] = {
     "thinking": _text_in("thinking"),
     "redacted_thinking": _hidden_in("data"),
     "reasoning": _hidden_in("encrypted_content"),
-    **dict.fromkeys(("image_url", "input_image", "image"), _Content.image),
-    "input_audio": _Content.audio,
-    **dict.fromkeys(("file", "input_file", "document", "container_upload"), _Content.file),
+    **dict.fromkeys(("image_url", "input_image", "image"), ContentCounter.image),
+    "input_audio": ContentCounter.audio,
+    **dict.fromkeys(("file", "input_file", "document", "container_upload"), ContentCounter.file),
     **dict.fromkeys(("tool_use", "server_tool_use", "custom_tool_call"), _call_with("input")),
     "function_call": _call_with("arguments"),
     "tool_result": _result_in("content"),
@@ -245,7 +243,7 @@ _PARTS: dict[str, _Part] = {
 }
 
 
-def _listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return list(value)
     return [] if value is None else [value]
@@ -254,44 +252,3 @@ def _listed(value: Any) -> list[Any]:
 def _size(data: Any) -> int:
     """The bytes that base64 text holds."""
     return len(data) * 3 // 4 if isinstance(data, str) else 0
-
-
-def _chat(body: Body, content: _Content) -> int:
-    messages = sum(map(content.message, _listed(body.get("messages"))))
-    tools = content.tools(_listed(body.get("tools")) + _listed(body.get("functions")))
-    return PER_REPLY + messages + tools + content.schema(body.get("response_format"))
-
-
-def _anthropic(body: Body, content: _Content) -> int:
-    system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
-    messages = sum(map(content.message, _listed(body.get("messages"))))
-    config = body.get("output_config")
-    wanted = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)
-    return PER_REPLY + system + messages + content.tools(body.get("tools")) + content.schema(wanted)
-
-
-def _responses(body: Body, content: _Content) -> int:
-    instructions = PER_MESSAGE + 1 + content.tokens(body["instructions"]) if body.get("instructions") else 0
-    given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else _listed(given)
-    text = body.get("text")
-    wanted = text.get("format") if isinstance(text, Mapping) else None
-    said = sum(map(content.item, items))
-    return PER_REPLY + instructions + said + content.tools(body.get("tools")) + content.schema(wanted)
-
-
-def _completions(body: Body, content: _Content) -> int:
-    """The longest of several prompts, since each is a request of its own; numbers are tokens already."""
-    prompts = _listed(body.get("prompt"))
-    if prompts and all(isinstance(token, int) for token in prompts):
-        return len(prompts)
-    sizes = (len(prompt) if isinstance(prompt, list) else content.tokens(prompt) for prompt in prompts)
-    return max(sizes, default=0) + content.tokens(body.get("suffix"))
-
-
-_BODIES: dict[str, Callable[[Body, _Content], int]] = {
-    "openai_chat": _chat,
-    "anthropic_messages": _anthropic,
-    "openai_responses": _responses,
-    "openai_completions": _completions,
-}

@@ -7,8 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, ProviderAdapter
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.types import Body, Message
 
 BLOCK = "«block»"
 TEXT_TYPES = ("text", "input_text", "output_text")

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.apis import DIALECTS
 from ctxwrap.testing.practice.apis.parts import PracticeTurn
 from ctxwrap.testing.practice.requests import ApiName, Ask
-from ctxwrap.types import Body, ProviderAdapter
+from ctxwrap.types import Body
 
 _REQUEST: Body = {"model": "m", "messages": [], "input": "", "prompt": ""}
 

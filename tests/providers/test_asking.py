@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR, before_question, question
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, ParsedReply, ProviderAdapter, Reply
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.types import Body, Message, ParsedReply, Reply
 
 TRAILER = f"{SEPARATOR}\n{{broken"
 REPLY = Reply((Message("assistant", "Hello."),), ParsedReply("Hello.", status="rejected", trailer=TRAILER))

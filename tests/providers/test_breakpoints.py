@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.types import Body, Injection, Message
 from tests.providers.bodies import BLOCK, SPEECHES, Exchange, seen, words
 

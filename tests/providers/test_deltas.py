@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
-from ctxwrap.providers import CHAT, RESPONSES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.sse import Framer, framed
 from ctxwrap.providers.text_channel import Deltas
 from ctxwrap.testing.practice.answer import Answer

@@ -15,9 +15,13 @@ import ctxwrap
 from ctxwrap.protocol import read_reply
 from ctxwrap.protocol.instructions import PROTOCOL_TEXT, SEPARATOR, frame, neutral
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.testing.practice import Provider
-from ctxwrap.types import Body, Injection, Message, ProviderAdapter
+from ctxwrap.types import Body, Injection, Message
 from tests.support import holding, messages, said
 from tests.turn.test_turn import turn
 

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, provider_for
+from ctxwrap.providers import provider_for
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.testing.practice.answer import Answer, ToolCall
-from ctxwrap.types import Body, Injection, Message, ProviderAdapter
+from ctxwrap.types import Body, Injection, Message
 from tests.providers.replies import SPEAKERS, Speaker
 from tests.support import CANARY
 

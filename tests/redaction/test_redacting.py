@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, policy
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.turn.redactor import TurnRedactor
@@ -273,7 +274,7 @@ def test_a_request_is_changed_wherever_it_says_something() -> None:
         ],
     }
     before = json.dumps(body)
-    redacted = Redactor(ALL).body(body)
+    redacted = Redactor(ALL).body(body, CHAT.field_names)
     assert json.dumps(body) == before
     assert list(redacted) == list(body)
     assert redacted["api_key"] == body["api_key"]

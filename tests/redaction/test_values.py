@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, redactor
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.redaction import EventRedaction as Forgetting
@@ -23,7 +24,8 @@ SECRETS = [
     make.card("4", 16),
     make.iban("DE", make.of("0123456789", 18)),
 ]
-STRUCTURE = redactor._WORDS | redactor._IDS | redactor._ENCODED | redactor._OURS | redactor._OUR_FIELDS
+_NAMES = CHAT.field_names
+STRUCTURE = _NAMES.words | _NAMES.ids | _NAMES.encoded | redactor._OURS | redactor._OUR_FIELDS
 OTHERS = {"name", "text", "content", "input", "arguments", "partial_json", "metadata", "thinking", "api_key", "headers"}
 NAMES = st.sampled_from(sorted(STRUCTURE | OTHERS)) | st.text(max_size=4)
 TYPES = st.sampled_from(["text", "image", "tool_use", "function", "input_file", "x"])
@@ -47,7 +49,9 @@ def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.D
         redactor.records([{"type": "done", "run": "1", "data": said, "ctx": {}}]),
         screen.message(message),
         screen.request(Request((message,), model=secret)),
-        screen.body({"model": "m", "messages": [said], "tools": said, "anything": said, "user": secret}),
+        screen.body(
+            {"model": "m", "messages": [said], "tools": said, "anything": said, "user": secret}, CHAT.field_names
+        ),
         screen.reading(ParsedReply("", {"a": said}, (secret,), (secret,), trailer=f"{{{json.dumps(said)}")),
     ]
     assert not [each for each in told if secret in str(each)]

@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.tokens import body_tokens, counter_for, message_tokens, messages_tokens
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.tokens import counter_for, message_tokens, messages_tokens
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.images import OF_UNKNOWN_MODELS, Size, image_tokens, size_of_base64, size_of_url
 from ctxwrap.tokens.messages import OF_A_FILE, OF_AUDIO, PER_CALL, PER_MESSAGE, PER_REPLY, TOOLS_OF_CLAUDE, as_types
 from ctxwrap.types import Body, Message
 
 GPT = counter_for("gpt-4o")
-WIRES = [wire.name for wire in (CHAT, COMPLETIONS, MESSAGES, RESPONSES)]
+ADAPTERS = {adapter.name: adapter for adapter in (CHAT, COMPLETIONS, MESSAGES, RESPONSES)}
 WORDS = Counter("words", 0, lambda text: len(text.split()))
 """One token a word, so that numbers can be checked by hand."""
 
@@ -67,15 +70,15 @@ def test_messages_take_what_openai_publishes(model: str) -> None:
     count = counter_for(model).count
     assert [count(message["content"]) for message in FERRY] == [7, 7, 12]
     assert count("ada") == 1
-    assert body_tokens("openai_chat", {"model": model, "messages": FERRY}, counter_for(model)) == tokens
+    assert CHAT.request_tokens({"model": model, "messages": FERRY}, counter_for(model)) == tokens
 
 
 def test_tools_are_counted_in_the_form_that_models_see() -> None:
     assert as_types([{"type": "function", "function": BOOKING}]) == BOOKING_AS_TYPES
     tokens = GPT.count(BOOKING_AS_TYPES)
-    bare = body_tokens("openai_chat", {"messages": FERRY}, GPT)
+    bare = CHAT.request_tokens({"messages": FERRY}, GPT)
     for tools in ({"tools": [{"type": "function", "function": BOOKING}]}, {"functions": [BOOKING]}):
-        assert body_tokens("openai_chat", {"messages": FERRY, **tools}, GPT) == bare + tokens
+        assert CHAT.request_tokens({"messages": FERRY, **tools}, GPT) == bare + tokens
     assert tokens < GPT.count(json.dumps(BOOKING))
 
 
@@ -87,7 +90,7 @@ def test_the_formula_by_hand() -> None:
             {"role": "assistant", "content": "four"},
         ]
     }
-    assert body_tokens("openai_chat", body, WORDS) == (3 + 1 + 3 + 1 + 1) + (3 + 1 + 1) + 3
+    assert CHAT.request_tokens(body, WORDS) == (3 + 1 + 3 + 1 + 1) + (3 + 1 + 1) + 3
     messages = [Message("user", "one two three", "ada"), Message("assistant", "four")]
     assert messages_tokens(messages, WORDS) == 17
     assert message_tokens(messages[1], WORDS) == 5
@@ -106,7 +109,7 @@ def test_the_log_and_the_wire_agree(model: str) -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
     ]
     body = {"model": model, "messages": messages}
-    assert messages_tokens(CHAT.read(body).messages, counter, model) == body_tokens("openai_chat", body, counter)
+    assert messages_tokens(CHAT.read(body).messages, counter, model) == CHAT.request_tokens(body, counter)
 
 
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
@@ -162,7 +165,7 @@ def test_calls_and_results_count_in_every_api() -> None:
         ),
     }
     for name, (body, tokens) in bodies.items():
-        assert body_tokens(name, body, GPT) == tokens, name
+        assert ADAPTERS[name].request_tokens(body, GPT) == tokens, name
 
 
 def test_what_stands_beside_the_messages_counts() -> None:
@@ -170,27 +173,27 @@ def test_what_stands_beside_the_messages_counts() -> None:
     bare = PER_REPLY + PER_MESSAGE + 1 + 1
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     tokens = GPT.count(json.dumps(schema, separators=(",", ":")))
-    assert body_tokens("openai_chat", {"messages": said}, GPT) == bare
-    assert body_tokens("openai_chat", {"messages": said, "response_format": schema}, GPT) == bare + tokens
-    assert body_tokens("openai_chat", {"messages": said, "response_format": {"type": "text"}}, GPT) == bare
-    assert body_tokens("openai_responses", {"input": "Hi"}, GPT) == bare
-    assert body_tokens("openai_responses", {"input": "Hi", "instructions": "Be brief."}, GPT) == bare + 4 + 3
-    assert body_tokens("openai_responses", {"input": "Hi", "text": {"format": schema}}, GPT) == bare + tokens
-    assert body_tokens("anthropic_messages", {"messages": said, "system": "Be brief."}, GPT) == bare + 3 + 3
+    assert CHAT.request_tokens({"messages": said}, GPT) == bare
+    assert CHAT.request_tokens({"messages": said, "response_format": schema}, GPT) == bare + tokens
+    assert CHAT.request_tokens({"messages": said, "response_format": {"type": "text"}}, GPT) == bare
+    assert RESPONSES.request_tokens({"input": "Hi"}, GPT) == bare
+    assert RESPONSES.request_tokens({"input": "Hi", "instructions": "Be brief."}, GPT) == bare + 4 + 3
+    assert RESPONSES.request_tokens({"input": "Hi", "text": {"format": schema}}, GPT) == bare + tokens
+    assert MESSAGES.request_tokens({"messages": said, "system": "Be brief."}, GPT) == bare + 3 + 3
     blocks = [{"type": "text", "text": "Be brief."}]
-    assert body_tokens("anthropic_messages", {"messages": said, "system": blocks}, GPT) == bare + 3 + 3
+    assert MESSAGES.request_tokens({"messages": said, "system": blocks}, GPT) == bare + 3 + 3
     claude = {
         "model": "claude-sonnet-4-5",
         "messages": said,
         "tools": [{"name": "x", "input_schema": {"type": "object"}}],
     }
-    assert TOOLS_OF_CLAUDE < body_tokens("anthropic_messages", claude, GPT) < TOOLS_OF_CLAUDE + 60
+    assert TOOLS_OF_CLAUDE < MESSAGES.request_tokens(claude, GPT) < TOOLS_OF_CLAUDE + 60
 
 
 def test_prompts_of_the_older_api() -> None:
     prompts = ["one two", ["one", "one two three"], [1, 2, 3, 4], [[1, 2], [3]], None, []]
-    assert [body_tokens("openai_completions", {"prompt": prompt}, WORDS) for prompt in prompts] == [2, 3, 4, 2, 0, 0]
-    assert body_tokens("openai_completions", {"prompt": "one", "suffix": "two"}, WORDS) == 2
+    assert [COMPLETIONS.request_tokens({"prompt": prompt}, WORDS) for prompt in prompts] == [2, 3, 4, 2, 0, 0]
+    assert COMPLETIONS.request_tokens({"prompt": "one", "suffix": "two"}, WORDS) == 2
 
 
 def png(width: int, height: int) -> bytes:
@@ -320,12 +323,12 @@ def test_pictures_sound_and_files_in_every_api() -> None:
         for part, tokens in given_parts:
             key = "input" if name == "openai_responses" else "messages"
             body = {"model": "gpt-4o", key: [{"role": "user", "content": [part]}]}
-            assert body_tokens(name, body, GPT) == framing + tokens, part
+            assert ADAPTERS[name].request_tokens(body, GPT) == framing + tokens, part
 
 
 def test_pictures_in_unknown_places_are_not_read_as_text() -> None:
     part = {"type": "screenshot", "picture": "data:image/png;base64," + "A" * 1_000_000}
-    assert body_tokens("openai_chat", {"messages": [{"role": "user", "content": [part]}]}, GPT) < 100
+    assert CHAT.request_tokens({"messages": [{"role": "user", "content": [part]}]}, GPT) < 100
 
 
 def test_tools_of_any_kind_are_counted() -> None:
@@ -345,8 +348,8 @@ def test_tools_of_any_kind_are_counted() -> None:
         "broken",
         {"type": "function", "function": 5},
     ]
-    bare = body_tokens("openai_responses", {"input": "Hi"}, GPT)
-    sizes = [body_tokens("openai_responses", {"input": "Hi", "tools": tools[:number]}, GPT) for number in range(7)]
+    bare = RESPONSES.request_tokens({"input": "Hi"}, GPT)
+    sizes = [RESPONSES.request_tokens({"input": "Hi", "tools": tools[:number]}, GPT) for number in range(7)]
     assert sizes[0] == bare
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 7
@@ -367,6 +370,6 @@ values = st.recursive(
 
 @given(st.dictionaries(names, values, max_size=6))
 def test_no_body_is_an_error(body: Body) -> None:
-    for wire in WIRES:
-        assert body_tokens(wire, body, WORDS) >= 0
+    for adapter in ADAPTERS.values():
+        assert adapter.request_tokens(body, WORDS) >= 0
     assert messages_tokens([Message("user", [body])], WORDS) >= PER_REPLY
