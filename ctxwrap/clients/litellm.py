@@ -212,7 +212,8 @@ def _target(context: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
     """The call's arguments by name."""
     body = {**dict(zip(_parameters(function, name) if args else (), args, strict=False)), **kwargs}
-    return body | {name: to_jsonable(body[name]) for name in ("messages", "input") if name in body}
+    field = _FUNCTIONS[name].input_field
+    return {**body, field: to_jsonable(body[field])} if field in body else body
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:

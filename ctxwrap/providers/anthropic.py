@@ -75,6 +75,15 @@ def split(message: Body) -> list[Message]:
     return results
 
 
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    return {**message, "content": [_with_result(block, texts) for block in message["content"]]}
+
+
+def _with_result(block: Body, texts: Mapping[str, str]) -> Body:
+    is_repeated = block.get("type") == "tool_result" and block.get("tool_use_id") in texts
+    return {**block, "content": texts[block["tool_use_id"]]} if is_repeated else block
+
+
 def called(block: Body) -> Body:
     """The call in a block of type `tool_use`."""
     return tool_call(block.get("id"), block.get("name"), _dumped(block.get("input")))
@@ -249,7 +258,7 @@ class AnthropicMessages(ProviderAdapter):
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection)]
+        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection, _with_results)]
         messages = [neutral_message(message) for message in messages]
         first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
         texts = _arranged(body, injection, newest >= 0)

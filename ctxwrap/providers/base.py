@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from ctxwrap.providers.options import cache_key
 from ctxwrap.redaction.redactor import SHARED_FIELDS, FieldNames
@@ -61,6 +61,8 @@ class ProviderAdapter(ABC):
     """The request field that names a prompt cache, if the API has one."""
     cache_key_host = ""
     """The provider's own host. Other hosts may refuse the field, so there a key is sent only on request."""
+    stored_path = ""
+    """A pattern for the end of the URL paths from which stored replies, or their requests, are fetched."""
     _cache_key = ""
 
     @abstractmethod
@@ -71,6 +73,10 @@ class ProviderAdapter(ABC):
 
     @abstractmethod
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter: ...
+
+    def stored_rewriter(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> Rewriter:
+        """A rewriter for the stream of a stored reply; `own` turns a field that the reply echoes into the caller's."""
+        return self.rewriter({}, streams)
 
     @abstractmethod
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:

@@ -1,6 +1,6 @@
 """OpenAI Chat Completions, as most providers speak it and as litellm normalises the rest to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
@@ -21,7 +21,7 @@ from ctxwrap.providers.messages import (
     with_content,
 )
 from ctxwrap.providers.options import FIELD, as_it_came, one_short_answer, raised_limits, roomy_limits
-from ctxwrap.providers.text_channel import Channel, Choices
+from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
@@ -55,6 +55,7 @@ class OpenAIAdapter(ProviderAdapter):
 class OpenAIChat(OpenAIAdapter):
     name = "openai_chat"
     reply_limits = ("max_tokens", "max_completion_tokens")
+    stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
         messages = tuple(_message(message) for message in body.get("messages") or ())
@@ -68,7 +69,7 @@ class OpenAIChat(OpenAIAdapter):
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = kept(body.get("messages") or (), injection)
+        messages = kept(body.get("messages") or (), injection, _with_results)
         own = leading(messages)
         messages[own:own] = [_spell(message) for message in injection.history]
         messages = [neutral_message(message) for message in messages]
@@ -144,6 +145,10 @@ def _message(message: Body) -> Message:
     )
 
 
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    return {**message, "content": texts[str(message.get("tool_call_id") or "")]}
+
+
 def _call(call: Body) -> Body:
     function = call.get("function") or call.get("custom") or {}
     return tool_call(call.get("id"), function.get("name"), function.get("arguments", function.get("input")))
@@ -178,6 +183,41 @@ def _may_fetch(body: Body) -> bool:
 def _tells_of_findings(message: Body) -> bool:
     beside = message.get("provider_specific_fields")  # where litellm puts what the API has no place for
     return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _tells_of_findings(beside))
+
+
+class Choices:
+    """A reply with choices: its newest chunk, and its id, model and usage."""
+
+    def __init__(self, body: Body) -> None:
+        self.ended = False
+        self._awaited = int(body.get("n") or 1)
+        """The number of choices that the request asks for."""
+        self._newest: Body = {}
+        self._usage: Body = {}
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._newest = payload
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+    def _chunk(self, choice: Body) -> Body:
+        """A chunk of the same reply with only `choice`."""
+        return {**{name: value for name, value in self._newest.items() if name != "usage"}, "choices": [choice]}
+
+    def _parted(self, event: Body, at: int, no_text: Body) -> tuple[Body, Body]:
+        """A chunk that has text and ends a choice as two chunks: text that was held back goes between them."""
+        choice = event["choices"][at]
+        said = self._chunk({**choice, "finish_reason": None})
+        return said, set_path(event, ("choices", at), {**choice, "logprobs": None, **no_text})
+
+    @property
+    def _response_id(self) -> str:
+        return str(self._newest.get("id") or "")
+
+    @property
+    def _model(self) -> str:
+        return str(self._newest.get("model") or "")
 
 
 class _Choice:

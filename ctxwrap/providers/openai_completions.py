@@ -5,9 +5,9 @@ from collections.abc import Callable
 from ctxwrap.protocol.instructions import neutral
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import joined, set_path
-from ctxwrap.providers.openai_chat import OpenAIAdapter
+from ctxwrap.providers.openai_chat import Choices, OpenAIAdapter
 from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
-from ctxwrap.providers.text_channel import Channel, Choices
+from ctxwrap.providers.text_channel import Channel
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import ContentCounter, as_list
 from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream

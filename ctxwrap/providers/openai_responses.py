@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import (
+    changed_field,
     is_operator,
     is_user,
     joined,
     leading,
-    neutral_item,
+    neutral_message,
     neutral_value,
     plain,
     set_path,
@@ -129,6 +130,7 @@ class OpenAIResponses(OpenAIAdapter):
     name = "openai_responses"
     input_field = "input"
     reply_limits = ("max_output_tokens",)
+    stored_path = "responses/[^/]+(?:/input_items)?"
 
     def read(self, body: Body) -> Request:
         opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
@@ -156,7 +158,7 @@ class OpenAIResponses(OpenAIAdapter):
         given = _neutral_input(body.get("input"))
         items = as_items(given)
         if isinstance(given, list):
-            items = kept_items(with_references(given, injection), injection.left_out)
+            items = kept_items(with_references(given, injection, _with_results), injection.left_out)
         own = leading(items)
         items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
         items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")
@@ -169,6 +171,9 @@ class OpenAIResponses(OpenAIAdapter):
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
         return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
+
+    def stored_rewriter(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> "ResponsesRewriter":
+        return ResponsesRewriter(streams, own)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
         """Stored nowhere. A response may go on from a stored one without changing it, but a conversation would grow."""
@@ -203,6 +208,19 @@ def _no_trailer(body: Body) -> str:
     if choice == "required" or (isinstance(choice, dict) and choice.get("type") != "allowed_tools"):
         return "forced tool choice"
     return ""
+
+
+def _with_results(item: Body, texts: Mapping[str, str]) -> Body:
+    return {**item, "output": texts[str(item.get("call_id") or "")]}
+
+
+def neutral_item(item: Body) -> Body:
+    """An item with neutral texts, or `item` itself if they are neutral."""
+    if "role" in item:
+        return neutral_message(item)
+    for name in ("output", "outputs", "results"):
+        item = changed_field(item, name, neutral_value)
+    return item
 
 
 def _neutral_input(given: Any) -> Any:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.providers.messages import neutral_item, neutral_message
+from ctxwrap.providers.messages import neutral_message
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.providers.openai_completions import COMPLETIONS
-from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.providers.openai_responses import RESPONSES, neutral_item
 from ctxwrap.types import Body, Injection, Message, Reply
 from tests.providers.bodies import (
     BLOCK,
