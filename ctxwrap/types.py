@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ctxwrap.settings import Mode
 
 Body = dict[str, Any]
-"""A request, a reply or a stream event, as JSON on the wire."""
+"""A request, a reply or a stream event, as JSON."""
 
 Record = dict[str, Any]
 """One line of a log."""
@@ -55,7 +55,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a wire reads out of a request body."""
+    """What an adapter reads out of a request body."""
 
     messages: tuple[Message, ...]
     model: str = ""
@@ -288,7 +288,7 @@ class ParsedReply:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a wire made of a provider's answer, as far as it came."""
+    """What an adapter made of a provider's answer, as far as it came."""
 
     messages: tuple[Message, ...] = ()
     """One per choice; the first is the one that counts."""

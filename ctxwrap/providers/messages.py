@@ -10,7 +10,7 @@ TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _UNSENT = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
-def plain(content: Any) -> Content:
+def log_content(content: Any) -> Content:
     """Content in the log's form: one text if it is all text, otherwise parts whose text parts have type `text`."""
     if content is None:
         return ""
@@ -35,21 +35,21 @@ def _part(part: Any) -> Body:
     return dict(part)
 
 
-def spelled(content: Content, text_type: str, known: Iterable[str]) -> Content:
+def api_content(content: Content, text_type: str, known: Iterable[str]) -> Content:
     """Content of the log for an API whose text parts have type `text_type` and which accepts the part types `known`."""
     if isinstance(content, str):
         return content
-    return [_spelled_part(part, text_type, frozenset(known)) for part in content]
+    return [_api_part(part, text_type, frozenset(known)) for part in content]
 
 
-def _spelled_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
+def _api_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
     kind = part.get("type")
     if kind == "text":
         return {"type": text_type, "text": part["text"]}
     return part if kind in known else {"type": text_type, "text": f"[{kind}]"}
 
 
-def joined(*texts: str) -> str:
+def join_texts(*texts: str) -> str:
     """The non-empty texts, separated by blank lines."""
     return "\n\n".join(text for text in texts if text)
 
@@ -78,7 +78,7 @@ WithResults = Callable[[Body, Mapping[str, str]], Body]
 """A message with other texts for its tool results, by the ids of the calls."""
 
 
-def kept(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:
+def sent_messages(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:
     """The caller's messages that are sent, references in place of repeated tool results; the operator's always are."""
     left_out = injection.left_out
     messages = with_references(messages, injection, with_results)
@@ -94,7 +94,7 @@ def with_references(messages: Iterable[Body], injection: Injection, with_results
     return messages
 
 
-def leading(messages: list[Body]) -> int:
+def leading_operators(messages: list[Body]) -> int:
     """The number of operator messages before all others."""
     return next((at for at, message in enumerate(messages) if not is_operator(message)), len(messages))
 
@@ -109,7 +109,7 @@ def last_index(messages: list[Body], matches: Matches) -> int:
     return next((at for at in range(len(messages) - 1, -1, -1) if matches(messages[at])), -1)
 
 
-def surrounded(
+def with_injected_texts(
     messages: list[Body], injection: Injection, is_spoken: Matches, text_type: str
 ) -> tuple[list[Body], str]:
     """`messages` with the background before the first spoken one and the block after the newest; and the rest.
@@ -119,10 +119,10 @@ def surrounded(
     """
     first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
     if newest < 0:
-        return messages, joined(injection.background, injection.block)
+        return messages, join_texts(injection.background, injection.block)
     messages = list(messages)
-    messages[first] = with_content(messages[first], preceded, injection.background, text_type)
-    messages[newest] = with_content(messages[newest], extended, injection.block, text_type)
+    messages[first] = with_content(messages[first], prepend_text, injection.background, text_type)
+    messages[newest] = with_content(messages[newest], append_text, injection.block, text_type)
     return messages, ""
 
 
@@ -131,17 +131,17 @@ def with_content(message: Body, add: Callable[[Any, str, str], Any], text: str, 
     return {**message, "content": add(message.get("content"), text, text_type)} if text else message
 
 
-def preceded(content: Any, text: str, text_type: str = "text") -> Any:
+def prepend_text(content: Any, text: str, text_type: str = "text") -> Any:
     """Content with `text` before it."""
     if content is None or isinstance(content, str):
-        return joined(text, content or "")
+        return join_texts(text, content or "")
     return [*_added(text, text_type), *_parts(content)]
 
 
-def extended(content: Any, text: str, text_type: str = "text") -> Any:
+def append_text(content: Any, text: str, text_type: str = "text") -> Any:
     """Content with `text` after it."""
     if content is None or isinstance(content, str):
-        return joined(content or "", text)
+        return join_texts(content or "", text)
     return [*_parts(content), *_added(text, text_type)]
 
 

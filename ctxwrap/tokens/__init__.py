@@ -1,4 +1,4 @@
-"""How many tokens a text, a message or a request takes, how many a model allows, and the error that says too many."""
+"""Token counts, context windows of models, and errors that say a request is too long."""
 
 from collections.abc import Mapping
 
@@ -23,6 +23,6 @@ __all__ = [
 
 
 def load_tables(model: str, windows: Mapping[str, int] | None = None) -> None:
-    """Have at hand what counting for a model needs: its encoding, and its window. The first of a process takes long."""
+    """Load the encoding and the window of a model; the first time in a process is slow."""
     counter_for(model)
     window_of(model, windows)

@@ -1,4 +1,4 @@
-"""An adapter for the API of a made-up provider, Parley, which resembles no real one. It is all that ctxwrap is given.
+"""The adapter for Parley, a made-up provider whose API resembles no real one.
 
 A request has an `engine`, a `brief` for it, `lines` with a `speaker` and `words`, and `most_words` for the reply. The
 reply has its words in `answer`; a stream has them in events with a `piece`, and ends with one that has a `verdict`.
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import neutral
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
-from ctxwrap.providers.messages import joined
-from ctxwrap.providers.options import as_it_came, raised_limits
+from ctxwrap.providers.messages import join_texts
+from ctxwrap.providers.options import raise_limits, reply_text
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens import Counter, TooLong
@@ -38,16 +38,16 @@ class Parley(ProviderAdapter):
         callers = [line for at, line in enumerate(body["lines"]) if at not in injection.left_out]
         lines = [{"speaker": SPEAKERS[each.role], "words": each.text} for each in injection.history] + callers
         lines = [{**line, "words": neutral(line["words"])} for line in lines]
-        lines[-1] = {**lines[-1], "words": joined(lines[-1]["words"], injection.block)}
-        brief = joined(injection.protocol, body.get("brief", ""), injection.standing, injection.background)
-        limits = raised_limits(body, self.reply_limits, injection.reserve)
+        lines[-1] = {**lines[-1], "words": join_texts(lines[-1]["words"], injection.block)}
+        brief = join_texts(injection.protocol, body.get("brief", ""), injection.standing, injection.background)
+        limits = raise_limits(body, self.reply_limits, injection.reserve)
         return {**body, **limits, **self.cache_key_in(body), "brief": brief, "lines": lines}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ParleyRewriter":
         return ParleyRewriter(Channel(streams()))
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        asked = [{"speaker": "engine", "words": as_it_came(reply)}, {"speaker": "human", "words": question}]
+        asked = [{"speaker": "engine", "words": reply_text(reply)}, {"speaker": "human", "words": question}]
         rest = {name: value for name, value in body.items() if name != "live"}
         return {**rest, "most_words": reserve, "lines": [*body["lines"], *asked]}
 

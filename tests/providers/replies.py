@@ -1,4 +1,4 @@
-"""Each API's replies as JSON, spelled by the practice provider, and how a caller reads text out of them."""
+"""Replies of each API as JSON, made by the practice provider, and how a caller reads their text."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _REQUEST: Body = {"model": "m", "messages": [], "input": "", "prompt": ""}
 
 @dataclass(frozen=True)
 class Speaker:
-    wire: ProviderAdapter
+    adapter: ProviderAdapter
     api: ApiName
     text_of: Callable[[Any], str]
     delta_of: Callable[[Any], str]

@@ -1,4 +1,4 @@
-"""A provider is one module and one line: a made-up API works through `wrap` with nothing else."""
+"""Adding a provider takes one module and one line: a made-up API works through `wrap` with nothing else."""
 
 import json
 from collections.abc import Iterator

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from ctxwrap.tokens import counter_for
 from ctxwrap.tokens import counting as encodings_module
 from ctxwrap.tokens.counting import (
+    CACHE_SIZE,
+    LONGEST_KEY,
     PIECE,
-    REMEMBERED,
-    SHORT,
     Counter,
+    by_characters,
     count_with,
     encoding,
     forget_counters,
     pieces,
-    weighed,
 )
 from ctxwrap.tokens.models import UNKNOWN, Family, family_of, litellm_directory
 from tests.tokens.texts import SAMPLES
@@ -198,25 +198,25 @@ def test_what_makes_tiktoken_panic_is_counted() -> None:
 def test_counts_are_remembered_up_to_a_number_of_texts() -> None:
     asked: list[str] = []
     counter = Counter("test", 0, lambda text: asked.append(text) or len(text))  # type: ignore[func-returns-value]
-    long = "x" * (SHORT + 1)
-    for text in ("a", "a", long, "x" * (SHORT + 1), "a"):
+    long = "x" * (LONGEST_KEY + 1)
+    for text in ("a", "a", long, "x" * (LONGEST_KEY + 1), "a"):
         counter.count(text)
     assert asked == ["a", long]
-    assert all(len(key) <= SHORT for key in (*counter._known, *counter._older))
-    for number in range(REMEMBERED - 1):
+    assert all(len(key) <= LONGEST_KEY for key in (*counter._recent, *counter._older))
+    for number in range(CACHE_SIZE - 1):
         counter.count(str(number))
         counter.count("a")
     counter.count(long)
     assert asked[-1] == long, "the one that was not asked for in the meantime is forgotten"
     assert asked.count("a") == 1
-    assert len(counter._known) + len(counter._older) <= REMEMBERED
+    assert len(counter._recent) + len(counter._older) <= CACHE_SIZE
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
 def test_weighing_characters_comes_near_the_encodings(model: str) -> None:
     counter = counter_for(model)
     for name, text in SAMPLES.items():
-        assert 0.75 < weighed(text, counter.name) / counter.count(text) < 1.35, name
+        assert 0.75 < by_characters(text, counter.name) / counter.count(text) < 1.35, name
 
 
 def test_claude_takes_more_tokens_of_latin_script_since_opus_4_7() -> None:

@@ -16,8 +16,8 @@ from ctxwrap.providers.openai_completions import COMPLETIONS
 from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.tokens import counter_for, message_tokens, messages_tokens
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.images import OF_UNKNOWN_MODELS, Size, image_tokens, size_of_base64, size_of_url
-from ctxwrap.tokens.messages import OF_A_FILE, OF_AUDIO, PER_CALL, PER_MESSAGE, PER_REPLY, TOOLS_OF_CLAUDE, as_types
+from ctxwrap.tokens.images import UNKNOWN_MODEL_IMAGE, Size, image_tokens, size_of_base64, size_of_url
+from ctxwrap.tokens.messages import AUDIO, CLAUDE_TOOLS, PER_CALL, PER_MESSAGE, PER_PAGE, PER_REPLY, as_types
 from ctxwrap.types import Body, Message
 
 GPT = counter_for("gpt-4o")
@@ -187,7 +187,7 @@ def test_what_stands_beside_the_messages_counts() -> None:
         "messages": said,
         "tools": [{"name": "x", "input_schema": {"type": "object"}}],
     }
-    assert TOOLS_OF_CLAUDE < MESSAGES.request_tokens(claude, GPT) < TOOLS_OF_CLAUDE + 60
+    assert CLAUDE_TOOLS < MESSAGES.request_tokens(claude, GPT) < CLAUDE_TOOLS + 60
 
 
 def test_prompts_of_the_older_api() -> None:
@@ -278,7 +278,7 @@ def test_no_data_is_an_error(data: bytes) -> None:
         ("claude-sonnet-4-5", (6000, 4000), "auto", 1600),
         ("claude-opus-4-7", (6000, 4000), "auto", 4784),
         ("claude-opus-4-7", None, "auto", 4784),
-        ("some-model", (5, 5), "auto", OF_UNKNOWN_MODELS),
+        ("some-model", (5, 5), "auto", UNKNOWN_MODEL_IMAGE),
     ],
 )
 def test_pictures_cost_what_the_guides_say(model: str, size: tuple[int, int] | None, detail: str, tokens: int) -> None:
@@ -298,20 +298,20 @@ def test_pictures_sound_and_files_in_every_api() -> None:
             ({"type": "image_url", "image_url": {"url": url, "detail": "low"}}, 85),
             ({"type": "image_url", "image_url": PNG}, 765),
             ({"type": "input_audio", "input_audio": {"data": "A" * 640_000, "format": "mp3"}}, 300),
-            ({"type": "input_audio", "input_audio": {}}, OF_AUDIO),
-            ({"type": "file", "file": {"file_id": "f"}}, OF_A_FILE),
-            ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + "A" * 400_000}}, 4 * OF_A_FILE),
+            ({"type": "input_audio", "input_audio": {}}, AUDIO),
+            ({"type": "file", "file": {"file_id": "f"}}, PER_PAGE),
+            ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + "A" * 400_000}}, 4 * PER_PAGE),
         ],
         "openai_responses": [
             ({"type": "input_image", "image_url": PNG}, 765),
             ({"type": "input_image", "image_url": PNG, "detail": "low"}, 85),
             ({"type": "input_image", "file_id": "f"}, 1445),
-            ({"type": "input_file", "file_id": "f"}, OF_A_FILE),
+            ({"type": "input_file", "file_id": "f"}, PER_PAGE),
         ],
         "anthropic_messages": [
             ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}, 765),
             ({"type": "image", "source": {"type": "url", "url": url}}, 1445),
-            ({"type": "document", "source": {"type": "base64", "data": "A" * 100}}, OF_A_FILE),
+            ({"type": "document", "source": {"type": "base64", "data": "A" * 100}}, PER_PAGE),
             ({"type": "document", "source": {"type": "text", "data": "Hi"}}, 1),
             ({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "Hi"}]}}, 1),
             ({"type": "thinking", "thinking": "Hi", "signature": "x" * 999}, 1),
