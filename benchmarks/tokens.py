@@ -6,9 +6,9 @@ time: megabytes per second of CPU time for the exact encodings, for an estimate 
 from characters alone, each with its ratio to the exact one. `again` counts an equal text a second time. A hostile run
 has no spaces; its last column is the time for eight times the length divided by the time for the length (8 is linear).
 
-error: estimated tokens divided by exact ones, for texts that the estimates were not fitted to. `by characters` works
-without tiktoken; `bytes/4` is for comparison. There is no exact tokenizer for `claude` and others; the last table uses the
-tokenizer of Claude 2 that litellm ships, if the package `tokenizers` is installed.
+error: estimated tokens divided by exact ones, for texts that the estimates were not fitted to. `characters`
+works without tiktoken; `bytes/4` is for comparison. There is no exact tokenizer for `claude` and others; the last table
+uses the tokenizer of Claude 2 that litellm ships, if the package `tokenizers` is installed.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def show_runs() -> None:
 
 def show_error() -> None:
     print(
-        "\n| text | characters by cl100k_base | characters by o200k_base | bytes/4 by o200k_base |\n| --- | --- | --- | --- |"
+        "\n| text | characters, cl100k_base | characters, o200k_base | bytes/4, o200k_base |\n| --- | --- | --- | --- |"
     )
     for name, text in HELD_OUT.items():
         old, new = (counter_for(model) for model in MODELS)

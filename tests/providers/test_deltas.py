@@ -16,7 +16,7 @@ from ctxwrap.providers.text_channel import Deltas
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.types import Reply
 from tests.providers.replies import SPEAKERS, Speaker
-from tests.providers.test_wires import TRAILER, cut
+from tests.providers.test_adapters import TRAILER, cut
 
 PIECES = st.lists(
     st.sampled_from([" a word", "a", "\n", "\n\nA line", "<", " ", "- item", 'say "so"', "\\", "é😀", TRAILER])
