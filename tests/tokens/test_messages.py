@@ -1,4 +1,4 @@
-"""Requests: what is published comes out to the token, and nothing in a request is forgotten or fetched."""
+"""Tokens of requests: published formulas hold exactly, and every part counts without being fetched."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ names?: string[],
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
-def test_messages_take_what_openai_publishes(model: str) -> None:
+def test_message_tokens_follow_openais_formula(model: str) -> None:
     """Three for each message, one for its role, its text, its name and one more for that; three for the reply."""
     tokens = (3 + 1 + 7) + (3 + 1 + 7 + 1 + 1) + (3 + 1 + 12) + 3
     count = counter_for(model).count
@@ -73,7 +73,7 @@ def test_messages_take_what_openai_publishes(model: str) -> None:
     assert CHAT.request_tokens({"model": model, "messages": FERRY}, counter_for(model)) == tokens
 
 
-def test_tools_are_counted_in_the_form_that_models_see() -> None:
+def test_tools_count_in_the_form_that_models_see() -> None:
     assert as_types([{"type": "function", "function": BOOKING}]) == BOOKING_AS_TYPES
     tokens = GPT.count(BOOKING_AS_TYPES)
     bare = CHAT.request_tokens({"messages": FERRY}, GPT)
@@ -82,7 +82,7 @@ def test_tools_are_counted_in_the_form_that_models_see() -> None:
     assert tokens < GPT.count(json.dumps(BOOKING))
 
 
-def test_the_formula_by_hand() -> None:
+def test_message_formula_by_hand() -> None:
     """3 for each message, its role, its text, its name and 1 for that; 3 for the reply."""
     body = {
         "messages": [
@@ -97,7 +97,7 @@ def test_the_formula_by_hand() -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5"])
-def test_the_log_and_the_wire_agree(model: str) -> None:
+def test_logged_messages_and_request_have_equal_counts(model: str) -> None:
     counter = counter_for(model)
     messages: list[Body] = [
         {"role": "system", "content": "Be brief."},
@@ -115,7 +115,7 @@ def test_the_log_and_the_wire_agree(model: str) -> None:
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
 
-def test_calls_and_results_count_in_every_api() -> None:
+def test_tool_calls_and_results_count_in_every_api() -> None:
     arguments = '{"city":"Oslo"}'
     call = PER_CALL + GPT.count("weather") + GPT.count(arguments)
     result = PER_CALL + GPT.count("12 degrees")
@@ -168,7 +168,7 @@ def test_calls_and_results_count_in_every_api() -> None:
         assert ADAPTERS[name].request_tokens(body, GPT) == tokens, name
 
 
-def test_what_stands_beside_the_messages_counts() -> None:
+def test_system_prompt_and_schema_count() -> None:
     said = [{"role": "user", "content": "Hi"}]
     bare = PER_REPLY + PER_MESSAGE + 1 + 1
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
@@ -190,7 +190,7 @@ def test_what_stands_beside_the_messages_counts() -> None:
     assert CLAUDE_TOOLS < MESSAGES.request_tokens(claude, GPT) < CLAUDE_TOOLS + 60
 
 
-def test_prompts_of_the_older_api() -> None:
+def test_completions_prompts_count() -> None:
     prompts = ["one two", ["one", "one two three"], [1, 2, 3, 4], [[1, 2], [3]], None, []]
     assert [COMPLETIONS.request_tokens({"prompt": prompt}, WORDS) for prompt in prompts] == [2, 3, 4, 2, 0, 0]
     assert COMPLETIONS.request_tokens({"prompt": "one", "suffix": "two"}, WORDS) == 2
@@ -232,7 +232,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_the_size_of_a_picture_is_read_from_its_head(kind: str) -> None:
+def test_image_size_is_read_from_the_header(kind: str) -> None:
     assert size_of_base64(encoded(PICTURES[kind])) == (1024, 700)
     assert size_of_url(f"data:image/x;base64,{encoded(PICTURES[kind])}") == (1024, 700)
     for length in range(0, 60, 7):
@@ -243,7 +243,7 @@ def test_the_size_of_a_picture_is_read_from_its_head(kind: str) -> None:
     "url",
     ["", "https://example.org/a.png", "data:image/png;base64,", "data:image/png,abc", "data:x;base64,!!!!", "data:"],
 )
-def test_other_pictures_have_no_size(url: str) -> None:
+def test_other_data_has_no_image_size(url: str) -> None:
     assert size_of_url(url) is None
 
 
@@ -251,7 +251,7 @@ def test_other_pictures_have_no_size(url: str) -> None:
     st.binary(max_size=80)
     | st.sampled_from([b"\xff\xd8" + b"\xff\xe0\0\2" * 500, b"\xff\xd8\xff\xe0\0\0" * 99, png(0, 5)])
 )
-def test_no_data_is_an_error(data: bytes) -> None:
+def test_image_size_of_any_data_raises_nothing(data: bytes) -> None:
     for start in (b"", b"\xff\xd8\xff", b"RIFF", b"GIF8", b"\x89PNG\r\n\x1a\n"):
         size = size_of_base64(encoded(start + data))
         assert size is None or min(size) > 0
@@ -281,16 +281,16 @@ def test_no_data_is_an_error(data: bytes) -> None:
         ("some-model", (5, 5), "auto", UNKNOWN_MODEL_IMAGE),
     ],
 )
-def test_pictures_cost_what_the_guides_say(model: str, size: tuple[int, int] | None, detail: str, tokens: int) -> None:
+def test_image_tokens_follow_the_guides(model: str, size: tuple[int, int] | None, detail: str, tokens: int) -> None:
     assert image_tokens(model, Size(*size) if size else None, detail) == tokens
 
 
 @given(st.integers(1, 100_000), st.integers(1, 100_000), st.sampled_from(["gpt-4o", "o4-mini", "gpt-5.4", "claude-3"]))
-def test_every_size_has_a_price_and_none_is_endless(width: int, height: int, model: str) -> None:
+def test_image_tokens_are_positive_and_bounded(width: int, height: int, model: str) -> None:
     assert 0 < image_tokens(model, Size(width, height)) <= 12_000
 
 
-def test_pictures_sound_and_files_in_every_api() -> None:
+def test_images_audio_and_files_count_in_every_api() -> None:
     data, url = encoded(png(1024, 1024)), "https://example.org/a.png"
     parts: dict[str, list[tuple[Body, int]]] = {
         "openai_chat": [
@@ -326,7 +326,7 @@ def test_pictures_sound_and_files_in_every_api() -> None:
             assert ADAPTERS[name].request_tokens(body, GPT) == framing + tokens, part
 
 
-def test_pictures_in_unknown_places_are_not_read_as_text() -> None:
+def test_data_urls_in_unknown_fields_do_not_count_as_text() -> None:
     part = {"type": "screenshot", "picture": "data:image/png;base64," + "A" * 1_000_000}
     assert CHAT.request_tokens({"messages": [{"role": "user", "content": [part]}]}, GPT) < 100
 
@@ -369,7 +369,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(names, values, max_size=6))
-def test_no_body_is_an_error(body: Body) -> None:
+def test_counting_any_body_raises_nothing(body: Body) -> None:
     for adapter in ADAPTERS.values():
         assert adapter.request_tokens(body, WORDS) >= 0
     assert messages_tokens([Message("user", [body])], WORDS) >= PER_REPLY
