@@ -141,7 +141,7 @@ _MARKABLE = frozenset({"image", "document", "search_result", "tool_use", "server
 
 _TOOLS, _SYSTEM, _MESSAGES, _WHOLE = range(4)
 
-JsonPath = tuple[int, ...]
+BlockPlace = tuple[int, ...]
 """A block's position in the provider's order: part of the request, message, block, inner block."""
 
 
@@ -159,7 +159,7 @@ def with_breakpoints(body: Body) -> Body:
     return body
 
 
-def _callers_breakpoints(body: Body) -> Iterator[tuple[JsonPath, Any]]:
+def _callers_breakpoints(body: Body) -> Iterator[tuple[BlockPlace, Any]]:
     """The caller's breakpoints and how long they last; one for the whole request comes after all others."""
     yield from _breakpoints_in(body.get("tools"), (_TOOLS,))
     yield from _breakpoints_in(body.get("system"), (_SYSTEM,))
@@ -168,7 +168,7 @@ def _callers_breakpoints(body: Body) -> Iterator[tuple[JsonPath, Any]]:
     yield from _breakpoints_in([{"cache_control": body.get("cache_control")}], (_WHOLE,))
 
 
-def _breakpoints_in(blocks: Any, place: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
+def _breakpoints_in(blocks: Any, place: BlockPlace) -> Iterator[tuple[BlockPlace, Any]]:
     """The breakpoints of blocks and of blocks inside them, such as tool results."""
     for at, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
         if not isinstance(block, dict):
@@ -180,7 +180,7 @@ def _breakpoints_in(blocks: Any, place: JsonPath) -> Iterator[tuple[JsonPath, An
         yield from _breakpoints_in(source.get("content") if isinstance(source, dict) else None, (*place, at))
 
 
-def _useful_places(body: Body) -> list[JsonPath]:
+def _useful_places(body: Body) -> list[BlockPlace]:
     """Positions for breakpoints, the most useful first: system prompt, earlier messages, the newest message's text."""
     messages: list[Body] = body["messages"]
     newest = last_index(messages, is_spoken)
@@ -190,23 +190,23 @@ def _useful_places(body: Body) -> list[JsonPath]:
     return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_unreachable_end(messages, newest)]
 
 
-def _end_before(messages: list[Body], end: int) -> list[JsonPath]:
+def _end_before(messages: list[Body], end: int) -> list[BlockPlace]:
     ends = (_end_of(messages, at) for at in range(end - 1, -1, -1))
     return next(filter(None, ends), [])
 
 
-def _unreachable_end(messages: list[Body], newest: int) -> list[JsonPath]:
+def _unreachable_end(messages: list[Body], newest: int) -> list[BlockPlace]:
     """The end of the last call's cache entry, if it is too many blocks ago for the provider to find."""
     before = last_index(messages[:newest], is_spoken)
     since = sum(len(_content(message)) for message in messages[before + 1 : newest])
     return _end_of(messages, before) if before >= 0 and since >= _LOOK_BACK else []
 
 
-def _end_of(messages: list[Body], at: int) -> list[JsonPath]:
+def _end_of(messages: list[Body], at: int) -> list[BlockPlace]:
     return _last_markable(_content(messages[at]), (_MESSAGES, at))
 
 
-def _last_markable(blocks: list[Body], place: JsonPath) -> list[JsonPath]:
+def _last_markable(blocks: list[Body], place: BlockPlace) -> list[BlockPlace]:
     """The position of the last of `blocks` that can have a breakpoint, if any."""
     return [(*place, at) for at, block in enumerate(blocks) if _is_markable(block)][-1:]
 
@@ -223,7 +223,7 @@ def _content(message: Body) -> list[Body]:
     return blocks_of(message.get("content"))
 
 
-def _with_breakpoint(body: Body, place: JsonPath) -> Body:
+def _with_breakpoint(body: Body, place: BlockPlace) -> Body:
     part, *inner, at = place
     path: tuple[str | int, ...] = ("system",) if part == _SYSTEM else ("messages", inner[0], "content")
     holder: Any = body
