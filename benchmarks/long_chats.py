@@ -24,6 +24,7 @@ from recall import table
 
 from ctxwrap.language.words import terms_of
 from ctxwrap.protocol.instructions import SEPARATOR
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Settings
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.messages import PER_MESSAGE
@@ -46,7 +47,7 @@ class Counted:
 
     def take(self, body: Body) -> None:
         texts = texts_in(body)
-        self.tokens.append(self._measure.body("openai_chat", body))
+        self.tokens.append(self._measure.body(CHAT.request_tokens, body))
         self.stable.append(self._same(texts))
         self._before = texts
 
@@ -191,12 +192,14 @@ def facts_found(home: Path, seeds: Sequence[int]) -> None:
                 others = {
                     name: body,
                     "last 20": request(chat.said[:-1][-20:]),
-                    "newest, as many tokens": newest_in(chat.said[:-1], measure.body("openai_chat", body), measure),
+                    "newest, as many tokens": newest_in(
+                        chat.said[:-1], measure.body(CHAT.request_tokens, body), measure
+                    ),
                     "everything": request(chat.said[:-1]),
                 }
                 for method, sent in others.items():
                     by_key.setdefault(method, []).append(places(sent, fact.key))
-                    sizes.setdefault(method, []).append(measure.body("openai_chat", sent))
+                    sizes.setdefault(method, []).append(measure.body(CHAT.request_tokens, sent))
     print(f"{len(facts)} facts in each of {len(seeds)} chats, asked for {ASKED_AFTER} turns later\n")
     rows = [["in the request", *Places._fields, "tokens"]]
     for method in sorted(by_key, key=lambda name: not name.startswith("ctxwrap")):
@@ -207,9 +210,9 @@ def facts_found(home: Path, seeds: Sequence[int]) -> None:
 
 def newest_in(said: Sequence[Body], room: int, measure: Measure) -> Body:
     """The newest messages that fit into `room` tokens."""
-    base, start = measure.body("openai_chat", request([])), len(said)
+    base, start = measure.body(CHAT.request_tokens, request([])), len(said)
     left = room - base
-    while start and (left := left + base - measure.body("openai_chat", request([said[start - 1]]))) >= 0:
+    while start and (left := left + base - measure.body(CHAT.request_tokens, request([said[start - 1]]))) >= 0:
         start -= 1
     return request(said[start:])
 

@@ -6,9 +6,9 @@ time: megabytes per second of CPU time for the exact encodings, for an estimate 
 from characters alone, each with its ratio to the exact one. `again` counts an equal text a second time. A hostile run
 has no spaces; its last column is the time for eight times the length divided by the time for the length (8 is linear).
 
-error: estimated tokens divided by exact ones, for texts that the estimates were not fitted to. `weighed` works without
-tiktoken; `bytes/4` is for comparison. There is no exact tokenizer for `claude` and others; the last table uses the
-tokenizer of Claude 2 that litellm ships, if the package `tokenizers` is installed.
+error: estimated tokens divided by exact ones, for texts that the estimates were not fitted to. `characters`
+works without tiktoken; `bytes/4` is for comparison. There is no exact tokenizer for `claude` and others; the last table
+uses the tokenizer of Claude 2 that litellm ships, if the package `tokenizers` is installed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from time import process_time
 
 from ctxwrap.tokens import counter_for
-from ctxwrap.tokens.counting import weighed
+from ctxwrap.tokens.counting import by_characters
 from ctxwrap.tokens.models import litellm_directory
 
 HELD_OUT = {
@@ -88,7 +88,7 @@ def show_time(megabytes: float) -> None:
         "o200k_base, exact": lambda: exact._counting(text),
         "cl100k_base, exact": lambda: counter_for("gpt-4")._counting(text),
         "estimate through cl100k_base": lambda: counter_for("claude-sonnet-4-5")._counting(text),
-        "estimate, characters only": lambda: weighed(text),
+        "estimate, characters only": lambda: by_characters(text),
         "bytes/4": lambda: len(text.encode()) // 4,
         "again": lambda: exact.count("".join((text[:5], text[5:]))),
     }
@@ -114,11 +114,11 @@ def show_runs() -> None:
 
 def show_error() -> None:
     print(
-        "\n| text | weighed by cl100k_base | weighed by o200k_base | bytes/4 by o200k_base |\n| --- | --- | --- | --- |"
+        "\n| text | characters, cl100k_base | characters, o200k_base | bytes/4, o200k_base |\n| --- | --- | --- | --- |"
     )
     for name, text in HELD_OUT.items():
         old, new = (counter_for(model) for model in MODELS)
-        ratios = weighed(text, old.name) / old.count(text), weighed(text, new.name) / new.count(text)
+        ratios = by_characters(text, old.name) / old.count(text), by_characters(text, new.name) / new.count(text)
         print(f"| {name} | {ratios[0]:.2f} | {ratios[1]:.2f} | {len(text.encode()) / 4 / new.count(text):.2f} |")
     print(f"\n| by o200k_base | {' | '.join(OTHERS)} |\n| --- |{' --- |' * len(OTHERS)}")
     for name, text in HELD_OUT.items():

@@ -1,4 +1,4 @@
-"""The words of the project as frozen values, and what a wire promises."""
+"""Values that several packages share, as frozen types."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from ctxwrap.settings import Mode
 
 Body = dict[str, Any]
-"""A request, a reply or a stream event, as JSON on the wire."""
+"""A request, a reply or a stream event, as JSON."""
 
 Record = dict[str, Any]
 """One line of a log."""
@@ -55,7 +55,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a wire reads out of a request body."""
+    """What an adapter reads out of a request body."""
 
     messages: tuple[Message, ...]
     model: str = ""
@@ -288,7 +288,7 @@ class ParsedReply:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a wire made of a provider's answer, as far as it came."""
+    """What an adapter made of a provider's answer, as far as it came."""
 
     messages: tuple[Message, ...] = ()
     """One per choice; the first is the one that counts."""
@@ -448,47 +448,3 @@ class TextStream(Protocol):
 
     @property
     def reading(self) -> ParsedReply: ...
-
-
-class TextDelta(NamedTuple):
-    """An event of a stream that does nothing but add text to a reply."""
-
-    path: tuple[str | int, ...]
-    """Where in the event the text stands."""
-    passes: Callable[[str], bool]
-    """Whether a text goes on as it is if it comes in another such event; if so, it was taken."""
-
-
-class Rewriter(Protocol):
-    """One reply on its way through a wire: what goes on to the caller, and what it amounts to."""
-
-    ended: bool
-    """The provider has said that nothing more follows."""
-
-    @property
-    def spoken(self) -> bool:
-        """All of the reply's text has come, though more may follow."""
-
-    def whole(self, payload: Body) -> Body: ...
-    def event(self, event: Body) -> list[Body]: ...
-    def text_delta(self, event: Body) -> TextDelta | None:
-        """What an event that was taken is as a text delta, if it is nothing else."""
-
-    def close(self) -> list[Body]: ...
-    @property
-    def reply(self) -> Reply: ...
-
-
-class ProviderAdapter(Protocol):
-    """How one provider API spells messages, injection, replies and stream events."""
-
-    name: str
-
-    def read(self, body: Body) -> Request: ...
-    def inject(self, body: Body, injection: Injection) -> Body: ...
-    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter: ...
-    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        """`body` continued by its reply and a question, for one short answer that is no part of the conversation.
-
-        `reserve` is how many tokens the answer must have at least.
-        """

@@ -134,7 +134,7 @@ class Chat:
         if self.api == "responses":
             body["max_output_tokens"] = body.pop("max_tokens")
         body = json.loads(json.dumps({**body, "stream": True} if self.streamed else body))
-        call = begin(self._context, self.speaker.wire, lambda: body, CallScope(KEY, mode), _nobody)
+        call = begin(self._context, self.speaker.adapter, lambda: body, CallScope(KEY, mode), _nobody)
         assert isinstance(call, Call), call.record.report.error
         asked = Ask(self.api, call.body, "/", {})
         self.seen = "\n".join(asked.prompt)

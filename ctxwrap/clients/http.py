@@ -73,10 +73,12 @@ class _Delegating:
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
         from ctxwrap.clients.responses import rewritten
-        from ctxwrap.clients.rewritten_body import StoredCall, is_stored
+        from ctxwrap.clients.rewritten_body import StoredCall, stored_by
 
         _drop_private_headers(request)
-        call = in_flight.get() or (StoredCall() if is_stored(request) else None)
+        call = in_flight.get()
+        if call is None and (adapter := stored_by(request)):
+            call = StoredCall(adapter)
         response = self._inner.send(request, **options)
         if call is None or call is APART or not response.is_success:
             return response
@@ -87,10 +89,12 @@ class _Facade(_Delegating):
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
         from ctxwrap.clients.responses import rewritten_async
-        from ctxwrap.clients.rewritten_body import AsyncStoredCall, is_stored
+        from ctxwrap.clients.rewritten_body import AsyncStoredCall, stored_by
 
         _drop_private_headers(request)
-        call = in_flight.get() or (AsyncStoredCall() if is_stored(request) else None)
+        call = in_flight.get()
+        if call is None and (adapter := stored_by(request)):
+            call = AsyncStoredCall(adapter)
         response = await self._inner.send(request, **options)
         if call is None or call is APART or not response.is_success:
             return response

@@ -18,19 +18,18 @@ from ctxwrap.clients.http import APART, call_in_flight, in_flight
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.sdk import names_in, taken
 from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key, with_other_key
-from ctxwrap.providers import CHAT, COMPLETIONS, RESPONSES
+from ctxwrap.providers import PROVIDERS, load_adapter
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
-from ctxwrap.types import Body, ProviderAdapter, Send, SendAsync
+from ctxwrap.types import Body, Send, SendAsync
 
 _FUNCTIONS: dict[str, ProviderAdapter] = {
-    "completion": CHAT,
-    "acompletion": CHAT,
-    "text_completion": COMPLETIONS,
-    "atext_completion": COMPLETIONS,
-    "responses": RESPONSES,
-    "aresponses": RESPONSES,
+    name: load_adapter(provider)
+    for provider in PROVIDERS
+    if provider.litellm
+    for name in (provider.litellm, f"a{provider.litellm}")
 }
 
 
@@ -114,14 +113,16 @@ def _wrapped_function(function: Callable[..., Any], name: str, context: ClientBi
     return wrapped
 
 
-def _call(function: Callable[..., Any], name: str, wire: ProviderAdapter, context: ClientBinding) -> Callable[..., Any]:
+def _call(
+    function: Callable[..., Any], name: str, adapter: ProviderAdapter, context: ClientBinding
+) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         target = _target(context, kwargs)
         if target is None:
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = sync.begin(context, with_cache_key(wire, function, context, target), body, target, _sender(function))
+        turn = sync.begin(context, with_cache_key(adapter, function, context, target), body, target, _sender(function))
         if isinstance(turn, PassthroughCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -147,7 +148,7 @@ def _call(function: Callable[..., Any], name: str, wire: ProviderAdapter, contex
 
 
 def _async_call(
-    function: Callable[..., Any], name: str, wire: ProviderAdapter, context: ClientBinding
+    function: Callable[..., Any], name: str, adapter: ProviderAdapter, context: ClientBinding
 ) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -156,7 +157,7 @@ def _async_call(
             return await function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
         turn = await async_.begin(
-            context, with_cache_key(wire, function, context, target), body, target, _async_sender(function)
+            context, with_cache_key(adapter, function, context, target), body, target, _async_sender(function)
         )
         if isinstance(turn, PassthroughCall):
             if turn.body is not None:
@@ -211,7 +212,8 @@ def _target(context: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
     """The call's arguments by name."""
     body = {**dict(zip(_parameters(function, name) if args else (), args, strict=False)), **kwargs}
-    return body | {name: to_jsonable(body[name]) for name in ("messages", "input") if name in body}
+    field = _FUNCTIONS[name].input_field
+    return {**body, field: to_jsonable(body[field])} if field in body else body
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from ctxwrap.clients.sdk import providers_of
 from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key
 from ctxwrap.errors import SettingsError, UnsupportedClient
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers import PROVIDERS, load_adapter
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.pack_archive import Lookups, recorded
 from ctxwrap.session.pack_view import PackView
@@ -17,7 +19,7 @@ from ctxwrap.stores.log_format import message_in, timestamp
 from ctxwrap.turn.binding import ClientBinding, SessionNames
 from ctxwrap.turn.lifecycle import sources
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import LoggedMessage, ProviderAdapter
+from ctxwrap.types import LoggedMessage
 
 
 def preview(client: Any, /, *, session: str | None = None, context_mode: str | None = None, **request: Any) -> PackView:
@@ -31,16 +33,16 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
     target = context.target(SessionNames(session, context_mode))
     if target.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
-    wire = with_cache_key(_wire(client, request), client, context, target)
+    adapter = with_cache_key(_adapter(client, request), client, context, target)
     body = {name: to_jsonable(value) for name, value in request.items()}
     there = Session(target.key, context.store.open(target.key), context.settings)
     there.refresh()
-    asked = wire.read(body)
+    asked = adapter.read(body)
     waiting = [offer for offer in offers_for(target.key) if offer.holder is None]
     given = sources(context, target, asked.model, there, waiting)
     with nullcontext() if there.is_empty else there.log.locked():  # whose index may be brought up to date
         opening = there.open_turn(asked, utc_now())
-        turn = Turn("", target.key, wire, body, asked, target.mode, opening, context.settings, given)
+        turn = Turn("", target.key, adapter, body, asked, target.mode, opening, context.settings, given)
         return _view(turn, there)
 
 
@@ -56,8 +58,8 @@ def _view(turn: Turn, there: Session) -> PackView:
     return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 
-def _wire(client: Any, request: Mapping[str, Any]) -> ProviderAdapter:
-    """The API that takes such a request."""
-    if any(cls.__module__.partition(".")[0] == "anthropic" for cls in type(client).__mro__):
-        return MESSAGES
-    return RESPONSES if "input" in request else COMPLETIONS if "prompt" in request else CHAT
+def _adapter(client: Any, request: Mapping[str, Any]) -> ProviderAdapter:
+    """The adapter of the client's API that takes such a request."""
+    providers = providers_of(client) or [provider for provider in PROVIDERS if provider.litellm]
+    adapters = [load_adapter(provider) for provider in providers]
+    return next((adapter for adapter in adapters if adapter.input_field in request), adapters[0])

@@ -10,7 +10,8 @@ from typing import Any
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR, without_injected
-from ctxwrap.providers.openai_responses import ResponsesRewriter
+from ctxwrap.providers import PROVIDERS, load_adapter
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.options import FIELD, is_cache_key
 from ctxwrap.providers.sse import Frame, Framer, framed
 from ctxwrap.providers.text_channel import Deltas
@@ -19,12 +20,13 @@ from ctxwrap.turn.lifecycle import why_stopped
 from ctxwrap.turn.sync import Call
 from ctxwrap.types import Body
 
-_PATHS = re.compile(r".*/(?:responses/[^/]+(?:/input_items)?|chat/completions(?:/[^/]+(?:/messages)?)?)")
 
-
-def is_stored(request: Any) -> bool:
-    """Whether a request fetches a stored reply, its input, or a list of them."""
-    return request.method == "GET" and _PATHS.fullmatch(request.url.path) is not None
+def stored_by(request: Any) -> ProviderAdapter | None:
+    """The adapter of the API whose stored reply, its input, or a list of them a request fetches."""
+    if request.method != "GET":
+        return None
+    adapters = (adapter for adapter in map(load_adapter, PROVIDERS) if adapter.stored_path)
+    return next((each for each in adapters if re.fullmatch(f".*/{each.stored_path}", request.url.path)), None)
 
 
 def _cleaned(value: Any) -> Any:
@@ -53,8 +55,8 @@ class StoredCall:
     unsettled = False
     record = None
 
-    def __init__(self) -> None:
-        self._rewriter = ResponsesRewriter(ReplyStream, _own)
+    def __init__(self, adapter: ProviderAdapter) -> None:
+        self._rewriter = adapter.stored_rewriter(ReplyStream, _own)
 
     def reply(self, payload: Body) -> Body:
         cleaned: Body = _cleaned(payload)
@@ -95,8 +97,8 @@ class AsyncStoredCall:
     unsettled = False
     record = None
 
-    def __init__(self) -> None:
-        self._stored = StoredCall()
+    def __init__(self, adapter: ProviderAdapter) -> None:
+        self._stored = StoredCall(adapter)
 
     async def reply(self, payload: Body) -> Body:
         return self._stored.reply(payload)

@@ -10,6 +10,7 @@ from typing import Any
 from ctxwrap.clients.http import facade
 from ctxwrap.clients.opaque import hidden_arguments, hide
 from ctxwrap.errors import SettingsError
+from ctxwrap.providers import PROVIDERS, Provider
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload
@@ -21,17 +22,6 @@ MODE_HEADER = "x-ctxwrap-mode"
 _KEYWORDS = {"session": SESSION_HEADER, "context_mode": MODE_HEADER, "contextMode": MODE_HEADER}
 
 _MODES = frozenset({"context_mode", "contextMode"})
-
-_RESOURCES = (
-    "chat.completions",
-    "completions",
-    "responses",
-    "messages",
-    "beta.chat.completions",
-    "beta.responses",
-    "beta.messages",
-)
-"""Where an SDK keeps the methods that talk to a model."""
 
 _METHODS = ("create", "parse", "stream", "tool_runner")
 
@@ -76,20 +66,26 @@ def names_in(headers: Mapping[str, Any]) -> SessionNames:
 def with_keywords(cls: type, path: str = "") -> type:
     """A subclass of `cls`, a client or a resource at `path`, whose methods and resources take our keywords."""
     inside = f"{path}." if path else ""
-    names = {target.removeprefix(inside).partition(".")[0] for target in _RESOURCES if target.startswith(inside)}
+    resources = _resources()
+    names = {target.removeprefix(inside).partition(".")[0] for target in resources if target.startswith(inside)}
     members = {
         name: _resource(cls, name, inside + name) for name in names if isinstance(_member(cls, name), cached_property)
     }
-    if path in _RESOURCES:
+    if path in resources:
         members |= {name: _taking(getattr(cls, name)) for name in _METHODS if hasattr(cls, name)}
     return type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **members})
 
 
 def give_keywords(client: Any) -> None:
     """The same for resources that a client made itself when it was created, as those of the clouds do."""
-    for name in {target.partition(".")[0] for target in _RESOURCES} & vars(client).keys():
+    for name in {target.partition(".")[0] for target in _resources()} & vars(client).keys():
         cls: Any = type(vars(client)[name])
         setattr(client, name, with_keywords(cls, name)(client))
+
+
+def _resources() -> list[str]:
+    """The client attributes, also those of the beta API, whose methods call a model."""
+    return [path for provider in PROVIDERS for path in (provider.resource, f"beta.{provider.resource}")]
 
 
 def _member(cls: type, name: str) -> Any:
@@ -132,14 +128,16 @@ def _as_headers(keywords: dict[str, Any]) -> dict[str, Any]:
     return keywords
 
 
-_ENCODINGS = {"openai": "o200k_base", "anthropic": "cl100k_base"}
-"""What most models of an SDK are counted with."""
-
-
 def is_sdk_client(client: Any) -> bool:
-    """Whether `client` is a client of the OpenAI or Anthropic SDK, without importing either."""
+    """Whether `client` is a client of a known SDK, without importing any."""
     roots = [cls for cls in type(client).__mro__ if cls.__name__ in ("SyncAPIClient", "AsyncAPIClient")]
-    return any(_package(cls) in _ENCODINGS for cls in roots)
+    return any(provider.sdk == _package(cls) for cls in roots for provider in PROVIDERS)
+
+
+def providers_of(client: Any) -> list[Provider]:
+    """The APIs of the SDK that `client` comes from."""
+    packages = set(map(_package, type(client).__mro__))
+    return [provider for provider in PROVIDERS if provider.sdk in packages]
 
 
 def _package(cls: type) -> str:
@@ -155,8 +153,7 @@ def wrap_client(client: Any, context: ClientBinding) -> Any:
     give_keywords(wrapped)
     wrapped._ctxwrap = context
     if context.settings.context_mode != "disabled":
-        encoding = next(_ENCODINGS[package] for package in map(_package, type(client).__mro__) if package in _ENCODINGS)
-        preload(encoding, _prepare)
+        preload(providers_of(client)[0].encoding, _prepare)
     return wrapped
 
 

@@ -12,28 +12,26 @@ from ctxwrap.clients.sdk import split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import CHAT, RESPONSES, provider_for
-from ctxwrap.providers.options import CacheKeyed
+from ctxwrap.providers import provider_for
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
-from ctxwrap.types import Body, ProviderAdapter, Send, SendAsync
-
-_OPENAI = "api.openai.com"
-"""There is one for each region as well, such as eu.api.openai.com."""
+from ctxwrap.types import Body, Send, SendAsync
 
 
-def with_cache_key(wire: ProviderAdapter, client: Any, context: ClientBinding, target: CallScope) -> ProviderAdapter:
-    """`wire`, with a key for the provider's cache where the client's provider takes one."""
+def with_cache_key(adapter: ProviderAdapter, client: Any, context: ClientBinding, target: CallScope) -> ProviderAdapter:
+    """`adapter` with a key for the provider's prompt cache where the client's provider takes one."""
     wanted = context.settings.cache_key
-    if target.key is None or wire not in (CHAT, RESPONSES) or wanted is False:
-        return wire
-    return CacheKeyed(wire, target.key) if wanted or _is_openai(client) else wire
+    if target.key is None or not adapter.cache_key_field or wanted is False:
+        return adapter
+    return adapter.with_cache_key(target.key) if wanted or _is_at(client, adapter.cache_key_host) else adapter
 
 
-def _is_openai(client: Any) -> bool:
+def _is_at(client: Any, provider: str) -> bool:
+    """Whether `client` calls the provider's own host or a regional one, such as eu.api.openai.com."""
     host = str(getattr(getattr(client, "base_url", None), "host", "")).lower()
-    return host == _OPENAI or host.endswith(f".{_OPENAI}")
+    return bool(provider) and (host == provider or host.endswith(f".{provider}"))
 
 
 _HEADERS = ("headers", "extra_headers")
@@ -103,10 +101,10 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
     """Send a call of `client` by its SDK's own `send`, with context if it is one for a model."""
     asked = _Asked(client, path, body, options)
     body, options = asked.body, asked.options
-    if asked.wire is None:
+    if asked.adapter is None:
         return send(path, body=body, options=options, **rest)
     own = _sender(send, path, asked.own_options)
-    call = sync.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
+    call = sync.begin(client._ctxwrap, asked.adapter, asked.plain_body, asked.target, own)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, asked.options_of_plain_body
@@ -133,10 +131,10 @@ async def post_async(
     """The same over async I/O."""
     asked = _Asked(client, path, body, options)
     body, options = asked.body, asked.options
-    if asked.wire is None:
+    if asked.adapter is None:
         return await send(path, body=body, options=options, **rest)
     own = _async_sender(send, path, asked.own_options)
-    call = await async_.begin(client._ctxwrap, asked.wire, asked.plain_body, asked.target, own)
+    call = await async_.begin(client._ctxwrap, asked.adapter, asked.plain_body, asked.target, own)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
             body, options = call.body, asked.options_of_plain_body
@@ -178,7 +176,7 @@ def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dic
 
 
 class _Asked:
-    """What a call of `post` asks of us: which wire it speaks, for whom, in which mode."""
+    """What a call of `post` asks of us: which API it calls, for whom, in which mode."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
         self.body = body = revealed(body)
@@ -186,12 +184,12 @@ class _Asked:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.wire = provider_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
-        if self.wire is None:
+        self.adapter = provider_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
         self.target = client._ctxwrap.target(named, split_headers(client._custom_headers)[1])
-        self.wire = with_cache_key(self.wire, client, client._ctxwrap, self.target)
+        self.adapter = with_cache_key(self.adapter, client, client._ctxwrap, self.target)
 
     def plain_body(self) -> Body:
         """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""

@@ -29,6 +29,7 @@ from ctxwrap.pack.selection import NOT_VISIBLE, Sharing, as_item, counted_once, 
 from ctxwrap.protocol.framing import boundary_of
 from ctxwrap.protocol.instructions import frame
 from ctxwrap.protocol.snapshot import with_runtime
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve, window_of
@@ -63,8 +64,6 @@ _LEAST_TALK = 740
 _LEAST_RECENT = 4
 """So many of the newest messages are sent although they take more than their share: a short question refers to them."""
 
-_REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-
 _SAME_DIGITS = str.maketrans("0123456789", "0000000000")
 """The runtime differs in every call by its digits only, which take the same tokens: so its count is remembered."""
 
@@ -88,7 +87,7 @@ class PackRequest(NamedTuple):
     """A call that is to get a pack."""
 
     key: SessionKey
-    wire: str
+    adapter: ProviderAdapter
     body: Body
     request: Request
     mode: Mode
@@ -133,12 +132,6 @@ def pack(
     return _Packing(asked, opening, sources, settings, most).done()
 
 
-def reply_limit(body: Body) -> int | None:
-    """How many tokens a request lets its reply have, if it says so."""
-    asked_for = next((body[name] for name in _REPLY_LIMITS if body.get(name)), None)
-    return asked_for if isinstance(asked_for, int) else None
-
-
 class _Packing:
     def __init__(
         self, asked: PackRequest, opening: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
@@ -151,7 +144,7 @@ class _Packing:
         self.words = words_for(self.protocol, opening.state["capabilities"])
         self.framing = self._frame_tokens()
         self.talk = conversation(asked.request, opening, settings, self.measure)
-        self.whole = self.measure.body(asked.wire, asked.body)
+        self.whole = self.measure.body(asked.adapter.request_tokens, asked.body)
         self.ledger = Ledger(self._budget(most), settings.shares, self._talk())
         self.talk = self.talk._replace(older=counted_once(self.talk.older, self.measure))
         self.copies: dict[int, int] = {}
@@ -184,7 +177,7 @@ class _Packing:
         """What there is to spend, and what the caller's words and the frame around memory take of it."""
         model, settings = self.asked.request.model, self.settings
         window = window_of(model, settings.windows)
-        reply = reply_reserve(model, reply_limit(self.asked.body), settings.windows)
+        reply = reply_reserve(model, self.asked.adapter.reply_limit(self.asked.body), settings.windows)
         own = self.opening.limit
         limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
         if own is None and settings.budget:

@@ -1,25 +1,48 @@
-"""How each provider API spells things: JSON in, JSON out, no I/O."""
+"""Adapters for provider APIs: JSON in, JSON out, no I/O. Each API has a module, and a line in `PROVIDERS`."""
 
-from ctxwrap.providers.anthropic import AnthropicMessages
-from ctxwrap.providers.openai_chat import OpenAIChat
-from ctxwrap.providers.openai_completions import OpenAICompletions
-from ctxwrap.providers.openai_responses import OpenAIResponses
-from ctxwrap.types import ProviderAdapter
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-CHAT: ProviderAdapter = OpenAIChat()
-COMPLETIONS: ProviderAdapter = OpenAICompletions()
-RESPONSES: ProviderAdapter = OpenAIResponses()
-MESSAGES: ProviderAdapter = AnthropicMessages()
-
-_BY_PATH = {
-    "/chat/completions": CHAT,
-    "/completions": COMPLETIONS,
-    "/responses": RESPONSES,
-    "/messages": MESSAGES,
-}
+if TYPE_CHECKING:
+    from ctxwrap.providers.base import ProviderAdapter
 
 
-def provider_for(path: str) -> ProviderAdapter | None:
-    """The wire of an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
-    path = path.partition("?")[0]
-    return _BY_PATH.get(path.removeprefix("/v1"))
+class Provider(NamedTuple):
+    """An API and the SDK that calls it. This is all that `wrap` needs; the first call loads the adapter."""
+
+    adapter: str
+    """`module:name` of the adapter."""
+    sdk: str
+    """The SDK's package."""
+    path: str
+    """The URL path of the API's calls, without a leading `/v1`."""
+    resource: str
+    """The client's attribute whose methods make these calls; there may be another one below `beta`."""
+    litellm: str = ""
+    """The litellm function that takes the same requests."""
+    encoding: str = "o200k_base"
+    """The encoding that most of the SDK's models are counted with."""
+
+
+PROVIDERS = [
+    Provider("ctxwrap.providers.openai_chat:CHAT", "openai", "/chat/completions", "chat.completions", "completion"),
+    Provider("ctxwrap.providers.openai_responses:RESPONSES", "openai", "/responses", "responses", "responses"),
+    Provider(
+        "ctxwrap.providers.openai_completions:COMPLETIONS", "openai", "/completions", "completions", "text_completion"
+    ),
+    Provider("ctxwrap.providers.anthropic:MESSAGES", "anthropic", "/messages", "messages", encoding="cl100k_base"),
+]
+
+
+def provider_for(path: str) -> "ProviderAdapter | None":
+    """The adapter for an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
+    path = path.partition("?")[0].removeprefix("/v1")
+    return next((load_adapter(provider) for provider in PROVIDERS if provider.path == path), None)
+
+
+@cache
+def load_adapter(provider: Provider) -> "ProviderAdapter":
+    module, _, name = provider.adapter.partition(":")
+    adapter: ProviderAdapter = getattr(import_module(module), name)
+    return adapter

@@ -1,78 +1,92 @@
 """Anthropic Messages: content blocks, a separate system prompt, tool results in user messages, cache breakpoints."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
-    extended,
+    api_content,
+    append_text,
     first_index,
-    joined,
-    kept,
+    join_texts,
     last_index,
+    log_content,
     neutral_message,
-    plain,
-    preceded,
+    prepend_text,
+    sent_messages,
     set_path,
-    spelled,
     tool_call,
     with_content,
 )
-from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.options import ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _PARTS = ("image", "document", "search_result", "container_upload")
 
 
 def blocks_of(content: Any) -> list[Body]:
-    """Content as blocks, in which form the API sees a text, too."""
+    """Content as blocks; the API treats a text as one text block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
 
 
 def is_spoken(message: Body) -> bool:
-    """A user message that says something, not only the results of tools."""
-    return message.get("role") == "user" and any(map(_says, blocks_of(message.get("content"))))
+    """Whether a user message has more than tool results."""
+    return message.get("role") == "user" and any(map(_is_spoken_block, blocks_of(message.get("content"))))
 
 
-def _says(block: Body) -> bool:
+def _is_spoken_block(block: Body) -> bool:
     return block.get("type") != "tool_result"
 
 
-def opened(content: Any, text: str, text_type: str = "text") -> list[Body]:
-    """Content with `text` before what is said in it: the results of tools must come first.
+def insert_before_speech(content: Any, text: str, text_type: str = "text") -> list[Body]:
+    """Content with `text` before its first spoken block: the API wants tool results first.
 
-    A block of its own in any case: a message that comes from the log is in blocks where the caller's was one text.
+    The text is always a block of its own, since the same message may come as one text from the caller and as blocks
+    from the log.
     """
-    blocks = blocks_of(content or ())  # an empty text is no block
-    at = next((at for at, block in enumerate(blocks) if _says(block)), len(blocks))
+    blocks = blocks_of(content or ())  # the API rejects an empty text block
+    at = next((at for at, block in enumerate(blocks) if _is_spoken_block(block)), len(blocks))
     return [*blocks[:at], {"type": text_type, "text": text}, *blocks[at:]]
 
 
-def split(message: Body) -> list[Message]:
-    """One message of the API as the messages of the log: results of tools stand for themselves there."""
+def log_messages(message: Body) -> list[Message]:
+    """One API message as messages of the log, where each tool result is a message."""
     role = message.get("role")
     blocks = blocks_of(message.get("content"))
     results = [
         Message(
             "tool",
-            plain(block.get("content")),
+            log_content(block.get("content")),
             tool_call_id=str(block.get("tool_use_id") or ""),
             extra={"is_error": True} if block.get("is_error") is True else {},
         )
         for block in blocks
         if block.get("type") == "tool_result"
     ]
-    calls = tuple(called(block) for block in blocks if block.get("type") == "tool_use")
+    calls = tuple(call_in(block) for block in blocks if block.get("type") == "tool_use")
     rest = [block for block in blocks if block.get("type") not in ("tool_result", "tool_use")]
     if rest or calls or not results:
-        results.append(Message(role, plain(rest), tool_calls=calls))  # type: ignore[arg-type]  # as it was given
+        results.append(Message(role, log_content(rest), tool_calls=calls))  # type: ignore[arg-type]  # any role is kept
     return results
 
 
-def called(block: Body) -> Body:
-    """The call in a block of type `tool_use`."""
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    return {**message, "content": [_with_result(block, texts) for block in message["content"]]}
+
+
+def _with_result(block: Body, texts: Mapping[str, str]) -> Body:
+    is_repeated = block.get("type") == "tool_result" and block.get("tool_use_id") in texts
+    return {**block, "content": texts[block["tool_use_id"]]} if is_repeated else block
+
+
+def call_in(block: Body) -> Body:
+    """The tool call of a `tool_use` block."""
     return tool_call(block.get("id"), block.get("name"), _dumped(block.get("input")))
 
 
@@ -80,12 +94,12 @@ def _dumped(value: Any) -> str:
     return json.dumps(value or {}, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def merged(history: tuple[Message, ...]) -> list[Body]:
-    """Messages from the log as the API wants them: results of tools inside user messages, nothing empty."""
+def api_messages(history: tuple[Message, ...]) -> list[Body]:
+    """Messages of the log in the API's form: tool results inside user messages, no empty content."""
     messages: list[Body] = []
     for message in history:
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _spell(message)
+        blocks = _api_blocks(message)
         if blocks and messages and messages[-1]["role"] == role:
             messages[-1]["content"] += blocks
         elif blocks:
@@ -93,20 +107,20 @@ def merged(history: tuple[Message, ...]) -> list[Body]:
     return messages
 
 
-def _spell(message: Message) -> list[Body]:
+def _api_blocks(message: Message) -> list[Body]:
     if message.role == "tool":
         failed = {"is_error": True} if message.extra.get("is_error") is True else {}
         return [{"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.text, **failed}]
-    blocks = blocks_of(spelled(message.content, "text", _PARTS))
-    blocks = [_unmarked(block) for block in blocks if block.get("type") != "text" or block["text"].strip()]
+    blocks = blocks_of(api_content(message.content, "text", _PARTS))
+    blocks = [_without_breakpoint(block) for block in blocks if block.get("type") != "text" or block["text"].strip()]
     return blocks + [
         {"type": "tool_use", "id": call["id"], "name": call["name"], "input": _loaded(call["arguments"])}
         for call in message.tool_calls
     ]
 
 
-def _unmarked(block: Body) -> Body:
-    """A mark was meant for the call that it came with; those of many calls would be too many."""
+def _without_breakpoint(block: Body) -> Body:
+    """A block without its cache breakpoint: the breakpoints of many calls together exceed the limit."""
     return {name: value for name, value in block.items() if name != "cache_control"}
 
 
@@ -117,88 +131,88 @@ def _loaded(arguments: str) -> Any:
         return {"arguments": arguments}
 
 
-_MOST = 4
-"""A request with more marks is refused."""
+_MAX_BREAKPOINTS = 4
+"""The API rejects a request with more cache breakpoints."""
 
 _LOOK_BACK = 20
-"""How many blocks the provider goes back from a mark, to find what an earlier call had cached."""
+"""How many blocks before a breakpoint the provider searches for the end of an earlier cache entry."""
 
 _MARKABLE = frozenset({"image", "document", "search_result", "tool_use", "server_tool_use", "mcp_tool_use"})
 
 _TOOLS, _SYSTEM, _MESSAGES, _WHOLE = range(4)
 
-JsonPath = tuple[int, ...]
-"""Where a block stands in the order that the provider goes by: part of the request, message, block, inner block."""
+BlockPlace = tuple[int, ...]
+"""A block's position in the provider's order: part of the request, message, block, inner block."""
 
 
 def with_breakpoints(body: Body) -> Body:
-    """`body`, in which nothing changes with every call yet, with marks at its places of most use.
+    """`body` with cache breakpoints where they help most; the block that changes with every call is not in it yet.
 
-    The caller's marks stay as they are. A mark of ours lasts five minutes, and none that lasts longer may follow it.
+    The caller's breakpoints stay. Ours last five minutes, and the API allows no longer-lived one after them.
     """
-    callers = list(_marks(body))
-    lasting = max((place for place, ttl in callers if ttl == "1h"), default=())
-    marked = {place for place, _ in callers}
-    places = [place for place in _wanted(body) if place > lasting and place not in marked]
-    for place in places[: max(0, _MOST - len(callers))]:
-        body = _with_mark(body, place)
+    existing = list(_callers_breakpoints(body))
+    last_long = max((place for place, ttl in existing if ttl == "1h"), default=())
+    marked = {place for place, _ in existing}
+    places = [place for place in _useful_places(body) if place > last_long and place not in marked]
+    for place in places[: max(0, _MAX_BREAKPOINTS - len(existing))]:
+        body = _with_breakpoint(body, place)
     return body
 
 
-def _marks(body: Body) -> Iterator[tuple[JsonPath, Any]]:
-    """Where the caller's marks are and how long they last; one for the whole request is put behind all others."""
-    yield from _marks_in(body.get("tools"), (_TOOLS,))
-    yield from _marks_in(body.get("system"), (_SYSTEM,))
+def _callers_breakpoints(body: Body) -> Iterator[tuple[BlockPlace, Any]]:
+    """The caller's breakpoints and how long they last; one for the whole request comes after all others."""
+    yield from _breakpoints_in(body.get("tools"), (_TOOLS,))
+    yield from _breakpoints_in(body.get("system"), (_SYSTEM,))
     for at, message in enumerate(body["messages"]):
-        yield from _marks_in(message.get("content"), (_MESSAGES, at))
-    yield from _marks_in([{"cache_control": body.get("cache_control")}], (_WHOLE,))
+        yield from _breakpoints_in(message.get("content"), (_MESSAGES, at))
+    yield from _breakpoints_in([{"cache_control": body.get("cache_control")}], (_WHOLE,))
 
 
-def _marks_in(blocks: Any, place: JsonPath) -> Iterator[tuple[JsonPath, Any]]:
-    """The marks of blocks and of those inside of them, such as what a tool gave back."""
+def _breakpoints_in(blocks: Any, place: BlockPlace) -> Iterator[tuple[BlockPlace, Any]]:
+    """The breakpoints of blocks and of blocks inside them, such as tool results."""
     for at, block in enumerate(blocks if isinstance(blocks, (list, tuple)) else ()):
         if not isinstance(block, dict):
             continue
         mark, source = block.get("cache_control"), block.get("source")
         if mark:
             yield (*place, at), mark.get("ttl") if isinstance(mark, dict) else None
-        yield from _marks_in(block.get("content"), (*place, at))
-        yield from _marks_in(source.get("content") if isinstance(source, dict) else None, (*place, at))
+        yield from _breakpoints_in(block.get("content"), (*place, at))
+        yield from _breakpoints_in(source.get("content") if isinstance(source, dict) else None, (*place, at))
 
 
-def _wanted(body: Body) -> list[JsonPath]:
-    """The places of most use first: the system prompt, what was said before, and the newest message's own text."""
+def _useful_places(body: Body) -> list[BlockPlace]:
+    """Positions for breakpoints, the most useful first: system prompt, earlier messages, the newest message's text."""
     messages: list[Body] = body["messages"]
     newest = last_index(messages, is_spoken)
     system = _last_markable(blocks_of(body.get("system")), (_SYSTEM,))
     if newest < 0:
         return system
-    return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_out_of_sight(messages, newest)]
+    return [*system, *_end_before(messages, newest), *_end_of(messages, newest), *_unreachable_end(messages, newest)]
 
 
-def _end_before(messages: list[Body], end: int) -> list[JsonPath]:
+def _end_before(messages: list[Body], end: int) -> list[BlockPlace]:
     ends = (_end_of(messages, at) for at in range(end - 1, -1, -1))
     return next(filter(None, ends), [])
 
 
-def _out_of_sight(messages: list[Body], newest: int) -> list[JsonPath]:
-    """What the last call was cached up to, if so much happened since then that nobody would look for it there."""
+def _unreachable_end(messages: list[Body], newest: int) -> list[BlockPlace]:
+    """The end of the last call's cache entry, if it is too many blocks ago for the provider to find."""
     before = last_index(messages[:newest], is_spoken)
     since = sum(len(_content(message)) for message in messages[before + 1 : newest])
     return _end_of(messages, before) if before >= 0 and since >= _LOOK_BACK else []
 
 
-def _end_of(messages: list[Body], at: int) -> list[JsonPath]:
+def _end_of(messages: list[Body], at: int) -> list[BlockPlace]:
     return _last_markable(_content(messages[at]), (_MESSAGES, at))
 
 
-def _last_markable(blocks: list[Body], place: JsonPath) -> list[JsonPath]:
-    """The place of the last of `blocks` that may have a mark, if one may."""
+def _last_markable(blocks: list[Body], place: BlockPlace) -> list[BlockPlace]:
+    """The position of the last of `blocks` that can have a breakpoint, if any."""
     return [(*place, at) for at, block in enumerate(blocks) if _is_markable(block)][-1:]
 
 
 def _is_markable(block: Body) -> bool:
-    """Thoughts and empty texts may have no mark, and nor may what is yet to be invented."""
+    """Thinking, empty texts and unknown types of blocks cannot have a breakpoint."""
     kind = str(block.get("type"))
     if kind == "text":
         return bool(str(block.get("text") or "").strip())
@@ -209,7 +223,7 @@ def _content(message: Body) -> list[Body]:
     return blocks_of(message.get("content"))
 
 
-def _with_mark(body: Body, place: JsonPath) -> Body:
+def _with_breakpoint(body: Body, place: BlockPlace) -> Body:
     part, *inner, at = place
     path: tuple[str | int, ...] = ("system",) if part == _SYSTEM else ("messages", inner[0], "content")
     holder: Any = body
@@ -222,16 +236,18 @@ def _with_mark(body: Body, place: JsonPath) -> Body:
 
 _NATURAL = frozenset({"end_turn", "stop_sequence"})
 _OWN_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
-"""What the model itself says or asks for; every other block tells of something that the provider ran or fetched."""
+"""Blocks that the model writes itself; all others come from tools that the provider runs."""
 
 
-class AnthropicMessages:
+class AnthropicMessages(ProviderAdapter):
     name = "anthropic_messages"
+    telemetry_name = "anthropic"
+    field_names = SHARED_FIELDS._replace(words=SHARED_FIELDS.words | {"effort", "service_tier"})
 
     def read(self, body: Body) -> Request:
-        system = plain(body.get("system"))
+        system = log_content(body.get("system"))
         read = [(Message("system", system), -1)] if system else []
-        read += [(part, at) for at, message in enumerate(body.get("messages") or ()) for part in split(message)]
+        read += [(part, at) for at, message in enumerate(body.get("messages") or ()) for part in log_messages(message)]
         return Request(
             messages=tuple(message for message, _ in read),
             places=tuple(place for _, place in read),
@@ -243,15 +259,18 @@ class AnthropicMessages:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = [*merged(injection.history), *kept(body.get("messages") or (), injection)]
+        messages = [
+            *api_messages(injection.history),
+            *sent_messages(body.get("messages") or (), injection, _with_results),
+        ]
         messages = [neutral_message(message) for message in messages]
         first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
-        texts = _arranged(body, injection, newest >= 0)
+        texts = _placed_texts(body, injection, newest >= 0)
         if newest >= 0:
-            messages[first] = with_content(messages[first], opened, texts.background)
-        changed = {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "messages": messages}
+            messages[first] = with_content(messages[first], insert_before_speech, texts.background)
+        changed = {**body, **raise_limits(body, self.reply_limits, injection.reserve), "messages": messages}
         if not _continues(body):
-            changed["system"] = extended(preceded(body.get("system"), injection.protocol), texts.standing)
+            changed["system"] = append_text(prepend_text(body.get("system"), injection.protocol), texts.standing)
         if injection.breakpoints and not body.get("thread"):
             changed = with_breakpoints(changed)
         return _with_block(changed, newest, texts.block)
@@ -260,16 +279,27 @@ class AnthropicMessages:
         return MessagesRewriter(streams)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        messages, said = list(body.get("messages") or ()), [{"type": "text", "text": as_it_came(reply)}]
-        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+        messages, said = list(body.get("messages") or ()), [{"type": "text", "text": reply_text(reply)}]
+        if messages and messages[-1].get("role") == "assistant":  # a prefill that the reply continues
             said = [*blocks_of(messages.pop().get("content")), *said]
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
-        changed = {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "messages": messages}
+        changed = {**short_answer_options(body), **ample_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("tools"):
             changed["tool_choice"] = {"type": "none"}
         if not _continues(body):
             changed.pop("thread", None)
         return changed
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
+        config = body.get("output_config")
+        schema = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)
+        said = system + content.messages(body.get("messages"))
+        return PER_REPLY + said + content.tools(body.get("tools")) + content.schema(schema)
+
+
+MESSAGES = AnthropicMessages()
 
 
 def _no_trailer(body: Body) -> str:
@@ -282,34 +312,34 @@ def _no_trailer(body: Body) -> str:
 
 
 def _continues(body: Body) -> bool:
-    """A thread that the provider holds already has its system prompt, the protocol in it."""
+    """Whether the provider stores the thread, with the system prompt and the protocol in it."""
     return (body.get("thread") or {}).get("type") == "continue"
 
 
-def _arranged(body: Body, injection: Injection, spoken: bool) -> Injection:
-    """The texts of `injection` by where they go in `body`."""
+def _placed_texts(body: Body, injection: Injection, spoken: bool) -> Injection:
+    """`injection` with its texts moved to fields that `body` has a place for."""
     standing, background, block = injection.standing, injection.background, injection.block
     if _continues(body):
-        return replace(injection, standing="", background="", block=joined(standing, background, block))
-    return injection if spoken else replace(injection, standing=joined(standing, background), background="")
+        return replace(injection, standing="", background="", block=join_texts(standing, background, block))
+    return injection if spoken else replace(injection, standing=join_texts(standing, background), background="")
 
 
 def _with_block(body: Body, newest: int, block: str) -> Body:
-    """`body` with what changes at its end: behind the newest message, or where there is none, the system prompt."""
+    """`body` with the changing block after the newest user message or, without one, after the system prompt."""
     if newest >= 0:
-        body["messages"][newest] = with_content(body["messages"][newest], extended, block)
+        body["messages"][newest] = with_content(body["messages"][newest], append_text, block)
     elif not _continues(body):
-        body["system"] = extended(body["system"], block)
+        body["system"] = append_text(body["system"], block)
     return body
 
 
 def _is_fetched(block: Body) -> bool:
-    """Whether a block of a reply shows that it is made of more than its request."""
+    """Whether a block shows that the provider fetched something for the reply."""
     return block.get("type") not in _OWN_BLOCKS or bool(block.get("citations"))
 
 
 class MessagesRewriter:
-    """Strips the text blocks, one by one; thinking, signatures and tool use go through untouched."""
+    """Removes the trailer from text blocks; thinking, signatures and tool use pass unchanged."""
 
     def __init__(self, streams: Callable[[], TextStream]) -> None:
         self._streams = streams
@@ -336,7 +366,7 @@ class MessagesRewriter:
                 if visible != block.get("text"):
                     payload = set_path(payload, ("content", index, "text"), visible)
             elif block.get("type") == "tool_use":
-                self._calls[index] = called(block)
+                self._calls[index] = call_in(block)
         self.ended = True
         return payload
 
@@ -399,7 +429,7 @@ class MessagesRewriter:
         block, index = event.get("content_block") or {}, event.get("index", 0)
         self._fetched |= _is_fetched(block)
         if block.get("type") == "tool_use":
-            self._calls[index] = called(block)
+            self._calls[index] = call_in(block)
         if block.get("type") != "text":
             return [event]
         text = block.get("text") or ""

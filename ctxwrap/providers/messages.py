@@ -1,4 +1,4 @@
-"""Messages of any provider: conversion to the log's form, where injected texts go, and neutralised text."""
+"""Helpers for adapters: content in the log's form, placement of injected texts, and neutral text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,8 +10,8 @@ TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
 _UNSENT = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 
-def plain(content: Any) -> Content:
-    """Content as text when it is all text, else its parts with text parts spelled one way."""
+def log_content(content: Any) -> Content:
+    """Content in the log's form: one text if it is all text, otherwise parts whose text parts have type `text`."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -35,22 +35,22 @@ def _part(part: Any) -> Body:
     return dict(part)
 
 
-def spelled(content: Content, text_type: str, known: Iterable[str]) -> Content:
-    """Content from the log for an API whose text parts are `text_type` and which knows the part types `known`."""
+def api_content(content: Content, text_type: str, known: Iterable[str]) -> Content:
+    """Content of the log for an API whose text parts have type `text_type` and which accepts the part types `known`."""
     if isinstance(content, str):
         return content
-    return [_spelled_part(part, text_type, frozenset(known)) for part in content]
+    return [_api_part(part, text_type, frozenset(known)) for part in content]
 
 
-def _spelled_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
+def _api_part(part: Body, text_type: str, known: frozenset[str]) -> Body:
     kind = part.get("type")
     if kind == "text":
         return {"type": text_type, "text": part["text"]}
     return part if kind in known else {"type": text_type, "text": f"[{kind}]"}
 
 
-def joined(*texts: str) -> str:
-    """The texts that are not empty, a blank line between them."""
+def join_texts(*texts: str) -> str:
+    """The non-empty texts, separated by blank lines."""
     return "\n\n".join(text for text in texts if text)
 
 
@@ -59,7 +59,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> Body:
 
 
 def unknown_keys(message: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """What a caller's message carries beyond the keys we have a place for."""
+    """The keys of a caller's message that `Message` has no field for."""
     return {key: value for key, value in message.items() if key not in known and value is not None}
 
 
@@ -74,83 +74,74 @@ def is_user(message: Body) -> bool:
     return message.get("role") == "user"
 
 
-def kept(messages: Iterable[Body], injection: Injection) -> list[Body]:
-    """The messages that are sent, with references in the place of copies; those of the operator always are."""
+WithResults = Callable[[Body, Mapping[str, str]], Body]
+"""A message with other texts for its tool results, by the ids of the calls."""
+
+
+def sent_messages(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:
+    """The caller's messages that are sent, references in place of repeated tool results; the operator's always are."""
     left_out = injection.left_out
-    messages = with_references(messages, injection)
+    messages = with_references(messages, injection, with_results)
     if not left_out:
         return messages
     return [message for at, message in enumerate(messages) if at not in left_out or is_operator(message)]
 
 
-def with_references(messages: Iterable[Body], injection: Injection) -> list[Body]:
+def with_references(messages: Iterable[Body], injection: Injection, with_results: WithResults) -> list[Body]:
     messages = list(messages)
     for at, texts in injection.references.items():
-        messages[at] = _with_results(messages[at], texts)
+        messages[at] = with_results(messages[at], texts)
     return messages
 
 
-def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
-    """A message with other texts for what tools gave in it, by the ids of the calls."""
-    if "output" in message:
-        return {**message, "output": texts[str(message.get("call_id") or "")]}
-    if message.get("role") in ("tool", "function"):
-        return {**message, "content": texts[str(message.get("tool_call_id") or "")]}
-    return {**message, "content": [_with_result(block, texts) for block in message["content"]]}
-
-
-def _with_result(block: Body, texts: Mapping[str, str]) -> Body:
-    is_copy = block.get("type") == "tool_result" and block.get("tool_use_id") in texts
-    return {**block, "content": texts[block["tool_use_id"]]} if is_copy else block
-
-
-def leading(messages: list[Body]) -> int:
-    """How many messages of the operator's stand before all others."""
+def leading_operators(messages: list[Body]) -> int:
+    """The number of operator messages before all others."""
     return next((at for at, message in enumerate(messages) if not is_operator(message)), len(messages))
 
 
 def first_index(messages: list[Body], matches: Matches) -> int:
-    """Where the first matching message stands, else -1."""
+    """The index of the first matching message, or -1."""
     return next((at for at, message in enumerate(messages) if matches(message)), -1)
 
 
 def last_index(messages: list[Body], matches: Matches) -> int:
-    """Where the last matching message stands, else -1."""
+    """The index of the last matching message, or -1."""
     return next((at for at in range(len(messages) - 1, -1, -1) if matches(messages[at])), -1)
 
 
-def surrounded(
+def with_injected_texts(
     messages: list[Body], injection: Injection, is_spoken: Matches, text_type: str
 ) -> tuple[list[Body], str]:
-    """`messages` with the background before the first spoken one and the block behind the newest, or what is left over.
+    """`messages` with the background before the first spoken one and the block after the newest; and the rest.
 
-    Content that is one text stays one, so that a message looks the same when it is sent again without the block.
+    The rest is what has no spoken message to go to. Content that is one text stays one, so that the message has the
+    same bytes when it is sent again without the block.
     """
     first, newest = first_index(messages, is_spoken), last_index(messages, is_spoken)
     if newest < 0:
-        return messages, joined(injection.background, injection.block)
+        return messages, join_texts(injection.background, injection.block)
     messages = list(messages)
-    messages[first] = with_content(messages[first], preceded, injection.background, text_type)
-    messages[newest] = with_content(messages[newest], extended, injection.block, text_type)
+    messages[first] = with_content(messages[first], prepend_text, injection.background, text_type)
+    messages[newest] = with_content(messages[newest], append_text, injection.block, text_type)
     return messages, ""
 
 
-def with_content(message: Body, changing: Callable[[Any, str, str], Any], text: str, text_type: str = "text") -> Body:
-    """`message` with `text` in its content, or the very message if there is none to add."""
-    return {**message, "content": changing(message.get("content"), text, text_type)} if text else message
+def with_content(message: Body, add: Callable[[Any, str, str], Any], text: str, text_type: str = "text") -> Body:
+    """`message` with `text` added to its content, or `message` itself if `text` is empty."""
+    return {**message, "content": add(message.get("content"), text, text_type)} if text else message
 
 
-def preceded(content: Any, text: str, text_type: str = "text") -> Any:
+def prepend_text(content: Any, text: str, text_type: str = "text") -> Any:
     """Content with `text` before it."""
     if content is None or isinstance(content, str):
-        return joined(text, content or "")
+        return join_texts(text, content or "")
     return [*_added(text, text_type), *_parts(content)]
 
 
-def extended(content: Any, text: str, text_type: str = "text") -> Any:
-    """Content with `text` behind it."""
+def append_text(content: Any, text: str, text_type: str = "text") -> Any:
+    """Content with `text` after it."""
     if content is None or isinstance(content, str):
-        return joined(content or "", text)
+        return join_texts(content or "", text)
     return [*_parts(content), *_added(text, text_type)]
 
 
@@ -162,31 +153,19 @@ def _parts(content: Any) -> Iterable[Any]:
     return [content] if isinstance(content, Mapping) else content
 
 
-_OPERATOR = ("system", "developer")
-
-
 def neutral_message(message: Body) -> Body:
-    """A message with neutral texts, or the very message if they are; the operator may say anything.
+    """A message with neutral texts, or `message` itself if they are neutral; the operator may write anything.
 
-    Of a model's own message only the words are changed: a reply has left its trailer behind, so a separator in it was
-    quoted, or it comes from elsewhere. What it thought is signed, and what it called must stay exact.
+    In an assistant message only the text parts change. Its trailer was removed, so a separator in it is quoted or
+    comes from elsewhere. Thinking is signed, and tool calls must stay exact.
     """
-    if message.get("role") in _OPERATOR:
+    if is_operator(message):
         return message
-    return _with(message, "content", _neutral_words if message.get("role") == "assistant" else neutral_value)
-
-
-def neutral_item(item: Body) -> Body:
-    """The same for an item that may also be a call or what a tool gave back."""
-    if "role" in item:
-        return neutral_message(item)
-    for name in ("output", "outputs", "results"):
-        item = _with(item, name, neutral_value)
-    return item
+    return changed_field(message, "content", _neutral_text if message.get("role") == "assistant" else neutral_value)
 
 
 def neutral_value(value: Any) -> Any:
-    """A value whose texts are neutral, however deep they lie; the very value if they were."""
+    """A value whose texts are neutral at any depth; `value` itself if they are neutral already."""
     if isinstance(value, str):
         return neutral(value)
     if isinstance(value, list):
@@ -197,7 +176,7 @@ def neutral_value(value: Any) -> Any:
     return value
 
 
-def _neutral_words(content: Any) -> Any:
+def _neutral_text(content: Any) -> Any:
     if isinstance(content, str):
         return neutral(content)
     if not isinstance(content, list):
@@ -207,12 +186,12 @@ def _neutral_words(content: Any) -> Any:
 
 def _neutral_part(part: Any) -> Any:
     is_text = isinstance(part, dict) and part.get("type") in TEXT_TYPES
-    return _with(part, "text", neutral_value) if is_text else part
+    return changed_field(part, "text", neutral_value) if is_text else part
 
 
-def _with(value: Body, name: str, changing: Any) -> Body:
-    """`value` with what stands under `name` changed, or the very value if it did not change."""
-    changed = changing(value.get(name))
+def changed_field(value: Body, name: str, change: Callable[[Any], Any]) -> Body:
+    """`value` with `change` applied to one field, or `value` itself if the field stays the same."""
+    changed = change(value.get(name))
     return value if changed is value.get(name) else {**value, name: changed}
 
 
@@ -221,7 +200,7 @@ def _same_or(changed: list[Any], value: list[Any]) -> list[Any]:
 
 
 def set_path(value: Body, path: Sequence[str | int], new: Any) -> Body:
-    """A copy of `value` with `new` at `path`, which must lead somewhere; everything off the path is shared."""
+    """A copy of `value` with `new` at an existing `path`; everything off the path is shared."""
     changed: Body = _put(value, path, new)
     return changed
 
@@ -238,8 +217,8 @@ T = TypeVar("T")
 
 
 def sendable(value: T) -> T:
-    """`value`, or a copy of it where text holds half a character: a surrogate whose other half is missing."""
-    return _sendable(value)  # type: ignore[no-any-return]  # of the type it has
+    """`value`, or a copy of it without lone surrogates, which cannot be encoded as UTF-8."""
+    return _sendable(value)  # type: ignore[no-any-return]  # the same type
 
 
 def _sendable(value: Any) -> Any:

@@ -1,45 +1,61 @@
-"""OpenAI Chat Completions, as most providers speak it and as litellm normalises the rest to."""
+"""OpenAI Chat Completions: the API that most providers offer and litellm maps the others to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
-    extended,
+    api_content,
+    append_text,
     is_user,
-    joined,
-    kept,
-    leading,
+    join_texts,
+    leading_operators,
+    log_content,
     neutral_message,
-    plain,
-    preceded,
+    prepend_text,
+    sent_messages,
     set_path,
-    spelled,
-    surrounded,
     tool_call,
     unknown_keys,
     with_content,
+    with_injected_texts,
 )
-from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
-from ctxwrap.providers.text_channel import Channel, Choices
-from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextDelta, TextStream
+from ctxwrap.providers.options import FIELD, ample_limits, raise_limits, reply_text, short_answer_options
+from ctxwrap.providers.text_channel import Channel
+from ctxwrap.redaction.redactor import SHARED_FIELDS
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_REPLY, ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, Role, TextStream
 
 _ROLES: dict[str, Role] = {"developer": "system", "function": "tool"}
 _KNOWN = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "refusal", "annotations", "audio"})
 _PARTS = ("image_url", "input_audio", "file", "refusal")
-_LIMITS = ("max_tokens", "max_completion_tokens")
 _OWN_TOOLS = ("function", "custom", None)
-"""Tools that the caller runs."""
+"""Types of tools that the caller runs."""
 _SEARCHES = ("web_search_options", "search_parameters", "plugins", "data_sources")
-"""What lets a provider look things up before it answers: it need not say whether it did."""
+"""Options that let a provider search before it answers, which the reply need not show."""
 _FOUND = frozenset(
     {"annotations", "citations", "context", "executed_tools", "search_results", "web_search_results"}
     | {"vertex_ai_grounding_metadata", "server_tool_use"}
 )
-"""Where a reply tells of what was looked up for it."""
+"""Fields in which a reply shows what the provider searched."""
 
 
-class OpenAIChat:
+class OpenAIAdapter(ProviderAdapter):
+    """What OpenAI's APIs have in common."""
+
+    field_names = SHARED_FIELDS._replace(
+        words=SHARED_FIELDS.words | {"effort", "reasoning_effort", "service_tier", "truncation", "verbosity"},
+        ids=SHARED_FIELDS.ids | {"previous_response_id", "user", "safety_identifier", FIELD},
+    )
+    cache_key_field = FIELD
+    cache_key_host = "api.openai.com"
+
+
+class OpenAIChat(OpenAIAdapter):
     name = "openai_chat"
+    reply_limits = ("max_tokens", "max_completion_tokens")
+    stored_path = "chat/completions(?:/[^/]+(?:/messages)?)?"
 
     def read(self, body: Body) -> Request:
         messages = tuple(_message(message) for message in body.get("messages") or ())
@@ -49,35 +65,44 @@ class OpenAIChat:
             model=str(body.get("model") or ""),
             stream=bool(body.get("stream")),
             no_trailer=_no_trailer(body),
-            fetched=any(map(_tells_of_findings, body.get("messages") or ())),
+            fetched=any(map(_shows_search, body.get("messages") or ())),
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        messages = kept(body.get("messages") or (), injection)
-        own = leading(messages)
-        messages[own:own] = [_spell(message) for message in injection.history]
+        messages = sent_messages(body.get("messages") or (), injection, _with_results)
+        own = leading_operators(messages)
+        messages[own:own] = [_api_message(message) for message in injection.history]
         messages = [neutral_message(message) for message in messages]
-        messages, rest = surrounded(messages, injection, is_user, "text")
+        messages, rest = with_injected_texts(messages, injection, is_user, "text")
         return {
             **body,
-            **raised_limits(body, _LIMITS, injection.reserve),
-            "messages": _instructed(messages, injection.protocol, joined(injection.standing, rest)),
+            **raise_limits(body, self.reply_limits, injection.reserve),
+            **self.cache_key_in(body),
+            "messages": _with_instructions(messages, injection.protocol, join_texts(injection.standing, rest)),
         }
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ChatRewriter":
         return ChatRewriter(body, streams)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        messages, said = list(body.get("messages") or ()), as_it_came(reply)
-        if messages and messages[-1].get("role") == "assistant":  # a beginning that the reply went on from
+        messages, said = list(body.get("messages") or ()), reply_text(reply)
+        if messages and messages[-1].get("role") == "assistant":  # a prefill that the reply continues
             said = _message(messages.pop()).text + said
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": question}]
-        changed = {**one_short_answer(body), **roomy_limits(body, _LIMITS, reserve), "messages": messages}
+        changed = {**short_answer_options(body), **ample_limits(body, self.reply_limits, reserve), "messages": messages}
         if body.get("functions"):
             changed["function_call"] = "none"
-        if body.get("store"):  # which metadata depends on
+        if body.get("store"):  # metadata requires store
             changed = {name: value for name, value in changed.items() if name not in ("store", "metadata")}
         return changed
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        tools = content.tools(as_list(body.get("tools")) + as_list(body.get("functions")))
+        return PER_REPLY + content.messages(body.get("messages")) + tools + content.schema(body.get("response_format"))
+
+
+CHAT = OpenAIChat()
 
 
 def _no_trailer(body: Body) -> str:
@@ -91,27 +116,27 @@ def _no_trailer(body: Body) -> str:
     return ""
 
 
-def _instructed(messages: list[Body], protocol: str, standing: str) -> list[Body]:
+def _with_instructions(messages: list[Body], protocol: str, standing: str) -> list[Body]:
     """`messages` whose system prompt begins with `protocol` and ends with `standing`.
 
-    It stays the number of messages that it was, or becomes one, which is all that many providers want.
+    The number of system messages stays the same, or becomes one: many providers accept only one.
     """
-    own = leading(messages)
+    own = leading_operators(messages)
     if not own:
-        return [{"role": "system", "content": joined(protocol, standing)}, *messages]
-    prompt = [with_content(messages[0], preceded, protocol), *messages[1:own]]
-    prompt[-1] = with_content(prompt[-1], extended, standing)
+        return [{"role": "system", "content": join_texts(protocol, standing)}, *messages]
+    prompt = [with_content(messages[0], prepend_text, protocol), *messages[1:own]]
+    prompt[-1] = with_content(prompt[-1], append_text, standing)
     return [*prompt, *messages[own:]]
 
 
 def _message(message: Body) -> Message:
     role = str(message.get("role"))
-    content = plain(message.get("content"))
+    content = log_content(message.get("content"))
     if len(message) == 2 and content:
-        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # as below, for most messages
+        return Message(_ROLES.get(role, role), content)  # type: ignore[arg-type]  # the fast path for most messages
     calls = message.get("tool_calls") or ()
     return Message(
-        role=_ROLES.get(role, role),  # type: ignore[arg-type]  # a role we do not know is kept as it is
+        role=_ROLES.get(role, role),  # type: ignore[arg-type]  # an unknown role is kept
         content=content or str(message.get("refusal") or ""),
         name=str(message.get("name") or ""),
         tool_calls=tuple(_call(call) for call in calls),
@@ -120,19 +145,23 @@ def _message(message: Body) -> Message:
     )
 
 
+def _with_results(message: Body, texts: Mapping[str, str]) -> Body:
+    return {**message, "content": texts[str(message.get("tool_call_id") or "")]}
+
+
 def _call(call: Body) -> Body:
     function = call.get("function") or call.get("custom") or {}
     return tool_call(call.get("id"), function.get("name"), function.get("arguments", function.get("input")))
 
 
-def _spell(message: Message) -> Body:
-    spelling: Body = {"role": message.role, "content": spelled(message.content, "text", _PARTS)}
+def _api_message(message: Message) -> Body:
+    made: Body = {"role": message.role, "content": api_content(message.content, "text", _PARTS)}
     if message.name:
-        spelling["name"] = message.name
+        made["name"] = message.name
     if message.tool_call_id:
-        spelling["tool_call_id"] = message.tool_call_id
+        made["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        spelling["tool_calls"] = [
+        made["tool_calls"] = [
             {
                 "id": call["id"],
                 "type": "function",
@@ -140,24 +169,59 @@ def _spell(message: Message) -> Body:
             }
             for call in message.tool_calls
         ]
-    return spelling
+    return made
 
 
 def _may_fetch(body: Body) -> bool:
-    """Whether the provider may run something of its own for the reply to a request."""
+    """Whether the provider may run a tool of its own for the reply."""
     tools = (tool for tool in body.get("tools") or () if isinstance(tool, dict))
     return any(body.get(name) is not None for name in _SEARCHES) or any(
         tool.get("type") not in _OWN_TOOLS for tool in tools
     )
 
 
-def _tells_of_findings(message: Body) -> bool:
-    beside = message.get("provider_specific_fields")  # where litellm puts what the API has no place for
-    return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _tells_of_findings(beside))
+def _shows_search(message: Body) -> bool:
+    beside = message.get("provider_specific_fields")  # where litellm puts fields that the API does not have
+    return any(message.get(name) for name in _FOUND) or (isinstance(beside, dict) and _shows_search(beside))
+
+
+class Choices:
+    """A reply with choices: its newest chunk, and its id, model and usage."""
+
+    def __init__(self, body: Body) -> None:
+        self.ended = False
+        self._awaited = int(body.get("n") or 1)
+        """The number of choices that the request asks for."""
+        self._newest: Body = {}
+        self._usage: Body = {}
+
+    def _note(self, payload: Body) -> None:
+        if payload.get("choices"):
+            self._newest = payload
+        if isinstance(payload.get("usage"), dict):
+            self._usage = payload["usage"]
+
+    def _chunk(self, choice: Body) -> Body:
+        """A chunk of the same reply with only `choice`."""
+        return {**{name: value for name, value in self._newest.items() if name != "usage"}, "choices": [choice]}
+
+    def _split_chunk(self, event: Body, at: int, no_text: Body) -> tuple[Body, Body]:
+        """A chunk that has text and ends a choice as two chunks: text that was held back goes between them."""
+        choice = event["choices"][at]
+        said = self._chunk({**choice, "finish_reason": None})
+        return said, set_path(event, ("choices", at), {**choice, "logprobs": None, **no_text})
+
+    @property
+    def _response_id(self) -> str:
+        return str(self._newest.get("id") or "")
+
+    @property
+    def _model(self) -> str:
+        return str(self._newest.get("model") or "")
 
 
 class _Choice:
-    """One choice as it grows."""
+    """One choice of a reply, as far as it has arrived."""
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
@@ -166,7 +230,7 @@ class _Choice:
         self.finish = ""
 
     def take(self, delta: Body) -> None:
-        """Keep what a delta or a message says besides its text."""
+        """Take the refusal and the tool calls of a delta or a message."""
         if isinstance(delta.get("refusal"), str):
             self.refusal.append(delta["refusal"])
         for at, call in enumerate(delta.get("tool_calls") or ()):
@@ -184,7 +248,7 @@ class _Choice:
 
 
 class ChatRewriter(Choices):
-    """Strips every choice of its trailer, whole or chunk by chunk; a chunk that says nothing more is dropped."""
+    """Removes the trailer from every choice, whole or chunk by chunk, and drops chunks that become empty."""
 
     def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
         super().__init__(body)
@@ -194,10 +258,10 @@ class ChatRewriter(Choices):
 
     def whole(self, payload: Body) -> Body:
         self._note(payload)
-        self._fetched |= _tells_of_findings(payload)
+        self._fetched |= _shows_search(payload)
         for at, choice in enumerate(payload.get("choices") or ()):
             message = choice.get("message") or {}
-            self._fetched |= _tells_of_findings(message)
+            self._fetched |= _shows_search(message)
             known = self._choice(choice.get("index", at))
             known.take(message)
             known.finish = str(choice.get("finish_reason") or "")
@@ -212,13 +276,13 @@ class ChatRewriter(Choices):
 
     def event(self, event: Body) -> list[Body]:
         self._note(event)
-        self._fetched |= _tells_of_findings(event)
+        self._fetched |= _shows_search(event)
         given, held = event, list[Body]()
         for at, choice in enumerate(event.get("choices") or ()):
             if not isinstance(choice, dict):
                 continue
             delta = choice.get("delta") or {}
-            self._fetched |= _tells_of_findings(delta)
+            self._fetched |= _shows_search(delta)
             known = self._choice(choice.get("index", at))
             known.take(delta)
             text = delta.get("content")
@@ -231,10 +295,10 @@ class ChatRewriter(Choices):
                 known.finish = choice["finish_reason"]
                 rest = self._released(choice.get("index", at), known)
                 if rest and (event["choices"][at].get("delta") or {}).get("content"):
-                    said, event = self._parted(event, at, {"delta": {}})
+                    said, event = self._split_chunk(event, at, {"delta": {}})
                     rest.insert(0, said)
                 held += rest
-        return held if event is not given and _says_nothing(event) else [*held, event]
+        return held if event is not given and _is_empty(event) else [*held, event]
 
     def text_delta(self, event: Body) -> TextDelta | None:
         choices = event.get("choices")
@@ -253,7 +317,7 @@ class ChatRewriter(Choices):
         return self.ended or sum(bool(choice.finish) for choice in self._choices.values()) >= self._awaited
 
     def close(self) -> list[Body]:
-        """What was held back when the stream stopped without saying that it does."""
+        """Chunks with the text held back when the stream stopped without an end."""
         return [chunk for index, choice in self._choices.items() for chunk in self._released(index, choice)]
 
     @property
@@ -287,8 +351,8 @@ class ChatRewriter(Choices):
         return [self._chunk(piece)]
 
 
-def _says_nothing(chunk: Body) -> bool:
-    """Whether a chunk without its text has neither role, reason, usage nor anything else left to say."""
+def _is_empty(chunk: Body) -> bool:
+    """Whether a chunk whose text was removed has nothing else: no role, finish reason or usage."""
     return not chunk.get("usage") and not any(
         choice.get("finish_reason") or any(choice["delta"].values()) or any((choice.get("logprobs") or {}).values())
         for choice in chunk["choices"]
@@ -296,7 +360,7 @@ def _says_nothing(chunk: Body) -> bool:
 
 
 def _put_tokens(payload: Body, at: int, channel: Channel) -> Body:
-    """The log probabilities of a choice, cut to what is shown."""
+    """`payload` with the log probabilities of a choice cut to the visible text."""
     logprobs: Any = payload["choices"][at].get("logprobs")
     arrived = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(arrived, list):

@@ -3,14 +3,20 @@
 from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import neutral
-from ctxwrap.providers.messages import joined, set_path
-from ctxwrap.providers.options import as_it_came, one_short_answer, raised_limits, roomy_limits
-from ctxwrap.providers.text_channel import Channel, Choices
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.providers.base import TextDelta
+from ctxwrap.providers.messages import join_texts, set_path
+from ctxwrap.providers.openai_chat import Choices, OpenAIAdapter
+from ctxwrap.providers.options import ample_limits, raise_limits, reply_text, short_answer_options
+from ctxwrap.providers.text_channel import Channel
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 
-class OpenAICompletions:
+class OpenAICompletions(OpenAIAdapter):
     name = "openai_completions"
+    input_field = "prompt"
+    cache_key_field = ""
 
     def read(self, body: Body) -> Request:
         prompt = body.get("prompt")
@@ -25,18 +31,30 @@ class OpenAICompletions:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        """All before the caller's prompt, which the model goes on from."""
+        """Everything goes before the caller's prompt, which the model continues."""
         history = neutral("\n".join(f"{message.role}: {message.text}" for message in injection.history))
-        seldom_changed = (injection.protocol, injection.standing, injection.background, history)
-        prompt = joined(*seldom_changed, injection.block, neutral(body["prompt"]))
-        return {**body, **raised_limits(body, ("max_tokens",), injection.reserve), "prompt": prompt}
+        stable = (injection.protocol, injection.standing, injection.background, history)
+        prompt = join_texts(*stable, injection.block, neutral(body["prompt"]))
+        return {**body, **raise_limits(body, self.reply_limits, injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":
         return CompletionsRewriter(body, streams)
 
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        prompt = joined(body["prompt"], as_it_came(reply), question)
-        return {**one_short_answer(body), **roomy_limits(body, ("max_tokens",), reserve), "prompt": prompt}
+        prompt = join_texts(body["prompt"], reply_text(reply), question)
+        return {**short_answer_options(body), **ample_limits(body, self.reply_limits, reserve), "prompt": prompt}
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        """The tokens of the longest prompt, since several prompts are separate requests; integers are tokens."""
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        prompts = as_list(body.get("prompt"))
+        if prompts and all(isinstance(token, int) for token in prompts):
+            return len(prompts)
+        sizes = (len(prompt) if isinstance(prompt, list) else content.tokens(prompt) for prompt in prompts)
+        return max(sizes, default=0) + content.tokens(body.get("suffix"))
+
+
+COMPLETIONS = OpenAICompletions()
 
 
 def _no_context(body: Body) -> str:
@@ -48,7 +66,7 @@ def _no_context(body: Body) -> str:
 
 
 class CompletionsRewriter(Choices):
-    """Strips every choice's text; a chunk is never dropped."""
+    """Removes the trailer from every choice's text; no chunk is dropped."""
 
     def __init__(self, body: Body, streams: Callable[[], TextStream]) -> None:
         super().__init__(body)
@@ -77,13 +95,13 @@ class CompletionsRewriter(Choices):
                 self._finish[index] = choice["finish_reason"]
                 rest = self._released(index)
                 if rest and event["choices"][at].get("text"):
-                    said, event = self._parted(event, at, {"text": ""})
+                    said, event = self._split_chunk(event, at, {"text": ""})
                     rest.insert(0, said)
                 held += rest
         return [*held, event]
 
     def text_delta(self, event: Body) -> TextDelta | None:
-        return None  # hardly anybody streams these any more
+        return None  # this API is rarely streamed
 
     @property
     def spoken(self) -> bool:
@@ -134,7 +152,7 @@ class CompletionsRewriter(Choices):
 
 
 def _rows(logprobs: Body) -> list[Body]:
-    """The parallel lists of the legacy form as one row a token, named as in the newer form."""
+    """The legacy format's parallel lists as one object per token, with the newer format's field names."""
     names = [name for name, values in logprobs.items() if isinstance(values, list)]
     rows = zip(*(logprobs[name] for name in names), strict=False)
     return [
@@ -143,7 +161,7 @@ def _rows(logprobs: Body) -> list[Body]:
 
 
 def _columns(logprobs: Body, rows: list[Body]) -> Body:
-    """The rows that are shown as parallel lists again."""
+    """The visible rows as parallel lists."""
     lists: Body = {name: [] for name, values in logprobs.items() if isinstance(values, list)}
     for row in rows:
         for name, value in row.items():

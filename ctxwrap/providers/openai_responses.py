@@ -1,63 +1,67 @@
-"""OpenAI Responses: input and output items, streaming events, instructions that are echoed."""
+"""OpenAI Responses: input and output items, stream events, and echoed request fields."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import (
+    api_content,
+    changed_field,
     is_operator,
     is_user,
-    joined,
-    leading,
-    neutral_item,
+    join_texts,
+    leading_operators,
+    log_content,
+    neutral_message,
     neutral_value,
-    plain,
     set_path,
-    spelled,
-    surrounded,
     tool_call,
+    with_injected_texts,
     with_references,
 )
-from ctxwrap.providers.options import FIELD, as_it_came, one_short_answer, raised_limits, roomy_limits
+from ctxwrap.providers.openai_chat import OpenAIAdapter
+from ctxwrap.providers.options import FIELD, ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel, reading_of
-from ctxwrap.types import Body, Injection, Message, Reply, Request, TextDelta, TextStream
+from ctxwrap.tokens.counting import Counter
+from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter, as_list
+from ctxwrap.types import Body, Injection, Message, Reply, Request, TextStream
 
 _PARTS = ("input_image", "input_file", "input_audio", "refusal")
 _TOOL_RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "computer_call_output"})
 
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Items that call a tool, and where they say with what."""
-
+"""Types of items that call a tool, and the field with the arguments."""
 
 OWN = frozenset(
     {"message", "reasoning", "item_reference", *CALLS}
     | {"computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
 )
-"""Items in which somebody says or asks for something; all others tell of what was run or fetched."""
+"""Types of items that the caller or the model writes; all others come from tools that the provider runs."""
 
 
 def is_fetched(item: Body) -> bool:
-    """Whether an item shows that a tool ran, or that a text cites what one found."""
+    """Whether an item shows that the provider ran a tool, or that a text cites a result."""
     parts = item.get("content")
     cites = isinstance(parts, list) and any(isinstance(part, dict) and part.get("annotations") for part in parts)
     return item.get("type", "message") not in OWN or cites
 
 
 class Placed(NamedTuple):
-    """A message of the log and the item that it begins with."""
+    """A message of the log and the index of its first item."""
 
     message: Message
     place: int
 
 
 def as_items(given: Any) -> list[Body]:
-    """The `input` of a request as a list."""
+    """The `input` of a request as a list of items."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     return list(given or ())
 
 
 def read_items(given: Any) -> list[Placed]:
-    """The messages that an `input` amounts to."""
+    """The messages in an `input`."""
     read: list[Placed] = []
     for at, item in enumerate(as_items(given)):
         _read(item, -1 if isinstance(given, str) else at, read)
@@ -69,16 +73,16 @@ def _read(item: Body, at: int, read: list[Placed]) -> None:
     if kind in CALLS:
         _add_call(tool_call(item.get("call_id"), item.get("name"), item.get(CALLS[kind])), at, read)
     elif kind in _TOOL_RESULTS:
-        result = Message("tool", plain(item.get("output")), tool_call_id=str(item.get("call_id") or ""))
+        result = Message("tool", log_content(item.get("output")), tool_call_id=str(item.get("call_id") or ""))
         read.append(Placed(result, at))
     elif "role" in item:
         role = "system" if is_operator(item) else item["role"]
-        message = Message(role, plain(item.get("content")))  # type: ignore[arg-type]  # as it was given
+        message = Message(role, log_content(item.get("content")))  # type: ignore[arg-type]  # any role is kept
         read.append(Placed(message, at))
 
 
 def _add_call(call: Body, at: int, read: list[Placed]) -> None:
-    """A call belongs to the assistant's message before it; the API lists them side by side."""
+    """Add a call to the assistant message before it: the API lists the two side by side."""
     if read and read[-1].message.role == "assistant":
         said, place = read.pop()
         read.append(Placed(Message("assistant", said.content, tool_calls=(*said.tool_calls, call)), place))
@@ -86,8 +90,8 @@ def _add_call(call: Body, at: int, read: list[Placed]) -> None:
         read.append(Placed(Message("assistant", tool_calls=(call,)), at))
 
 
-def kept_items(items: list[Body], left_out: frozenset[int]) -> list[Body]:
-    """The items that are sent; one that begins no message, such as a thought, goes with the one before it."""
+def sent_items(items: list[Body], left_out: frozenset[int]) -> list[Body]:
+    """The items that are sent; an item that begins no message, such as reasoning, goes with the one before it."""
     if not left_out:
         return list(items)
     places = [placed.place for placed in read_items(items) if not is_operator(items[placed.place])]
@@ -100,14 +104,14 @@ def kept_items(items: list[Body], left_out: frozenset[int]) -> list[Body]:
     return kept
 
 
-def spelled_items(message: Message) -> list[Body]:
-    """A message from the log as the API wants it."""
+def api_items(message: Message) -> list[Body]:
+    """A message of the log in the API's form."""
     if message.role == "tool":
         return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}]
     text_type = "output_text" if message.role == "assistant" else "input_text"
     items: list[Body] = []
     if message.content:
-        items.append({"role": message.role, "content": spelled(message.content, text_type, _PARTS)})
+        items.append({"role": message.role, "content": api_content(message.content, text_type, _PARTS)})
     items += [
         {"type": "function_call", "call_id": call["id"], "name": call["name"], "arguments": call["arguments"]}
         for call in message.tool_calls
@@ -116,13 +120,16 @@ def spelled_items(message: Message) -> list[Body]:
 
 
 _ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
-"""What a response repeats of its request, which is not quite what the caller asked."""
+"""Request fields that a response echoes; the caller gets their own values back."""
 
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIAdapter):
     name = "openai_responses"
+    input_field = "input"
+    reply_limits = ("max_output_tokens",)
+    stored_path = "responses/[^/]+(?:/input_items)?"
 
     def read(self, body: Body) -> Request:
         opening = [Placed(Message("system", body["instructions"]), -1)] if body.get("instructions") else []
@@ -142,38 +149,54 @@ class OpenAIResponses:
         )
 
     def inject(self, body: Body, injection: Injection) -> Body:
-        """Through `instructions`, since the provider stores `input` and would show every round's block again.
+        """The block goes into `instructions`: the provider stores `input`, and would show every turn's block again.
 
-        A call that stores nothing has its block on the newest user message, where it does not disturb the
-        provider's prompt cache.
+        With `store=False` it goes after the newest user message, where it keeps the provider's prompt cache valid.
         """
         given = _neutral_input(body.get("input"))
         items = as_items(given)
         if isinstance(given, list):
-            items = kept_items(with_references(given, injection), injection.left_out)
-        own = leading(items)
-        items[own:own] = [neutral_item(item) for message in injection.history for item in spelled_items(message)]
-        items, rest = surrounded(items, injection, is_user if body.get("store") is False else _is_stored, "input_text")
-        changed = raised_limits(body, ("max_output_tokens",), injection.reserve)
+            items = sent_items(with_references(given, injection, _with_results), injection.left_out)
+        own = leading_operators(items)
+        items[own:own] = [neutral_item(item) for message in injection.history for item in api_items(message)]
+        items, rest = with_injected_texts(
+            items, injection, is_user if body.get("store") is False else _never, "input_text"
+        )
+        changed = raise_limits(body, self.reply_limits, injection.reserve)
         if "input" in body or items:
             changed["input"] = given if items == as_items(given) else items
         own_text = body.get("instructions") or ""
-        instructions = joined(injection.protocol, own_text, injection.standing, rest)
-        return {**body, **changed, "instructions": instructions}
+        instructions = join_texts(injection.protocol, own_text, injection.standing, rest)
+        return {**body, **changed, **self.cache_key_in(body), "instructions": instructions}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "ResponsesRewriter":
         return ResponsesRewriter(streams, lambda name, echoed: body.get(name))
 
+    def stored_rewriter(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> "ResponsesRewriter":
+        return ResponsesRewriter(streams, own)
+
     def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        """Stored nowhere. A response may go on from a stored one without changing it, but a conversation would grow."""
-        asked = [{"role": "assistant", "content": as_it_came(reply)}, {"role": "user", "content": question}]
+        """The question is not stored. It may continue a stored response, but would be added to a conversation."""
+        asked = [{"role": "assistant", "content": reply_text(reply)}, {"role": "user", "content": question}]
         changed = {
-            **one_short_answer(body),
-            **roomy_limits(body, ("max_output_tokens",), reserve),
+            **short_answer_options(body),
+            **ample_limits(body, self.reply_limits, reserve),
             "input": [*as_items(body.get("input")), *asked],
             "store": False,
         }
         return {name: value for name, value in changed.items() if name != "conversation"}
+
+    def request_tokens(self, body: Body, counter: Counter) -> int:
+        content = ContentCounter(counter, str(body.get("model") or ""))
+        instructions = PER_MESSAGE + 1 + content.tokens(body["instructions"]) if body.get("instructions") else 0
+        given, text = body.get("input"), body.get("text")
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
+        schema = text.get("format") if isinstance(text, Mapping) else None
+        said = instructions + sum(map(content.item, items))
+        return PER_REPLY + said + content.tools(body.get("tools")) + content.schema(schema)
+
+
+RESPONSES = OpenAIResponses()
 
 
 def _no_trailer(body: Body) -> str:
@@ -187,17 +210,30 @@ def _no_trailer(body: Body) -> str:
     return ""
 
 
+def _with_results(item: Body, texts: Mapping[str, str]) -> Body:
+    return {**item, "output": texts[str(item.get("call_id") or "")]}
+
+
+def neutral_item(item: Body) -> Body:
+    """An item with neutral texts, or `item` itself if they are neutral."""
+    if "role" in item:
+        return neutral_message(item)
+    for name in ("output", "outputs", "results"):
+        item = changed_field(item, name, neutral_value)
+    return item
+
+
 def _neutral_input(given: Any) -> Any:
     return [neutral_item(item) for item in given] if isinstance(given, list) else neutral_value(given)
 
 
-def _is_stored(item: Body) -> bool:
-    """Nothing may be added to what the provider keeps."""
+def _never(item: Body) -> bool:
+    """Nothing is added to input that the provider stores."""
     return False
 
 
 class ResponsesRewriter:
-    """Strips the trailer from every view of the text: deltas, done events, parts, items and the final response."""
+    """Removes the trailer from every copy of the text: deltas, done events, parts, items, the final response."""
 
     def __init__(self, streams: Callable[[], TextStream], own: Callable[[str, Any], Any]) -> None:
         self._streams = streams
@@ -294,7 +330,7 @@ class ResponsesRewriter:
         return [piece]
 
     def _previewed(self, event: Body) -> Body:
-        """An event that opens something; some senders put the text into it that the deltas bring once more."""
+        """An event that opens a part or item; some providers put text into it that the deltas repeat."""
         preview = ResponsesRewriter(self._streams, self._own)
         if isinstance(event.get("response"), dict):
             self._response = event["response"]
@@ -344,7 +380,7 @@ class ResponsesRewriter:
         return item
 
     def _cut(self, value: Body, path: tuple[str | int, ...], place: tuple[int, int]) -> Body:
-        """`value` with the text at `path` as the caller may see it; a text that never streamed is read here."""
+        """`value` with the visible text at `path`; a text that was not streamed is read here."""
         holder: Any = value
         for step in path:
             holder = holder[step]

@@ -1,49 +1,47 @@
-"""Request options: output limits, prompt cache keys, and the options of a repeated request."""
+"""Helpers for adapters: reply limits, prompt cache keys, and the options of a second request."""
 
 import json
 import re
-from collections.abc import Callable
 from hashlib import sha256
 
-from ctxwrap.providers.messages import joined
-from ctxwrap.types import Body, Injection, ProviderAdapter, Reply, Request, Rewriter, SessionKey, TextStream
+from ctxwrap.providers.messages import join_texts
+from ctxwrap.types import Body, Reply, SessionKey
 
-_FOR_THE_CALLER = frozenset(
+_ANSWER_OPTIONS = frozenset(
     {
         *("stream", "stream_options", "n", "best_of", "stop", "stop_sequences"),
         *("logprobs", "top_logprobs", "prediction", "web_search_options"),
     }
 )
-"""What shapes an answer for whoever reads it, or would cut a snapshot short."""
+"""Options that shape the answer for its reader or could cut a snapshot short."""
 
 
-def one_short_answer(body: Body) -> Body:
-    """`body` for a single whole answer in words; tools stay, since the history may hold calls of theirs."""
-    kept = {name: value for name, value in body.items() if name not in _FOR_THE_CALLER}
+def short_answer_options(body: Body) -> Body:
+    """`body` for one whole text answer; tools stay, since the history may hold calls to them."""
+    kept = {name: value for name, value in body.items() if name not in _ANSWER_OPTIONS}
     return {**kept, "tool_choice": "none"} if body.get("tools") else kept
 
 
-def as_it_came(reply: Reply) -> str:
-    """The text of a reply with its trailer."""
-    return joined(reply.messages[0].text, reply.reading.trailer if reply.reading else "")
+def reply_text(reply: Reply) -> str:
+    """The text of a reply, including its trailer."""
+    return join_texts(reply.messages[0].text, reply.reading.trailer if reply.reading else "")
 
 
-_ROOMY = 4096
-"""An output limit from which on there is room for a trailer; some models allow no higher one."""
-
+_AMPLE = 4096
+"""A reply limit that is not raised: it leaves enough tokens for a trailer, and some models allow no higher one."""
 
 _LEAST_THINKING = 1024
-"""A smaller budget for thinking is an error."""
+"""Providers reject a smaller thinking budget."""
 
 
-def raised_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
-    """The output limits the caller set, with room for the trailer, but never beyond what any model allows."""
-    limits = {name: body[name] for name in names if isinstance(body.get(name), int) and body[name] < _ROOMY}
-    return {name: min(limit + reserve, _ROOMY) for name, limit in limits.items()}
+def raise_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
+    """The caller's reply limits plus `reserve` tokens for the trailer, up to what every model allows."""
+    limits = {name: body[name] for name in names if isinstance(body.get(name), int) and body[name] < _AMPLE}
+    return {name: min(limit + reserve, _AMPLE) for name, limit in limits.items()}
 
 
-def roomy_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
-    """The output limits with at least `reserve` behind what is thought: a budget for thinking gives way to it."""
+def ample_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
+    """The caller's reply limits, with at least `reserve` tokens left after thinking, whose budget may be lowered."""
     limits = {name: max(body[name], reserve) for name in names if isinstance(body.get(name), int)}
     thinking = body.get("thinking")
     budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
@@ -60,32 +58,10 @@ _OWN = re.compile(r"ctxwrap-[0-9a-f]{40}")
 
 
 def cache_key(key: SessionKey) -> str:
-    """The same for the same session in every process; it does not tell the session's names."""
+    """A session's key, the same in every process. It is a hash, so it does not show the session's names."""
     return f"ctxwrap-{sha256(json.dumps(key).encode()).hexdigest()[:40]}"
 
 
 def is_cache_key(value: object) -> bool:
-    """Whether a key is one of ours, not the caller's."""
+    """Whether ctxwrap made a key, not the caller."""
     return isinstance(value, str) and _OWN.fullmatch(value) is not None
-
-
-class CacheKeyed:
-    """A wire whose requests name a session's cache, unless the caller named one; those that pass as they are do not."""
-
-    def __init__(self, wire: ProviderAdapter, key: SessionKey) -> None:
-        self.name = wire.name
-        self._wire = wire
-        self._key = cache_key(key)
-
-    def read(self, body: Body) -> Request:
-        return self._wire.read(body)
-
-    def inject(self, body: Body, injection: Injection) -> Body:
-        changed = self._wire.inject(body, injection)
-        return changed if FIELD in body else {**changed, FIELD: self._key}
-
-    def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> Rewriter:
-        return self._wire.rewriter(body, streams)
-
-    def ask_again(self, body: Body, reply: Reply, question: str, reserve: int) -> Body:
-        return self._wire.ask_again(body, reply, question, reserve)

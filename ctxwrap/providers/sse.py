@@ -1,4 +1,4 @@
-"""Server-sent events as bytes: cut into frames, and put back with other data."""
+"""Server-sent events: bytes split into frames, and events encoded again."""
 
 import json
 import re
@@ -9,15 +9,15 @@ class _Fields(NamedTuple):
     event: str = ""
     data: str = ""
     is_damaged: bool = False
-    """Whether the bytes are no text."""
+    """Whether the bytes are not UTF-8."""
 
 
 class Frame:
-    """One event as it came: its bytes with the blank line behind them; its fields are read when they are asked for."""
+    """One event: its bytes including the blank line after them. Its fields are parsed on demand."""
 
-    def __init__(self, raw: bytes, *, is_read: bool = True) -> None:
+    def __init__(self, raw: bytes, *, is_parsed: bool = True) -> None:
         self.raw = raw
-        self._fields = None if is_read else _Fields()
+        self._fields = None if is_parsed else _Fields()
 
     @property
     def fields(self) -> _Fields:
@@ -34,7 +34,7 @@ class Frame:
         return self.fields.data
 
     def json(self) -> dict[str, Any] | None:
-        """The data as an object, or None for `[DONE]`, comments, and anything else."""
+        """The data as a JSON object, or None for `[DONE]`, comments and anything else."""
         if not self.data.startswith("{"):
             return None
         try:
@@ -45,29 +45,29 @@ class Frame:
 
 
 MAX_FRAME = 32 * 1024 * 1024
-"""A frame beyond so many bytes goes on as it is, and unread."""
+"""A longer frame passes through without being parsed."""
 _EDGE = 3
-"""So many bytes of a break may have come before the last of it."""
+"""The longest part of a frame break that can arrive before its last byte."""
 _BREAK = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 
 
 class Framer:
-    """Bytes in as they arrive, whole frames out; an unfinished frame at the end is never one.
+    """Splits arriving bytes into whole frames; an unfinished frame at the end is dropped.
 
-    Each byte is looked at once, however many chunks a frame comes in.
+    Each byte is scanned once, however many chunks a frame arrives in.
     """
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-        """The unfinished frame but for its edge."""
+        """The unfinished frame without its edge."""
         self._size = 0
         self._edge = b""
-        self._is_unread = False
+        self._is_oversized = False
 
     @property
     def is_empty(self) -> bool:
         """Whether the next byte begins a frame."""
-        return not (self._size or self._edge or self._is_unread)
+        return not (self._size or self._edge or self._is_oversized)
 
     def feed(self, chunk: bytes) -> list[Frame]:
         text, at = self._edge + chunk, 0
@@ -75,13 +75,13 @@ class Framer:
         for found in _BREAK.finditer(text):
             self._take(text[at : found.end()])
             frames.append(self._frame())
-            self._is_unread = False
+            self._is_oversized = False
             at = found.end()
         edge = max(at, len(text) - _EDGE)
         self._take(text[at:edge])
         self._edge = text[edge:]
         if self._size > MAX_FRAME:
-            self._is_unread = True
+            self._is_oversized = True
             frames.append(self._frame())
         return frames
 
@@ -93,7 +93,7 @@ class Framer:
         raw = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
-        return Frame(raw, is_read=not self._is_unread)
+        return Frame(raw, is_parsed=not self._is_oversized)
 
 
 def _fields(raw: bytes) -> _Fields:
@@ -101,7 +101,7 @@ def _fields(raw: bytes) -> _Fields:
         text = raw.decode()
     except UnicodeDecodeError:
         return _Fields(is_damaged=True)
-    if text.startswith("data: ") and raw.find(b"\n") == len(raw) - 2:  # one line of data, as most frames are
+    if text.startswith("data: ") and raw.find(b"\n") == len(raw) - 2:  # most frames: one line of data
         return _Fields(data=text[6:-2])
     event, data = "", []
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
@@ -115,7 +115,7 @@ def _fields(raw: bytes) -> _Fields:
 
 
 def framed(event: str, data: dict[str, Any]) -> bytes:
-    """An event as bytes."""
+    """An event encoded as bytes."""
     head = f"event: {event}\n" if event else ""
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return f"{head}data: {body}\n\n".encode("utf-8", "surrogatepass")

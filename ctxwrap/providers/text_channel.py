@@ -1,4 +1,4 @@
-"""Reply text on its way to the caller: the trailer is removed, log probabilities stay aligned."""
+"""Reply text on its way to the caller: the trailer is removed, log probabilities stay aligned with the text."""
 
 import json
 from bisect import bisect_right
@@ -9,19 +9,20 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.reply import TEXT_FOLLOWS
+from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import set_path
 from ctxwrap.providers.sse import Frame
-from ctxwrap.types import Body, ParsedReply, TextDelta, TextStream
+from ctxwrap.types import Body, ParsedReply, TextStream
 
 
 class Channel:
-    """Text in, visible text out; a token's log probability goes out with the text it stands for."""
+    """One text of a reply: text in, visible text out. A token's log probability leaves with the token's text."""
 
     def __init__(self, stream: TextStream) -> None:
         self._stream = stream
         self._tokens: deque[Body] = deque()
         self._tokens_end = 0
-        self._fed = _Measure()
+        self._fed = _ByteOffsets()
         self._pieces: list[str] = []
         self.closed = False
 
@@ -30,7 +31,7 @@ class Channel:
         return self._show(self._stream.feed(text))
 
     def passes(self, text: str) -> bool:
-        """Whether `text` is shown as it is; if so, it was fed."""
+        """Whether `text` is visible unchanged; if so, it has been fed."""
         if self.closed or not self._stream.passes(text):
             return False
         self._fed.add(text)
@@ -42,32 +43,32 @@ class Channel:
         return self._show(self._stream.close())
 
     def whole(self, text: str) -> str:
-        """Feed and close in one."""
+        """Feed and close: the visible part of a complete text."""
         return self.feed(text) + self.close()
 
     def tokens(self, arrived: list[Body]) -> list[Body]:
-        """The tokens that may go out now: those whose text was shown, and of one that is shown in part, that part."""
+        """The tokens that can leave now: those whose text is visible, cut to the visible part."""
         self._tokens.extend(arrived)
         released: list[Body] = []
         shown = self._fed.bytes_of(self._stream.spans)
         decided = shown[-1][1] if shown else 0
         while self._tokens and (self.closed or self._tokens_end + _size(self._tokens[0]) <= decided):
             token = self._tokens.popleft()
-            released += _shown_of(token, self._tokens_end, shown)
+            released += _visible_part(token, self._tokens_end, shown)
             self._tokens_end += _size(token)
         return released
 
     def tokens_of_all(self, tokens: list[Body]) -> list[Body]:
-        """What is shown of `tokens`, which stand for all of the text."""
+        """The visible part of `tokens`, which cover the whole text."""
         shown, released, at = self._fed.bytes_of(self._stream.spans), list[Body](), 0
         for token in tokens:
-            released += _shown_of(token, at, shown)
+            released += _visible_part(token, at, shown)
             at += _size(token)
         return released
 
     @property
     def text(self) -> str:
-        """What was shown so far."""
+        """The visible text so far."""
         return "".join(self._pieces)
 
     @property
@@ -80,12 +81,12 @@ class Channel:
         return text
 
 
-class _Measure:
-    """Where the characters of a growing text stand in its bytes."""
+class _ByteOffsets:
+    """Converts character offsets of a growing text into byte offsets."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        """What was not measured yet: from the end of the last span on."""
+        """The text after the last measured offset."""
         self._at = self._bytes = 0
         self._spans: list[tuple[int, int]] = []
 
@@ -93,18 +94,18 @@ class _Measure:
         self._pieces.append(text)
 
     def bytes_of(self, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The spans in bytes. Of those that were asked for before, only the last may have grown."""
+        """The spans in bytes. Of the spans in the previous call, only the last may have grown."""
         for at in range(max(len(self._spans) - 1, 0), len(spans)):
             start, end = spans[at]
             if at == len(self._spans):
-                self._go_to(start)
+                self._advance(start)
                 self._spans.append((self._bytes, self._bytes))
             if end > self._at:
-                self._go_to(end)
+                self._advance(end)
                 self._spans[at] = self._spans[at][0], self._bytes
         return self._spans
 
-    def _go_to(self, at: int) -> None:
+    def _advance(self, at: int) -> None:
         text, count = "".join(self._pieces), at - self._at
         self._bytes += _bytes_in(text[:count])
         self._pieces, self._at = [text[count:]], at
@@ -114,8 +115,8 @@ def _bytes_in(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _shown_of(token: Body, at: int, shown: list[tuple[int, int]]) -> list[Body]:
-    """What is shown of the token that stands at `at`: all, a part, or nothing."""
+def _visible_part(token: Body, at: int, shown: list[tuple[int, int]]) -> list[Body]:
+    """The visible part of the token at byte offset `at`: all of it, some, or nothing."""
     size = _size(token)
     first = max(bisect_right(shown, (at, at)) - 1, 0)
     parts = [(max(start, at) - at, min(end, at + size) - at) for start, end in shown[first : first + 3]]
@@ -126,7 +127,7 @@ def _shown_of(token: Body, at: int, shown: list[tuple[int, int]]) -> list[Body]:
 
 
 def _bytes(token: Body) -> bytes:
-    """The bytes that a token stands for, which may be a part of a character."""
+    """A token's bytes, which may be part of a character."""
     if isinstance(token.get("bytes"), list):
         return bytes(token["bytes"])
     return str(token.get("token", "")).encode("utf-8", "surrogatepass")
@@ -137,7 +138,7 @@ def _size(token: Body) -> int:
 
 
 def _clipped(token: Body, parts: list[tuple[int, int]]) -> Body:
-    """These bytes of a token that text and trailer share; its alternatives would tell of the rest."""
+    """Some bytes of a token that text and trailer share, without the alternatives: they would reveal the rest."""
     kept = b"".join(_bytes(token)[start:end] for start, end in parts)
     clipped = {**token, "token": kept.decode("utf-8", "ignore")}
     if "bytes" in token:
@@ -148,7 +149,7 @@ def _clipped(token: Body, parts: list[tuple[int, int]]) -> Body:
 
 
 def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
-    """The reading of a reply in several texts: of the last one with a snapshot; None while the last is not over."""
+    """The reading of a reply with several texts: that of the last one with a snapshot. None while a text is open."""
     if not channels or not channels[-1].closed:
         return None
     readings = [channel.reading for channel in channels if channel.closed]
@@ -162,7 +163,7 @@ def reading_of(channels: Sequence[Channel]) -> ParsedReply | None:
 
 
 class PlainStream:
-    """A text stream that shows everything: for replies that are only looked at."""
+    """A text stream that passes everything, for replies that are only observed."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -189,53 +190,18 @@ class PlainStream:
         return ParsedReply(visible="".join(self._pieces))
 
 
-class Choices:
-    """The newest chunk of a reply and what was said about the whole."""
-
-    def __init__(self, body: Body) -> None:
-        self.ended = False
-        self._awaited = int(body.get("n") or 1)
-        """How many choices were asked for."""
-        self._newest: Body = {}
-        self._usage: Body = {}
-
-    def _note(self, payload: Body) -> None:
-        if payload.get("choices"):
-            self._newest = payload
-        if isinstance(payload.get("usage"), dict):
-            self._usage = payload["usage"]
-
-    def _chunk(self, choice: Body) -> Body:
-        """A chunk of the same reply that holds only `choice`."""
-        return {**{name: value for name, value in self._newest.items() if name != "usage"}, "choices": [choice]}
-
-    def _parted(self, event: Body, at: int, silence: Body) -> tuple[Body, Body]:
-        """A chunk that both says something and ends a choice as two, for what was held back to go between them."""
-        choice = event["choices"][at]
-        said = self._chunk({**choice, "finish_reason": None})
-        return said, set_path(event, ("choices", at), {**choice, "logprobs": None, **silence})
-
-    @property
-    def _response_id(self) -> str:
-        return str(self._newest.get("id") or "")
-
-    @property
-    def _model(self) -> str:
-        return str(self._newest.get("model") or "")
-
-
 _VARYING = ("sequence_number", "obfuscation")
-"""Top-level fields that differ from event to event and mean nothing for the text."""
+"""Top-level fields that differ from event to event and do not concern the text."""
 _LONGEST = 16 * 1024
-"""A longer event is parsed: that may be done in a thread."""
+"""A longer event is parsed, which may happen in a thread."""
 _MOST_UNUSED = 4
-"""After so many templates that matched no event, a stream gets no more of them."""
+"""After this many templates that matched no event, a stream gets no more."""
 
 _decode = json.JSONDecoder().raw_decode
 
 
 class Deltas:
-    """Passes the text deltas of a stream on, once it has seen what they look like."""
+    """Passes the text deltas of a stream through without parsing them, once it has a template of one."""
 
     def __init__(self) -> None:
         self._template: _Template | None = None
@@ -243,14 +209,14 @@ class Deltas:
         self._unused = 0
 
     def passes(self, raw: bytes) -> bool:
-        """Whether `raw` is one text delta that goes on as it is; if so, its text was taken."""
+        """Whether `raw` is one text delta that passes unchanged; if so, its text has been fed."""
         if self._template is None or (text := self._template.text_in(raw)) is None or not self._passes(text):
             return False
         self._unused = 0
         return True
 
     def learn(self, raw: bytes, event: Body, delta: TextDelta | None) -> None:
-        """Recognise events like `raw` from now on, if they can be."""
+        """Use `raw` as the template for the events that follow, if that is possible."""
         if delta is None or self._unused == _MOST_UNUSED or len(raw) > _LONGEST:
             return
         if self._template is None or self._template.text_in(raw) is None:
@@ -259,7 +225,7 @@ class Deltas:
 
 
 class _Slot(NamedTuple):
-    """The bytes before a value that varies, and the value's type."""
+    """A value that varies: the characters before it, its field and its type."""
 
     before: str
     name: str
@@ -267,17 +233,17 @@ class _Slot(NamedTuple):
 
 
 class _Template:
-    """An event with slots for what varies in it."""
+    """An event with slots for the values that vary."""
 
     def __init__(self, slots: list[_Slot], rest: str, text: str, event: Body) -> None:
         self._slots, self._rest, self._text = slots, rest, text
         self._event = event
         before, behind = (f'{slots[0].before}"'.encode(), f'"{rest}'.encode()) if len(slots) == 1 else (b"", b"")
         self._before, self._behind = before, behind
-        """What stands around the text, if nothing else varies."""
+        """The bytes around the text, if nothing else varies."""
 
     def text_in(self, raw: bytes) -> str | None:
-        """The text of an event that is the same but for its slots; None of any other."""
+        """The text of an event that differs only in its slots; None for any other event."""
         if len(raw) > _LONGEST:
             return None
         varied: Body = {}
@@ -299,12 +265,12 @@ class _Template:
         if whole[at:] != self._rest:
             return None
         text: str = varied.pop(self._text)
-        self._event.update(varied)  # who holds on to the event has the newest one
+        self._event.update(varied)  # whoever keeps the event sees its newest values
         return text
 
 
 def _template(raw: str, event: Body, path: tuple[str | int, ...]) -> _Template | None:
-    """A template of `raw`, if filling its slots anew changes the event where it should and nowhere else."""
+    """A template of `raw`, if filling its slots with other values changes only those fields of the event."""
     text = str(path[-1])
     slots, at, filled, expected = list[_Slot](), 0, "", event
     for name, start, end, value in sorted(_values(raw, (text, *_VARYING)), key=itemgetter(1)):
@@ -317,7 +283,7 @@ def _template(raw: str, event: Body, path: tuple[str | int, ...]) -> _Template |
 
 
 def _values(raw: str, names: tuple[str, ...]) -> Iterator[tuple[str, int, int, Any]]:
-    """Where the values of the last fields of these names stand, if they are texts or numbers."""
+    """The positions of the last fields with these names whose values are texts or integers."""
     for name in names:
         at = raw.rfind(f'"{name}":')
         if at >= 0:

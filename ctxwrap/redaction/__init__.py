@@ -1,4 +1,4 @@
-"""Secrets in texts: how they are recognised, and what stands in their place."""
+"""Redaction: secrets in texts are recognised and replaced by placeholders."""
 
 from ctxwrap.redaction.policy import Redacted as Redacted
 from ctxwrap.redaction.policy import Redaction as Redaction

@@ -1,4 +1,4 @@
-"""Personal numbers: payment cards, telephones, bank accounts, social security."""
+"""Search for personal numbers: payment cards, phone numbers, bank accounts, social security numbers."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ TextSpan = tuple[int, int]
 FindSpans = Callable[[str], Iterable[TextSpan]]
 
 FREE = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=%[0-9A-Fa-f]{2}))"
-"""A place where something may begin: not within a word, though an escape such as `\\n` may stand before it."""
+"""A position where a secret may begin: not inside a word, but possibly after an escape such as `\\n`."""
 
 _FREE = lazy_pattern(FREE)
 
@@ -19,8 +19,8 @@ def is_free(text: str, at: int) -> bool:
 
 
 def places(text: str, *words: str) -> Iterator[int]:
-    """Where one of some words in small letters is, in whatever letters; not in the order of the text."""
-    lower = text.lower() if text.isascii() else text.replace("İ", "I").lower()  # as long as the text is
+    """The positions of some lower-case words, ignoring case; not in the order of the text."""
+    lower = text.lower() if text.isascii() else text.replace("İ", "I").lower()  # keeps the length
     for word in words:
         at = lower.find(word)
         while at >= 0:
@@ -29,7 +29,7 @@ def places(text: str, *words: str) -> Iterator[int]:
 
 
 def in_order(spans: Iterable[TextSpan], text: str = "") -> Iterator[TextSpan]:
-    """Spans by their places, without those that begin within another; one that was cut at `CUT` goes on in its text."""
+    """Spans in order, without those that begin inside another; a span cut at `CUT` is extended to the value's end."""
     done = 0
     for first, last in sorted(spans):
         if first >= done:
@@ -39,7 +39,7 @@ def in_order(spans: Iterable[TextSpan], text: str = "") -> Iterator[TextSpan]:
 
 
 CUT = 255
-"""So many characters of a value are looked at to decide what it is."""
+"""The number of characters of a value that are examined."""
 _REST = lazy_pattern(r"[\w+/=.~%-]*+")
 
 
@@ -52,7 +52,7 @@ _FOLDED = {
 
 
 def folded(text: str) -> str:
-    """A text of the same length, with plain spaces, hyphens and full-width characters in ASCII."""
+    """A text of the same length with spaces, hyphens and full-width characters in ASCII."""
     return text if text.isascii() else _ODD.sub(lambda odd: _FOLDED[ord(odd[0])], text)
 
 
@@ -73,15 +73,15 @@ _CARD = lazy_pattern(
 
 
 def is_card(number: str) -> bool:
-    """Whether the digits in a text are those of a payment card, by the check of Luhn."""
+    """Whether the digits in a text pass the Luhn check of payment cards."""
     digits = [int(each) for each in number if "0" <= each <= "9"]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def phone_numbers(text: str) -> Iterator[TextSpan]:
-    """Those that begin with +, with 0 and are grouped, and those of North America."""
-    return in_order((*_international(text), *_trunk(text), *_north_american(text), *_called(text)))
+    """Numbers that begin with +, grouped numbers that begin with 0, North American and labelled numbers."""
+    return in_order((*_international(text), *_trunk(text), *_north_american(text), *_labelled(text)))
 
 
 def _international(text: str) -> Iterator[TextSpan]:
@@ -127,15 +127,15 @@ _NORTH_AMERICAN = lazy_pattern(
 )
 
 
-def _called(text: str) -> Iterator[TextSpan]:
-    """What is said to be somebody's number."""
+def _labelled(text: str) -> Iterator[TextSpan]:
+    """Numbers after a label such as `phone:`."""
     for at in places(text, "phone", "tel", "mobil", "cell", "fax", "whatsapp", "handy"):
-        found = _CALLED.match(text, at) if is_free(text, at) or text[at - 4 : at].lower() == "tele" else None
+        found = _LABELLED.match(text, at) if is_free(text, at) or text[at - 4 : at].lower() == "tele" else None
         if found and 7 <= len(_digits(found[1])) <= 15 and not _DATE.match(found[1]):
             yield found.span(1)
 
 
-_CALLED = lazy_pattern(
+_LABELLED = lazy_pattern(
     r"(?i:phone|tel(?:efon|éfono|ephone)?|mobile?|cell|fax|whatsapp|handy)"
     r"(?i:[ _-]?(?:phone|number|nummer|no|nr)\b)?[.]?"
     r"\\?[\"']?(?: ?[:=#]| (?i:is|at))? {0,2}\\?[\"']?(\(?[0-9](?:[ ().-]{0,2}[0-9]){6,14})(?![0-9A-Za-z]|[.:][0-9])"
@@ -151,7 +151,7 @@ _NO_DIGITS = lazy_pattern("[^0-9]++")
 
 
 def bank_accounts(text: str) -> Iterator[TextSpan]:
-    """IBANs, in one piece or in groups of four, that pass their own check."""
+    """IBANs with a valid checksum, in one piece or in groups of four."""
     for found in _IBAN.finditer(text):
         length = _LENGTHS.get(found[0][:2], 0)
         signs = [at for at in range(found.start(), found.end()) if text[at] != " "][:length]
@@ -179,7 +179,7 @@ def _is_iban(number: str) -> bool:
 
 
 def social_security_numbers(text: str) -> Iterator[TextSpan]:
-    """Of the United States, where they are called so."""
+    """US numbers after a label such as `SSN`."""
     found = (_SOCIAL_SECURITY.match(text, at) for at in places(text, "ssn", "social security", "social_security"))
     return in_order(each.span(1) for each in found if each)
 

@@ -14,40 +14,40 @@ from ctxwrap.redaction.secrets import KINDS, POLICIES
 logger = logging.getLogger("ctxwrap")
 
 ERROR = "[redacted:error]"
-"""What is left of a text that could not be redacted."""
+"""The placeholder for a text that could not be redacted."""
 
 _PASSES = 5
-"""Secrets that stand in each other's way come to light one by one; a text with more layers than that is made for it."""
+"""Replacing a secret can uncover another one. A text with more layers than this is hostile, and replaced entirely."""
 
-_KNOWN = 4096
-"""So many texts are known to hold nothing, so that a history that is sent again costs next to nothing."""
+_CACHE_SIZE = 4096
+"""The number of texts known to have no secrets, so that repeated history is cheap."""
 
 
 class Redacted(NamedTuple):
     text: str
     found: tuple[tuple[str, int], ...] = ()
-    """What was replaced, by the word that stands for it, and how often."""
+    """Kinds of secrets that were replaced, and how often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
-    """What is replaced in the texts of callers, tools, files and models before anything is made of them or sent."""
+    """A policy: what is replaced in texts of callers, tools, files and models before they are used or sent."""
 
     patterns: tuple[str, ...] = POLICIES
-    """The kinds of secrets that are looked for: keys, emails, ibans, cards, ssns, phones."""
+    """The kinds of secrets that are replaced: keys, emails, ibans, cards, ssns, phones."""
 
     also: Callable[[str], str | None] | None = None
-    """Your own: takes a text and gives it without what you look for, or None if there is nothing.
+    """A function of your own: takes a text and returns the redacted text, or None if there is nothing to redact.
 
-    It sees a text before the patterns do, is called for a text more than once, also for what it gave itself, and while
-    the session is locked. A text that it raises an error for is replaced as a whole.
+    It runs before the patterns, may be called several times for a text and for its own results, and runs while the
+    session is locked. If it raises an error, the whole text is replaced.
     """
 
     log: Literal["keep", "redact"] = "redact"
-    """`redact` writes nothing else to the log; `keep` keeps what was said beside it, in `messages.jsonl` only."""
+    """`redact` logs only redacted text; `keep` adds the original, in `messages.jsonl` only."""
 
     request: bool = True
-    """Whether the provider gets the caller's own words redacted, too; else only what ctxwrap makes of them is."""
+    """Whether the caller's messages are redacted for the provider; otherwise only the context that ctxwrap adds is."""
 
     _clean: dict[tuple[int, int], None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -61,53 +61,53 @@ class Redaction:
         if self.log not in ("keep", "redact"):
             raise unknown_name("log", self.log, ("keep", "redact"))
         if self.also is not None and not callable(self.also):
-            raise SettingsError(f"also must take a text and give one, not be {self.also!r}")
+            raise SettingsError(f"also must be a function from text to text, not {self.also!r}")
         if not isinstance(self.request, bool):
             raise SettingsError(f"request must be True or False, not {self.request!r}")
 
     @property
     def names(self) -> list[str]:
-        """The policies that are in force, by name."""
+        """The names of the active policies."""
         return [*self.patterns, *(["also"] if self.also else [])]
 
     def redacted(self, text: str, *, quiet: bool = False, patterns_only: bool = False) -> Redacted:
-        """The text with a word such as `[redacted:email]` for each secret; the same again if it is redacted again.
+        """The text with a placeholder such as `[redacted:email]` for each secret; redacting again changes nothing.
 
-        `quiet` says nothing to the log about an error of `also`; `patterns_only` does not ask it.
+        `quiet` logs no error of `also`; `patterns_only` does not call it.
         """
         key = hash(text), len(text)
         if not text or (key in self._clean and (patterns_only or self.also is None)):
             return Redacted(text)
         try:
-            given = text if patterns_only else self._given(text)
+            given = text if patterns_only else self._apply_own_rule(text)
         except Exception as error:
             if not quiet:
-                logger.warning("ctxwrap: a text was redacted as a whole: `also` raised %s", type(error).__name__)
+                logger.warning("ctxwrap: replaced a whole text because `also` raised %s", type(error).__name__)
             return Redacted(ERROR, (("error", 1),))
-        result = self._however_spelled(given)
+        result = self._with_escapes_decoded(given)
         if given != text:
             return Redacted(result.text, (("also", 1), *result.found))
         if not result.found:
             self._note_clean(key)
         return result
 
-    def _given(self, text: str) -> str:
+    def _apply_own_rule(self, text: str) -> str:
         given = self.also(text) if self.also else None
         if given is not None and not isinstance(given, str):
-            raise TypeError("it gave no text")
+            raise TypeError("also must return a text or None")
         return text if given is None else given
 
     def _note_clean(self, key: tuple[int, int]) -> None:
-        if len(self._clean) >= _KNOWN:
+        if len(self._clean) >= _CACHE_SIZE:
             self._clean.clear()
         self._clean[key] = None
 
-    def _however_spelled(self, text: str) -> Redacted:
-        """By the patterns; with characters that JSON escapes spelled out, where that brings something to light."""
+    def _with_escapes_decoded(self, text: str) -> Redacted:
+        """Redact by patterns, and once more with JSON escapes decoded if that uncovers secrets."""
         result = self._by_patterns(text)
         if "\\u00" not in result.text:
             return result
-        more = self._by_patterns(_ESCAPE.sub(_spelled_out, result.text))
+        more = self._by_patterns(_ESCAPE.sub(_decoded, result.text))
         both = Counter(dict(result.found)) + Counter(dict(more.found))
         return Redacted(more.text, tuple(both.items())) if more.found else result
 
@@ -128,10 +128,10 @@ class Redaction:
 
 
 _ESCAPE = re.compile(r"(?<!\\)\\++u00(2[013-9A-Fa-f]|[346][0-9A-Fa-f]|5[0-9ABDEFabdef]|7[0-9A-Ea-e])")
-"""Of a printable character that need not be escaped, also in JSON within JSON."""
+"""The JSON escape of a printable character that needs none, also in JSON inside JSON."""
 
 
-def _spelled_out(escape: re.Match[str]) -> str:
+def _decoded(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16))
 
 
@@ -146,17 +146,17 @@ def _replaced(text: str, spans: Iterable[TextSpan], word: str) -> str:
 _formatter = logging.Formatter()
 
 _POLICIES = 16
-"""So many policies are heeded, the newest ones."""
+"""The number of policies that apply to log lines, the newest ones."""
 
 
 class _RedactedLines(logging.Filter):
-    """Redacts a line when it is written: its words, what they are filled with, and its traceback."""
+    """Redacts a log record's message, arguments and traceback."""
 
     def __init__(self) -> None:
         super().__init__()
         self._policies: tuple[Redaction, ...] = ()
 
-    def heed(self, redaction: Redaction) -> None:
+    def add(self, redaction: Redaction) -> None:
         others = [each for each in self._policies if each != redaction]
         self._policies = (*others, redaction)[-_POLICIES:]
 
@@ -176,6 +176,6 @@ _lines = _RedactedLines()
 
 
 def redact_lines(redaction: Redaction) -> None:
-    """Let no line of ours be written from now on that shows what a policy is about."""
-    _lines.heed(redaction)
-    logging.getLogger("ctxwrap").addFilter(_lines)  # once, however often it is added
+    """Redact all lines of the `ctxwrap` logger from now on."""
+    _lines.add(redaction)
+    logging.getLogger("ctxwrap").addFilter(_lines)  # adding it again has no effect

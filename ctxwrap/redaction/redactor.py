@@ -1,6 +1,6 @@
-"""Redacting what lies inside of JSON and of our own values: requests, messages, records.
+"""Redaction of JSON and of ctxwrap's own values: requests, messages, records.
 
-Every text is redacted, and every name of an object, unless it is known to be structure.
+Every text and every object key is redacted, unless it is known to be structure.
 """
 
 import json
@@ -9,42 +9,49 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from ctxwrap.redaction.policy import ERROR, Redaction
 
-_WORDS = frozenset(
-    {"type", "role", "model", "status", "mode", "kind", "tier", "origin", "detail", "media_type", "format", "object"}
-    | {"severity", "tool_choice", "effort", "reasoning_effort", "service_tier", "truncation", "verbosity"}
-)
-"""Fields that hold one of a few words. What `also` makes of these words is not asked."""
 
-_IDS = frozenset(
-    {"id", "call_id", "tool_call_id", "tool_use_id", "item_id", "file_id", "response_id", "previous_response_id"}
-    | {"user", "user_id", "safety_identifier", "prompt_cache_key"}
-)
-"""Fields that tie things together: one that holds a secret becomes another that does so, too."""
+class FieldNames(NamedTuple):
+    """Names of JSON fields whose values are structure, not text."""
 
-_ENCODED = frozenset({"data", "signature", "encrypted_content", "file_data", "url", "image_url"})
-"""Fields that may hold bytes in base64, in which nothing can be read."""
+    words: frozenset[str]
+    """Fields that hold one of a few fixed words; `Redaction.also` does not see them."""
+    ids: frozenset[str]
+    """Fields that link objects: an id that holds a secret is replaced by the same other id everywhere."""
+    encoded: frozenset[str]
+    """Fields that may hold base64, which is not searched."""
+    signed: frozenset[str]
+    """Types of parts that a provider accepts only unchanged, if they carry a signature."""
+
+
+SHARED_FIELDS = FieldNames(
+    words=frozenset(
+        {"type", "role", "model", "status", "mode", "kind", "tier", "origin", "detail", "media_type", "format"}
+        | {"object", "severity", "tool_choice"}
+    ),
+    ids=frozenset({"id", "call_id", "tool_call_id", "tool_use_id", "item_id", "file_id", "response_id", "user_id"}),
+    encoded=frozenset({"data", "signature", "encrypted_content", "file_data", "url", "image_url"}),
+    signed=frozenset({"thinking", "redacted_thinking", "reasoning"}),
+)
+"""The names that messages and records of all APIs share."""
 
 _OURS = frozenset({"run", "ctx", "runtime", "sha256", "prefix", "wire"})
-"""Fields of an event that we make, of ids, hashes, times and numbers."""
+"""Fields of an event that hold only ids, hashes, times and numbers of ctxwrap."""
 
 _OUR_FIELDS = frozenset({"runtime", "before", "parent", "writer", "turn"})
-"""The same of our own values."""
+"""The same fields of ctxwrap's own values."""
 
 _TRANSPORT = re.compile(
     r"api_(?:key|base|version|type)|base_url|(?:extra_)?headers|extra_query|organization|tenant_id|client_(?:id|secret)"
     r"|(?:aws|azure|vertex|watsonx|oci|databricks)_\w{1,64}"
 )
-"""Fields of a request that say how it is sent. Nobody is told them who does not need them, and the log has none."""
+"""Request fields that say how to send it. They are not redacted, and not logged."""
 
-_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""Parts that a provider takes back only as it gave them."""
-
-_TELLING = re.compile("pass|pwd|secret|token|key|senha|contrase|ssn|social|phone|tel|mobil|cell|fax", re.IGNORECASE)
-"""Names that say what a value is."""
+_SECRET_NAME = re.compile("pass|pwd|secret|token|key|senha|contrase|ssn|social|phone|tel|mobil|cell|fax", re.IGNORECASE)
+"""Field names that say what kind of secret a value is."""
 
 _NAME, _WORD = re.compile(r"[A-Za-z_$][\w$-]{0,63}"), re.compile(r"[\w.:/-]{1,128}")
 _BASE64 = re.compile(r"(?:data:[\w.+-]{1,64}/[\w.+-]{1,64}(?:;[\w=.-]{1,64}){0,4},)?[A-Za-z0-9+/_-]{256,}+={0,2}")
@@ -52,10 +59,11 @@ _LARGEST = 10**19
 
 
 class Redactor:
-    """A policy at work, which counts what it finds."""
+    """Applies a policy and counts what it finds."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: Redaction, names: FieldNames = SHARED_FIELDS) -> None:
         self.redaction = redaction
+        self._names = names
         self.found = Counter[str]()
 
     def text(self, text: str) -> str:
@@ -63,26 +71,28 @@ class Redactor:
         self.found.update(dict(redacted.found))
         return redacted.text
 
-    def body(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A request, but for how it is sent and what a provider signed; the very request if it says nothing secret."""
-        return self._without(body, _TRANSPORT.fullmatch, signed=True)
+    def body(self, body: dict[str, Any], names: FieldNames = SHARED_FIELDS) -> dict[str, Any]:
+        """A redacted request. Transport options and signed parts stay; a request without secrets is returned as is."""
+        redactor = Redactor(self.redaction, names)
+        redactor.found = self.found
+        return redactor._without(body, _TRANSPORT.fullmatch, signed=True)
 
     def value(self, value: Any) -> Any:
-        """JSON, or a value of ours, whose texts are redacted however deep they lie; the very value if they were."""
+        """JSON or a value of ctxwrap with all texts redacted; `value` itself if nothing changes."""
         return self._walk(value)
 
     def numbers_too(self, value: Any) -> Any:
-        """The same for what a model wrote for a program: nothing in it is structure, and a number may be a card's."""
+        """The same for JSON that a model wrote: no field is structure, and an integer may be a card number."""
         return self._walk(value, free=True)
 
     def records(self, events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Events that we made, but for what only we say in them."""
+        """Redacted events; the fields that ctxwrap fills itself stay."""
         return [self._without(event, _OURS.__contains__) for event in events]
 
     def _without(
         self, value: dict[str, Any], is_left: Callable[[str], object], *, signed: bool = False
     ) -> dict[str, Any]:
-        """An object, but for some of its fields."""
+        """A redacted object; the fields that `is_left` names stay."""
         looked_at = {name: each for name, each in value.items() if not is_left(name)}
         changed = self._walk(looked_at, signed=signed)
         if changed is looked_at:
@@ -91,7 +101,7 @@ class Redactor:
         return dict(next(fields) if name in looked_at else (name, each) for name, each in value.items())
 
     def json_text(self, text: str) -> str:
-        """A text that is JSON or should be: what it says is redacted, however it is spelled."""
+        """A text that should be JSON: its values are redacted, however they are escaped."""
         if not text:
             return text
         try:
@@ -102,9 +112,9 @@ class Redactor:
             return self.text(text)
 
     def _walk(self, value: Any, name: str = "", kind: Any = None, *, free: bool = False, signed: bool = False) -> Any:
-        """`name` is the field that holds the value, and `kind` the type of what has the field.
+        """`name` is the field that holds the value, and `kind` the `type` of the object that has the field.
 
-        It is one function so that a value may be nested as deep as Python allows; what is deeper is replaced.
+        One function, so that values can be nested as deep as Python's recursion limit allows; deeper ones are replaced.
         """
         if isinstance(value, str):
             return self._string(value, name, kind, free)
@@ -118,11 +128,11 @@ class Redactor:
                     new = self._walk(each, key, value.get("type"), free=inner, signed=signed)
                 except RecursionError:
                     new = ERROR
-                told = self._key(key, free)
-                while told != key and (told in changed or told in value):
-                    told += "'"
-                changed[told] = new
-                is_same = is_same and new is each and told == key
+                new_key = self._key(key, free)
+                while new_key != key and (new_key in changed or new_key in value):
+                    new_key += "'"
+                changed[new_key] = new
+                is_same = is_same and new is each and new_key == key
             return value if is_same else changed
         if isinstance(value, list) or type(value) is tuple:
             items = []
@@ -137,59 +147,59 @@ class Redactor:
             redacted = self._string(digits, name, kind, free)
             return value if redacted == digits else redacted
         if isinstance(value, tuple):
-            return self._ours(value, value._fields, value._replace)  # type: ignore[attr-defined]
+            return self._fields_of(value, value._fields, value._replace)  # type: ignore[attr-defined]
         if is_dataclass(value) and not isinstance(value, type):
-            return self._ours(value, [field.name for field in fields(value)], lambda **new: replace(value, **new))
+            return self._fields_of(value, [field.name for field in fields(value)], lambda **new: replace(value, **new))
         return value
 
-    def _ours(self, value: Any, names: Iterable[str], make: Callable[..., Any]) -> Any:
-        """A value of ours, field by field."""
+    def _fields_of(self, value: Any, names: Iterable[str], make: Callable[..., Any]) -> Any:
+        """A named tuple or dataclass, field by field."""
         old = {name: getattr(value, name) for name in names if name not in _OUR_FIELDS}
         new = {name: self._walk(each, name) for name, each in old.items()}
         return value if all(new[name] is each for name, each in old.items()) else make(**new)
 
     def _string(self, text: str, name: str, kind: Any, free: bool) -> str:
         if free:
-            return self._said(text, name)
+            return self._named_text(text, name)
         if name in ("arguments", "partial_json"):
             return self.json_text(text)
-        if name in _IDS:
-            return text if self._shape(text) == text else _other_id(text)
-        if name in _WORDS and _WORD.fullmatch(text):
-            return self._shape(text)
-        if name in _ENCODED and kind != "text" and _BASE64.fullmatch(text):
+        if name in self._names.ids:
+            return text if self._by_patterns(text) == text else _other_id(text)
+        if name in self._names.words and _WORD.fullmatch(text):
+            return self._by_patterns(text)
+        if name in self._names.encoded and kind != "text" and _BASE64.fullmatch(text):
             return text
-        return self._said(text, name)
+        return self._named_text(text, name)
 
     def _is_signed(self, part: Mapping[str, Any]) -> bool:
-        if str(part.get("type")) not in _SIGNED:
+        if str(part.get("type")) not in self._names.signed:
             return False
         signature = part.get("signature") or part.get("encrypted_content") or part.get("data")
         return isinstance(signature, str) and self._string(signature, "signature", None, free=False) == signature
 
-    def _said(self, text: str, name: str) -> str:
-        """A text under a name, which may say that it is a password."""
+    def _named_text(self, text: str, name: str) -> str:
+        """A text under a field name, which may say that the text is a password."""
         redacted = self.text(text)
-        if redacted != text or not isinstance(name, str) or not _TELLING.search(name):
+        if redacted != text or not isinstance(name, str) or not _SECRET_NAME.search(name):
             return redacted
         head = f'"{name}": "'
-        told = self._shape(f'{head}{text}"')
-        return told[len(head) : -1] if told.startswith(head) and told.endswith('"') else text
+        line = self._by_patterns(f'{head}{text}"')
+        return line[len(head) : -1] if line.startswith(head) and line.endswith('"') else text
 
     def _key(self, name: Any, free: bool) -> Any:
         if not isinstance(name, str):
             return name
-        return self.text(name) if free or not _NAME.fullmatch(name) else self._shape(name)
+        return self.text(name) if free or not _NAME.fullmatch(name) else self._by_patterns(name)
 
-    def _shape(self, text: str) -> str:
-        """What patterns make of a text, without `also`."""
+    def _by_patterns(self, text: str) -> str:
+        """A text redacted by patterns, without `also`."""
         redacted = self.redaction.redacted(text, patterns_only=True)
         self.found.update(dict(redacted.found))
         return redacted.text
 
 
 def _other_id(id: str) -> str:
-    """One that every provider takes, and the same for the same id."""
+    """A replacement that every provider accepts, the same for the same id."""
     return f"redacted_{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
@@ -198,15 +208,15 @@ def _is(new: Any, old: Any) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a ValueError if a name comes twice, since all but one of its values would be hidden."""
+    """An object; a ValueError if a key is repeated, since all but one of its values would be lost."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a name comes twice")
+        raise ValueError("repeated key")
     return made
 
 
 def change_of(redaction: Redaction | None) -> Callable[[Any], Any]:
-    """What a policy makes of a text or of JSON; the same if there is none."""
+    """The function that applies a policy to a text or to JSON; the identity if there is no policy."""
     return Redactor(redaction).value if redaction else _same
 
 

@@ -1,4 +1,4 @@
-"""The kinds of secrets that a policy can name, and how each is found."""
+"""The kinds of secrets that a policy can name, and the searches for each."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from ctxwrap.redaction.numbers import FREE, FindSpans, TextSpan, in_order, is_fr
 
 
 def passwords_in_addresses(text: str) -> Iterator[TextSpan]:
-    """In `scheme://user:password@host`."""
+    """Passwords in `scheme://user:password@host`."""
     for found in _PASSWORD_IN_ADDRESS.finditer(text) if "://" in text else ():
         if not _IN_TEMPLATE.match(found[1]) and "[redacted:" not in found[1]:
             yield found.span(1)
@@ -20,7 +20,7 @@ _IN_TEMPLATE = lazy_pattern(r"[$%]?[{(\[]|\$|(?i:pass(?:word|wd)?|pwd|secret|x+|
 
 
 def secrets_in_addresses(text: str) -> Iterator[TextSpan]:
-    """Of webhooks, and signatures in queries."""
+    """Secrets of webhook URLs, and signatures in query strings."""
     at_each = places(text, "hooks.slack.com/", "/webhooks/", "sig=", "signature=") if "/" in text else ()
     found = (_IN_ADDRESS.match(text, at) for at in at_each)
     return in_order((each.span(1) for each in found if each), text)
@@ -34,14 +34,14 @@ _IN_ADDRESS = lazy_pattern(
 
 
 def credentials(text: str) -> Iterator[TextSpan]:
-    """What follows `Bearer` or `Basic`, and what curl is told to sign in with."""
+    """Values after `Bearer` or `Basic`, and credentials in curl commands."""
     found = [_SCHEME.match(text, at) for at in places(text, "bearer ", "basic ") if is_free(text, at)]
     found += [_SIGN_IN.match(text, at) for at in places(text, "-u", "--user") if "curl" in _before(text, at, 200)]
     return in_order((each.span(1) for each in found if each), text)
 
 
 def _before(text: str, at: int, most: int) -> str:
-    """What stands before a place in its line: an answer in flight is looked at line by line."""
+    """The text before a position in its line; a streamed reply is searched line by line."""
     return text[max(0, at - most) : at].rpartition("\n")[2].lower()
 
 
@@ -50,13 +50,13 @@ _SIGN_IN = lazy_pattern(r"(?:-u|--user)[ =]?[\"']?[^\s:\"'$]{1,64}:(?![0-9]+\b)(
 
 
 def secrets_by_name(text: str) -> Iterator[TextSpan]:
-    """What is said to be a password, a secret, a key or a token."""
-    return in_order(filter(None, (_said_at(text, at) for at in places(text, *_ANCHORS))), text)
+    """Values that the text calls a password, secret, key or token."""
+    return in_order(filter(None, (_value_at(text, at) for at in places(text, *_ANCHORS))), text)
 
 
 _PASSWORDS = ("passw", "passphrase", "pwd", "contraseña", "mot de passe", "senha", "пароль", "密码")
 _ANCHORS = (*_PASSWORDS, "secret", "token", "key")
-_SAID = lazy_pattern(
+_NAMED_VALUE = lazy_pattern(
     r"(?i:(?P<password>passw(?:or[dt]|d)|passphrase|pwd|contraseña|mot de passe|senha|пароль|密码)"
     r"|(?P<compound>secret[_ -]?(?:access[_ -]?)?(?:key|token))|secret|token|key)(?![A-Za-z])[0-9]{0,2}"
     r"(?:\\{0,3}[\"'`])?(?P<sign> {0,2}(?:=>|:=|[=:])(?P<space> {0,2})| (?i:is|was|ist):? | )"
@@ -74,14 +74,14 @@ _PLAIN = lazy_pattern("[a-z0-9_.-]++|[A-Z0-9_-]++")
 _PLACEHOLDERS = ("passw", "secret", "token", "key", "change", "your", "example", "string")
 
 
-def _stands_for_one(value: str) -> bool:
-    """Whether it is a name in code, a path or a placeholder, not a value."""
+def _is_placeholder(value: str) -> bool:
+    """Whether a value is a name in code, a path or a placeholder."""
     is_plain = _PLAIN.fullmatch(value) is not None
     return _NAME.match(value) is not None or (is_plain and any(word in value.lower() for word in _PLACEHOLDERS))
 
 
-def _said_at(text: str, at: int) -> TextSpan | None:
-    found = _SAID.match(text, at)
+def _value_at(text: str, at: int) -> TextSpan | None:
+    found = _NAMED_VALUE.match(text, at)
     if found is None:
         return None
     value, (start, end) = found["value"], found.span("value")
@@ -92,24 +92,24 @@ def _said_at(text: str, at: int) -> TextSpan | None:
         return None
     is_quoted = bool(found["open"]) and text.startswith(found["open"], end)
     is_call = not is_quoted and text[end : end + 1] in tuple("([") and not text.startswith("[redacted:", end)
-    if is_call or _stands_for_one(value):
+    if is_call or _is_placeholder(value):
         return None
     if not found["sign"].strip():
         has_login = "login" in _before(text, at, 80)
-        return (start, end) if is_mixed(value) or (has_login and _is_odd(value, 8)) else None
+        return (start, end) if is_mixed(value) or (has_login and _has_digit(value, 8)) else None
     if is_named or is_quoted or found["space"] == "":
         least = 6 if found["password"] else 8
         is_phrase = bool(found["password"]) and is_quoted and len(value) >= 12 and _LETTER.search(value)
-        return (start, end) if _is_odd(value, least) or is_phrase else None
+        return (start, end) if _has_digit(value, least) or is_phrase else None
     return (start, end) if is_mixed(value) else None
 
 
-def _is_odd(value: str, least: int) -> bool:
+def _has_digit(value: str, least: int) -> bool:
     return len(value) >= least and _DIGIT.search(value) is not None
 
 
 def is_mixed(value: str) -> bool:
-    """Whether letters and digits, or small and capital letters, change as often as in what nobody chose."""
+    """Whether letters and digits, or cases, alternate as often as in a random string."""
     head = value[:64]
     if len(head) < 16 or not _DIGIT.search(head):
         return False
@@ -190,11 +190,11 @@ _TOKENS = (
     rf"sl\.{_ANY_DIGIT}{_W}{{100,}}+",
     r"AGE-SECRET-KEY-1[A-Z0-9]{40,}+",
 )
-"""A run without a limit ends a token, or cannot hold the prefix again: no character is tried more than a few times."""
+"""An unbounded run ends a token or cannot contain its prefix again, so matching takes linear time."""
 
 _TOKEN = lazy_pattern(f"{FREE}(?:{'|'.join(_TOKENS)})")
 _RUN = lazy_pattern(r"[A-Za-z0-9_.:~+/=-]{19,}+")
-"""What may hold a token; most texts have few such runs."""
+"""A run of characters that may contain a token; most texts have few."""
 
 
 def tokens(text: str) -> Iterator[TextSpan]:
@@ -221,7 +221,7 @@ _SIGNED = lazy_pattern(rf"\.{_W}{{4,}}+(?:\.{_W}*+){{0,3}}+")
 
 
 def private_keys(text: str) -> Iterator[TextSpan]:
-    """A key in PEM to its end, or as far as a key may go if that was cut off."""
+    """A PEM key to its end or, if the end is missing, as far as a key can be long."""
     done = 0
     for begin in _PEM.finditer(text) if "PRIVATE KEY" in text else ():
         if begin.start() >= done:
@@ -240,7 +240,7 @@ _PEM_END = lazy_pattern(r"-----END (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)
 
 
 class SecretKind(NamedTuple):
-    """One kind of secret: its name in a policy, the word that takes its place, and the searches for it in order."""
+    """One kind of secret: its name in a policy, the word in its placeholder, and its searches in order."""
 
     policy: str
     word: str
@@ -256,7 +256,7 @@ def _addresses(text: str, sign: str) -> Iterator[TextSpan]:
     while at >= 0:
         domain = _DOMAIN.match(text, at + len(sign))
         first = _local_part(text, max(done, at - 64), at) if domain else at
-        is_user = text[first:at] == "git" or text.endswith("://", 0, first)  # of a host, as in ssh://ada@example.com
+        is_user = text[first:at] == "git" or text.endswith("://", 0, first)  # of a host: ssh://ada@example.com
         if domain and first < at and not is_user and not _is_file(domain[0]):
             done = domain.end()
             yield first, done
@@ -271,13 +271,13 @@ _FILE = lazy_pattern(
 
 
 def _is_file(domain: str) -> bool:
-    """Whether what follows the @ is a version or a file, as in `icon@2x.png` or `lib@1.2.3.jar`."""
+    """Whether the text after the @ is a version or a file, as in `icon@2x.png` or `lib@1.2.3.jar`."""
     *labels, last = domain.lower().split(".")
     return _FILE.fullmatch(last) is not None or sum(label.isdigit() for label in labels) > 1
 
 
 def _local_part(text: str, first: int, end: int) -> int:
-    """Where the part before the @ begins; the letter of an escape such as `\\n` is none of it."""
+    """The start of the part before the @, without the letter of an escape such as `\\n`."""
     start = end
     while start > first and (text[start - 1].isalnum() or text[start - 1] in "._%+-"):
         start -= 1

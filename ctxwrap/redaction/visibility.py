@@ -1,4 +1,4 @@
-"""Who may see what of a call's context: the targets there are, and how callers and sources say whom a thing is for."""
+"""Visibility: the targets that may see an item of a call's context, and the rules that decide it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
@@ -9,24 +9,24 @@ Target = Literal["model", "tool", "runtime", "ui", "user", "reviewer", "peer_age
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 ALONE: tuple[Target, ...] = ("model",)
-"""Who sees what nobody says anything about."""
+"""Who sees an item without a rule."""
 
 REMEMBERED = ("facts", "decisions", "todo", "refs")
-"""The kinds that memory is told by."""
+"""The kinds of memory items."""
 
 _ALWAYS = ("system", "request", "boot_header", "memory", *REMEMBERED, "recent_messages")
-"""What a call is made of: settings of their own switch it off, and the model sees it."""
+"""Kinds that the model always sees; separate settings switch them off."""
 
 OFFERED = ("knowledge_pack_item", "document_excerpt", "browser_state", "team_memory", "external_resource")
-"""The kinds of context that only a caller has: offered for a call, or entries of a working set."""
+"""Kinds of context that come from the caller: offered for a call, or entries of a working set."""
 
 FILES = ("working_set", *OFFERED)
-"""The kinds of what a working set holds."""
+"""The kinds of working-set entries."""
 
 _KINDS = (*_ALWAYS, "pinned", "summary", *FILES, "retrieved", "children")
 
 VisibilityRules = Mapping[str, Sequence[str]]
-"""Who may see something, by its kind (`pinned`; `memory` is all that is remembered) or by its source (`notes/a.md`)."""
+"""Targets by kind (`pinned`; `memory` covers all memory items) or by source (`notes/a.md`)."""
 
 
 def check_target(value: object) -> Target:
@@ -36,7 +36,7 @@ def check_target(value: object) -> Target:
 
 
 def check_rules(rules: object) -> None:
-    """Raise a SettingsError unless these are rules that can be kept."""
+    """Raise a SettingsError for invalid rules."""
     if not isinstance(rules, Mapping):
         raise SettingsError(f"visibility must be a mapping from kinds or sources to targets, not {rules!r}")
     for name, targets in rules.items():
@@ -47,11 +47,11 @@ def check_rules(rules: object) -> None:
         for target in targets:
             check_target(target)
         if name in _ALWAYS and "model" not in targets:
-            raise SettingsError(f"visibility[{name!r}] must name the model: a call is made of it")
+            raise SettingsError(f"visibility[{name!r}] must include the model")
 
 
 def seen_by(rules: VisibilityRules, kind: str, source: str, own: Sequence[str] | None = None) -> tuple[Target, ...]:
-    """Who may see something: those whom the caller's rules name and, if it names some of its own, these, too."""
+    """The targets that may see an item: those of the caller's rules that the item's own list, if any, allows."""
     named = [source, kind, *(("memory",) if kind in REMEMBERED else ())]
     asked = next((rules[name] for name in named if name in rules), None)
     if asked is None:

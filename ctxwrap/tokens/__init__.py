@@ -1,9 +1,9 @@
-"""How many tokens a text, a message or a request takes, how many a model allows, and the error that says too many."""
+"""Token counts, context windows of models, and errors that say a request is too long."""
 
 from collections.abc import Mapping
 
 from ctxwrap.tokens.counting import Counter, counter_for
-from ctxwrap.tokens.messages import body_tokens, message_tokens, messages_tokens
+from ctxwrap.tokens.messages import message_tokens, messages_tokens
 from ctxwrap.tokens.models import ContextWindow, reply_reserve, window_of
 from ctxwrap.tokens.too_long import TooLong, too_long, too_long_in
 
@@ -11,7 +11,6 @@ __all__ = [
     "ContextWindow",
     "Counter",
     "TooLong",
-    "body_tokens",
     "counter_for",
     "load_tables",
     "message_tokens",
@@ -24,6 +23,6 @@ __all__ = [
 
 
 def load_tables(model: str, windows: Mapping[str, int] | None = None) -> None:
-    """Have at hand what counting for a model needs: its encoding, and its window. The first of a process takes long."""
+    """Load the encoding and the window of a model; the first time in a process is slow."""
     counter_for(model)
     window_of(model, windows)

@@ -1,4 +1,4 @@
-"""Token counters: exact where the model's encoding is installed, otherwise an estimate with a margin."""
+"""Token counters: exact if the model's encoding is installed, otherwise an estimate with a margin."""
 
 import collections
 import os
@@ -29,24 +29,24 @@ _FILES = {
         "94b5ca7dff4d00767bc256fdd1b27e5b17361d7b8a5f968547f9f23eb70d2069",
     ),
 }
-"""The name of each encoding's file in a cache of tiktoken's, and its SHA-256."""
+"""For each encoding, the name of its file in a tiktoken cache and the file's SHA-256."""
 
 _CACHE = "TIKTOKEN_CACHE_DIR"
 
 PIECE = 16_384
-"""The most characters that are encoded at once. Longer runs without a space take more than their share of time, and
-a million spaces are a panic in tiktoken."""
+"""The most characters encoded at once. tiktoken's time grows faster than linearly with long runs without a space, and
+a million spaces make it panic."""
 
 _encodings_lock = Lock()
 _counters_lock = Lock()
 _loaded: dict[str, Encode | None] = {}
 _loading: dict[str, Thread] = {}
-_PATIENCE = 10.0
+_FORK_TIMEOUT = 10.0
 """Seconds that a fork waits for encodings that are being loaded."""
 
 
 def encoding(name: str) -> Encode | None:
-    """What turns ordinary text into tokens, or None if its file is missing or broken here; loaded once."""
+    """The function that encodes text, or None if the encoding's file is missing or damaged; loaded once."""
     with _encodings_lock:
         if name not in _loaded:
             _loaded[name] = _load(name)
@@ -54,7 +54,7 @@ def encoding(name: str) -> Encode | None:
 
 
 def preload(name: str, prepare: Callable[[], None]) -> None:
-    """Load an encoding in a thread, after it was prepared what comes sooner; whoever asks for it meanwhile waits."""
+    """Run `prepare`, then load an encoding, in a thread; a caller that needs the encoding meanwhile waits."""
     if name in _loaded or name in _loading:
         return
 
@@ -63,36 +63,36 @@ def preload(name: str, prepare: Callable[[], None]) -> None:
         encoding(name)
 
     thread = Thread(target=load, name="ctxwrap-loading", daemon=True)
-    with suppress(RuntimeError):  # an interpreter that is about to end starts no more threads
+    with suppress(RuntimeError):  # an interpreter that is shutting down starts no threads
         thread.start()
         _loading[name] = thread
 
 
 def _finish_loading() -> None:
     for thread in list(_loading.values()):
-        thread.join(_PATIENCE)
+        thread.join(_FORK_TIMEOUT)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_finish_loading)  # a forked child would wait for the locks of a thread it has not
+    os.register_at_fork(before=_finish_loading)  # a forked child would wait for locks of a thread that it does not have
 
 
 def forget_encodings() -> None:
-    """Look for the files anew."""
+    """Search for the files again."""
     with _encodings_lock:
         _loaded.clear()
         _loading.clear()
 
 
 def count_with(encode: Encode, text: str) -> int:
-    """The tokens of a text of any length, in time that grows with its length and no faster."""
+    """The tokens of a text of any length, in linear time."""
     if len(text) <= PIECE:
         return len(encode(text))
     return sum(len(encode(piece)) for piece in pieces(text))
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in pieces whose tokens are its own tokens, except where no space and no line's end is near."""
+    """A text in pieces that together have the tokens of the text, unless no space or line end is near a cut."""
     start = 0
     while len(text) - start > PIECE:
         end = _cut(text, start + PIECE // 2, start + PIECE)
@@ -102,7 +102,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def _cut(text: str, low: int, high: int) -> int:
-    """The last place where no encoding has a token across: before a space, or between a word and the line's end."""
+    """The last position that no encoding has a token across: before a space, or between a word and the line end."""
     for mark, ends in ((" ", _is_visible), ("\n", str.isalnum)):
         at = text.rfind(mark, low, high)
         while at > low and not ends(text[at - 1]):
@@ -125,12 +125,12 @@ def _load(name: str) -> Encode | None:
             from tiktoken import get_encoding
 
             return get_encoding(name).encode_ordinary
-    except Exception:  # whatever an installation can be broken by, there is the estimate
+    except Exception:  # any broken installation: the estimate is used
         return None
 
 
 def _directories() -> Iterator[Path]:
-    """The user's own cache, then litellm's; an empty name switches tiktoken's cache off and is no directory."""
+    """The user's cache, then litellm's. An empty variable disables tiktoken's cache and names no directory."""
     for variable in (_CACHE, "DATA_GYM_CACHE_DIR"):
         if os.environ.get(variable):
             yield Path(os.environ[variable])
@@ -140,7 +140,7 @@ def _directories() -> Iterator[Path]:
 
 
 def _holds(directory: Path, name: str) -> bool:
-    """Whether the file is there and whole: tiktoken deletes one that is not, and downloads another."""
+    """Whether the file exists with the right hash; tiktoken would delete another one and download the file."""
     file, digest = _FILES[name]
     try:
         return sha256((directory / file).read_bytes()).hexdigest() == digest
@@ -150,7 +150,7 @@ def _holds(directory: Path, name: str) -> bool:
 
 @contextmanager
 def _cache_at(directory: Path) -> Iterator[None]:
-    """Let tiktoken find its cache there, and nobody notice it afterwards."""
+    """Point tiktoken to a cache directory, and restore the environment afterwards."""
     before = os.environ.get(_CACHE)
     os.environ[_CACHE] = str(directory)
     try:
@@ -165,7 +165,7 @@ def _cache_at(directory: Path) -> Iterator[None]:
 _ASCII = ((str.islower, 0.22), (str.isupper, 0.45), (str.isdigit, 0.75), (" ".__eq__, 0.12), (str.isspace, 0.9))
 _PUNCTUATION = 0.5
 _RUN = 0.7
-"""Per character of what looks like no language: keys, hashes, encoded bytes."""
+"""Tokens per character of keys, hashes and encoded bytes."""
 
 _BLOCKS = (
     (0x0250, 1.4, 1.7),  # Latin letters with marks
@@ -189,19 +189,19 @@ _BLOCKS = (
     (0x10000, 1.0, 1.2),
     (0x110000, 1.9, 2.6),  # emoji, rare characters
 )
-"""The end of each range of characters, and the tokens of one of them in o200k_base and in the encodings before it,
-fitted to texts of our own."""
+"""The end of each character range, and the tokens per character in o200k_base and in older encodings, fitted to sample
+texts."""
 
 _LONG_RUN = re.compile(r"[0-9A-Za-z+/=]{25,}")
 _DIGITS = re.compile(r"[0-9]{1,3}")
 
 
-def estimated(family: Family, encode: Encode | None, text: str) -> int:
-    """The tokens of a text for a family, through the base's encoding if that is here."""
+def family_estimate(family: Family, encode: Encode | None, text: str) -> int:
+    """The tokens of a text for a family, computed with the base encoding if it is installed."""
     if not text:
         return 0
     share = len(text.encode("ascii", "ignore")) / len(text)
-    count = count_with(encode, text) if encode else weighed(text, family.base)
+    count = count_with(encode, text) if encode else by_characters(text, family.base)
     tokens = count * (family.latin * share + family.other * (1 - share))
     if family.single_digits:
         groups = _DIGITS.findall(text)
@@ -209,8 +209,8 @@ def estimated(family: Family, encode: Encode | None, text: str) -> int:
     return ceil(tokens)
 
 
-def weighed(text: str, base: str = "o200k_base") -> float:
-    """About as many tokens as an encoding has, from nothing but the characters."""
+def by_characters(text: str, base: str = "o200k_base") -> float:
+    """An estimate of an encoding's tokens from the characters alone."""
     runs = sum(map(len, _LONG_RUN.findall(text)))
     rest = _LONG_RUN.sub("", text) if runs else text
     newest = base == "o200k_base"
@@ -226,57 +226,57 @@ def _weight(character: str, newest: bool) -> float:
     return next(new if newest else old for end, new, old in _BLOCKS if ord(character) < end)
 
 
-REMEMBERED = 8192
-"""How many texts a counter remembers the counts of: some two megabytes, and no text that is not short."""
+CACHE_SIZE = 8192
+"""The number of texts whose counts a counter caches, about two megabytes; long texts are cached by digest."""
 
-SHORT = 128
-"""Up to how many characters a text is remembered as itself; of a longer one only a digest is."""
+LONGEST_KEY = 128
+"""The longest text, in characters, that is its own cache key; a longer one has its digest as key."""
 
 _WITHOUT_ENCODING = 0.25
-"""The margin of an estimate that has nothing to go by but characters."""
+"""The margin of an estimate from characters alone."""
 
 
 class Counter:
-    """Counts the tokens of texts; any number of threads may share one."""
+    """Counts the tokens of texts. Threads may share a counter."""
 
     def __init__(self, name: str, margin: float, counting: Callable[[str], int]) -> None:
         self.name = name
-        """The encoding that counts, or `estimate`."""
+        """The encoding, or `estimate`."""
         self.margin = margin
-        """The share by which a text may have more tokens than counted; 0 if the count is exact."""
+        """How many more tokens a text may have than counted, as a fraction; 0 if the count is exact."""
         self._counting = counting
-        self._known: dict[str | bytes, int] = {}
+        self._recent: dict[str | bytes, int] = {}
         self._older: dict[str | bytes, int] = {}
-        """What was known before there were too many; it comes back when it is asked for, or goes."""
+        """The previous generation of the cache: entries move back when they are used, and are dropped otherwise."""
 
     @property
     def exact(self) -> bool:
         return self.margin == 0
 
     def count(self, text: str) -> int:
-        """The tokens of a text, special tokens taken as the text they are written with."""
-        key = text if len(text) <= SHORT else _digest(text)
-        tokens = self._known.get(key)
+        """The tokens of a text; special tokens count as ordinary text."""
+        key = text if len(text) <= LONGEST_KEY else _digest(text)
+        tokens = self._recent.get(key)
         if tokens is None:
             tokens = self._older.get(key)
-            self._known[key] = tokens = self._counting(text) if tokens is None else tokens
-            if len(self._known) > REMEMBERED // 2:
-                self._known, self._older = {}, self._known
+            self._recent[key] = tokens = self._counting(text) if tokens is None else tokens
+            if len(self._recent) > CACHE_SIZE // 2:
+                self._recent, self._older = {}, self._recent
         return tokens
 
     def at_most(self, tokens: int) -> int:
-        """How many tokens there may really be where so many were counted."""
+        """The upper bound for a count."""
         return ceil(tokens * (1 + self.margin))
 
 
 @lru_cache(maxsize=1024)
 def counter_for(model: str) -> Counter:
-    """The counter for a model by any of its names; the first of an encoding takes a moment to load it."""
+    """The counter for a model by any of its names; the first use of an encoding loads it."""
     return _shared(family_of(model))
 
 
 def forget_counters() -> None:
-    """Make counters anew, for encodings that came or went."""
+    """Drop all counters, so that encodings are looked up again."""
     counter_for.cache_clear()
     with _counters_lock:
         _counters.clear()
@@ -300,7 +300,7 @@ def _counter(family: str | Family) -> Counter:
         family = Family(family, 1.0, 1.0, margin=_WITHOUT_ENCODING)
     encode = encoding(family.base)
     margin = family.margin if encode else max(family.margin, _WITHOUT_ENCODING)
-    return Counter("estimate", margin, partial(estimated, family, encode))
+    return Counter("estimate", margin, partial(family_estimate, family, encode))
 
 
 def _digest(text: str) -> bytes:

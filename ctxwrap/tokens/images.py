@@ -1,4 +1,4 @@
-"""What pictures cost: their size from the first bytes of their data, their tokens by each family's rule."""
+"""Tokens of images: size from the first bytes of the data, tokens by the rule of the model family."""
 
 import binascii
 from collections.abc import Callable, Iterator
@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from ctxwrap.tokens.models import known_prefix
 
-OF_UNKNOWN_MODELS = 1600
-"""What a picture is counted as where no rule is known."""
+UNKNOWN_MODEL_IMAGE = 1600
+"""Tokens of an image for a model without a known rule."""
 
 _SHORTEST_SIDE = 768
 _TILE = 512
 _MOST_TILES = 8
 
 _SEGMENTS = 200
-"""How many segments of a JPEG file are looked through for its size."""
+"""The number of JPEG segments that are searched for the size."""
 
 
 class Size(NamedTuple):
@@ -24,7 +24,7 @@ class Size(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """A price for the picture and one for every square of 512 pixels, after it was scaled down."""
+    """A base price plus a price for each 512-pixel tile of the scaled-down image."""
 
     base: int
     each: int
@@ -36,7 +36,7 @@ class Tiles(NamedTuple):
 
 
 class Patches(NamedTuple):
-    """A price for every square of 32 pixels, up to a number of them."""
+    """A price for each 32-pixel patch, up to a maximum number of patches."""
 
     each: float
     most: int = 1536
@@ -48,7 +48,7 @@ class Patches(NamedTuple):
 
 
 class Pixels(NamedTuple):
-    """A price for the picture's area, after it was scaled down to a longest side."""
+    """A price for the area of the image, scaled down to a longest side."""
 
     longest: int
     most: int
@@ -91,9 +91,9 @@ _LONGEST_FIRST = sorted(_RULES, key=len, reverse=True)
 
 
 def image_tokens(model: str, size: Size | None, detail: str = "auto") -> int:
-    """The tokens of a picture; one of unknown size is taken for a large one."""
+    """The tokens of an image; one of unknown size counts as large."""
     prefix = known_prefix(model, _LONGEST_FIRST)
-    return _RULES[prefix].tokens(size, detail) if prefix else OF_UNKNOWN_MODELS
+    return _RULES[prefix].tokens(size, detail) if prefix else UNKNOWN_MODEL_IMAGE
 
 
 def _tiles(size: Size) -> int:
@@ -107,13 +107,13 @@ def _squares(size: Size, side: int) -> int:
 
 
 def size_of_url(url: str) -> Size | None:
-    """The size of the picture in a data URL; others are not looked at."""
+    """The size of the image in a data URL; other URLs are not fetched."""
     head, comma, data = url.partition(",") if url.startswith("data:") else ("", "", "")
     return size_of_base64(data) if comma and head.endswith(";base64") else None
 
 
 def size_of_base64(data: str) -> Size | None:
-    """The size of a PNG, GIF, WebP or JPEG picture, from the few bytes that tell it; None if they do not."""
+    """The size of a PNG, GIF, WebP or JPEG image, read from its header; None if it has no readable size."""
     start = _bytes_of(data, 0, 30)
     for mark, read in _READERS:
         if start.startswith(mark):
@@ -123,7 +123,7 @@ def size_of_base64(data: str) -> Size | None:
 
 
 def _bytes_of(data: str, start: int, length: int) -> bytes:
-    """So many bytes of what base64 text holds, without decoding the rest; none if it is broken there."""
+    """Some bytes of base64 data, without decoding the rest; empty if the data is invalid there."""
     skipped = start % 3
     first = (start - skipped) // 3 * 4
     text = data[first : first + ceil((skipped + length) / 3) * 4]
@@ -162,7 +162,7 @@ def _jpeg(start: bytes, data: str) -> Size | None:
 
 
 def _frames(data: str) -> Iterator[bytes]:
-    """The heads of a JPEG's segments that tell its size, found by leaping from one to the next."""
+    """The headers of the JPEG segments that hold the size."""
     at = 2
     for _ in range(_SEGMENTS):
         head = _bytes_of(data, at, 9)

@@ -1,16 +1,16 @@
-"""The measure of a call: how many tokens its model takes for a text, a message or a whole request, at most."""
+"""Upper bounds for the tokens of texts, messages and requests, for one model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 from ctxwrap.protocol.instructions import neutral
 from ctxwrap.tokens.counting import Counter, counter_for
-from ctxwrap.tokens.messages import body_tokens, message_tokens
+from ctxwrap.tokens.messages import message_tokens
 from ctxwrap.types import Body, LoggedMessage, Message
 
 
 class Measure:
-    """Where counts are estimates, all that it says is the estimate and its margin."""
+    """Counts for one model; an estimate includes its margin."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -18,7 +18,7 @@ class Measure:
 
     @property
     def name(self) -> str:
-        """What counts."""
+        """The encoding, or `estimate`."""
         return self._counter.name
 
     @property
@@ -29,7 +29,7 @@ class Measure:
         return self._counter.at_most(self._counter.count(text)) if text else 0
 
     def counted(self, message: Message) -> int:
-        """What is stored with a message: no margin in it. A text counts as it is sent: neutral, which is longer."""
+        """The count that is stored with a message, without margin. Text counts in its neutral form, as it is sent."""
         if isinstance(message.content, str):
             message = message._replace(content=neutral(message.content))
         return message_tokens(message, self._counter, self.model)
@@ -42,12 +42,13 @@ class Measure:
         return counter.at_most(known) if counter.margin else known
 
     def messages(self, history: Sequence[LoggedMessage]) -> list[int]:
-        """The same for many."""
+        """The counts of many messages."""
         counter = self._counter
         counts = [kept.tokens.get(counter.name) for kept in history]
         if None in counts:
             return [self.message(kept) for kept in history]
         return [ceil(count * (1 + counter.margin)) for count in counts] if counter.margin else counts  # type: ignore[operator, return-value]  # none of them is None
 
-    def body(self, wire: str, body: Body) -> int:
-        return self._counter.at_most(body_tokens(wire, body, self._counter))
+    def body(self, count: Callable[[Body, Counter], int], body: Body) -> int:
+        """A request, counted by its provider's rule."""
+        return self._counter.at_most(count(body, self._counter))

@@ -1,4 +1,4 @@
-"""Tokens of messages, tools and whole requests."""
+"""Tokens of messages, content parts and tools."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -16,12 +16,12 @@ _DEEPEST = 8
 
 
 def as_types(tools: list[Any]) -> str:
-    """All tools as one text; what is no function is in it as JSON."""
+    """The tools as one text, in the form that OpenAI models see; tools that are no functions are JSON."""
     return "\n".join((_HEAD, *map(_tool, tools), _TAIL))
 
 
 def as_json(value: Any) -> str:
-    """A value as compact JSON, without what data URLs hold: nobody reads that as text."""
+    """A value as compact JSON; data URLs are cut, since models do not read them as text."""
     return json.dumps(_without_data(value), ensure_ascii=False, separators=(",", ":"), default=str)
 
 
@@ -71,29 +71,29 @@ def _field(name: Any, schema: Any, required: bool, depth: int) -> str:
 PER_MESSAGE = 3
 PER_NAME = 1
 PER_REPLY = 3
-"""What OpenAI publishes: three tokens frame a message, one more comes with a name, three begin the reply."""
+"""As published by OpenAI: three tokens frame a message, a name adds one, three start the reply."""
 
 PER_CALL = 8
-"""What frames a call of a tool, or its result."""
+"""The frame of a tool call or a tool result."""
 
 PER_TOOL = 8
-TOOLS_OF_CLAUDE = 500
-"""What frames a tool's definition, and what tells the model how to use tools at all."""
+CLAUDE_TOOLS = 500
+"""The frame of a tool definition, and Claude's instructions for using tools."""
 
-OF_AUDIO = 1000
-BYTES_PER_TOKEN_OF_AUDIO = 1600
-"""Ten tokens a second, in sound of a common compression; less compressed sound is overrated."""
+AUDIO = 1000
+AUDIO_BYTES_PER_TOKEN = 1600
+"""Ten tokens per second at a common compression; less compressed audio is overestimated."""
 
-OF_A_FILE = 3000
-BYTES_PER_FILE = 100_000
-"""A page of a document is a picture and its text; a file is counted as one for so many bytes."""
+PER_PAGE = 3000
+BYTES_PER_PAGE = 100_000
+"""A page of a document counts as an image plus its text; this many bytes count as one page."""
 
 _HIDDEN_BYTES_PER_TOKEN = 6
 
 
 def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
-    """A message with what frames it; `model` tells what its pictures cost."""
-    content = _Content(counter, model)
+    """The tokens of a message of the log; `model` decides the tokens of images."""
+    content = ContentCounter(counter, model)
     tokens = PER_MESSAGE + counter.count(message.role) + content.tokens(message.content)
     if message.name:
         tokens += PER_NAME + counter.count(message.name)
@@ -101,17 +101,12 @@ def message_tokens(message: Message, counter: Counter, model: str = "") -> int:
 
 
 def messages_tokens(messages: Iterable[Message], counter: Counter, model: str = "") -> int:
-    """All messages of a request, and the reply's beginning."""
+    """The tokens of all messages of a request, and of the start of the reply."""
     return PER_REPLY + sum(message_tokens(message, counter, model) for message in messages)
 
 
-def body_tokens(wire_name: str, body: Body, counter: Counter) -> int:
-    """What a request takes of the model's window before any reply; what the provider keeps itself is not in it."""
-    return _BODIES[wire_name](body, _Content(counter, str(body.get("model") or "")))
-
-
-class _Content:
-    """Counts contents of any API; what it does not know it counts as the JSON it is."""
+class ContentCounter:
+    """Counts content of any API, as the log may hold parts of each; unknown parts count as JSON."""
 
     def __init__(self, counter: Counter, model: str) -> None:
         self._count = counter.count
@@ -128,37 +123,40 @@ class _Content:
         return 0 if content is None else self._json(content)
 
     def message(self, message: Any) -> int:
-        """A message as the APIs have it, with what frames it."""
+        """The tokens of a message with `role` and `content`."""
         if not isinstance(message, Mapping):
             return PER_MESSAGE + self.tokens(message)
         tokens = PER_MESSAGE + self.tokens(message.get("role")) + self.tokens(message.get("content"))
         if len(message) == 2 and "content" in message and "role" in message:
-            return tokens  # as most are
+            return tokens  # most messages
         if message.get("name"):
             tokens += PER_NAME + self.tokens(message["name"])
         tokens += self.tokens(message.get("refusal")) + self.tokens(message.get("reasoning_content"))
         return tokens + sum(
-            map(self._chat_call, _listed(message.get("tool_calls")) + _listed(message.get("function_call")))
+            map(self._chat_call, as_list(message.get("tool_calls")) + as_list(message.get("function_call")))
         )
 
+    def messages(self, messages: Any) -> int:
+        return sum(map(self.message, as_list(messages)))
+
     def item(self, item: Any) -> int:
-        """An item of the Responses API: a message, or something that stands beside messages."""
+        """An item of the Responses API: a message, or an entry beside messages."""
         if isinstance(item, Mapping) and "role" not in item:
             return self._part(dict(item))
         return self.message(item)
 
     def tools(self, tools: Any) -> int:
-        """The definitions of tools: Claude gets their JSON, and most others are trained on what OpenAI does."""
-        listed = _listed(tools)
+        """The tokens of tool definitions: as JSON for Claude, in OpenAI's form for other models."""
+        listed = as_list(tools)
         if not listed:
             return 0
         if "claude" in self._model.lower():
-            return TOOLS_OF_CLAUDE + sum(PER_TOOL + self._json(tool) for tool in listed)
+            return CLAUDE_TOOLS + sum(PER_TOOL + self._json(tool) for tool in listed)
         return self._count(as_types(listed))
 
-    def schema(self, wanted: Any) -> int:
-        """The schema that a reply is to follow, if one is given."""
-        return self._json(wanted) if isinstance(wanted, Mapping) and len(wanted) > 1 else 0
+    def schema(self, schema: Any) -> int:
+        """The tokens of the schema for the reply, if there is one."""
+        return self._json(schema) if isinstance(schema, Mapping) and len(schema) > 1 else 0
 
     def call(self, name: Any, arguments: Any) -> int:
         written = arguments if isinstance(arguments, str) else as_json(arguments or {})
@@ -176,7 +174,7 @@ class _Content:
         return PER_CALL + self.tokens(content)
 
     def hidden(self, part: Body, name: str) -> int:
-        """Thoughts that only the provider can read, and what it shows of them."""
+        """Encrypted reasoning, estimated by its size, and its visible summary."""
         shown = self.tokens(part.get("summary")) + self.tokens(part.get("content"))
         return shown + ceil(len(str(part.get(name) or "")) / _HIDDEN_BYTES_PER_TOKEN)
 
@@ -195,7 +193,7 @@ class _Content:
     def audio(self, part: Body) -> int:
         sound = part.get("input_audio")
         data = sound.get("data") if isinstance(sound, Mapping) else None
-        return max(OF_AUDIO // 10, _size(data) // BYTES_PER_TOKEN_OF_AUDIO) if data else OF_AUDIO
+        return max(AUDIO // 10, _size(data) // AUDIO_BYTES_PER_TOKEN) if data else AUDIO
 
     def file(self, part: Body) -> int:
         given = next((part[name] for name in ("source", "file") if isinstance(part.get(name), Mapping)), part)
@@ -204,13 +202,13 @@ class _Content:
         if given.get("type") == "content":
             return self.tokens(given.get("content"))
         data = given.get("data") or given.get("file_data")
-        return OF_A_FILE * max(1, ceil(_size(data) / BYTES_PER_FILE))
+        return PER_PAGE * max(1, ceil(_size(data) / BYTES_PER_PAGE))
 
     def _json(self, value: Any) -> int:
         return self._count(as_json(value))
 
 
-_Part = Callable[[_Content, Body], int]
+_Part = Callable[[ContentCounter, Body], int]
 
 
 def _text_in(name: str) -> _Part:
@@ -235,9 +233,9 @@ _PARTS: dict[str, _Part] = {
     "thinking": _text_in("thinking"),
     "redacted_thinking": _hidden_in("data"),
     "reasoning": _hidden_in("encrypted_content"),
-    **dict.fromkeys(("image_url", "input_image", "image"), _Content.image),
-    "input_audio": _Content.audio,
-    **dict.fromkeys(("file", "input_file", "document", "container_upload"), _Content.file),
+    **dict.fromkeys(("image_url", "input_image", "image"), ContentCounter.image),
+    "input_audio": ContentCounter.audio,
+    **dict.fromkeys(("file", "input_file", "document", "container_upload"), ContentCounter.file),
     **dict.fromkeys(("tool_use", "server_tool_use", "custom_tool_call"), _call_with("input")),
     "function_call": _call_with("arguments"),
     "tool_result": _result_in("content"),
@@ -245,53 +243,12 @@ _PARTS: dict[str, _Part] = {
 }
 
 
-def _listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return list(value)
     return [] if value is None else [value]
 
 
 def _size(data: Any) -> int:
-    """The bytes that base64 text holds."""
+    """The number of bytes in base64 data."""
     return len(data) * 3 // 4 if isinstance(data, str) else 0
-
-
-def _chat(body: Body, content: _Content) -> int:
-    messages = sum(map(content.message, _listed(body.get("messages"))))
-    tools = content.tools(_listed(body.get("tools")) + _listed(body.get("functions")))
-    return PER_REPLY + messages + tools + content.schema(body.get("response_format"))
-
-
-def _anthropic(body: Body, content: _Content) -> int:
-    system = PER_MESSAGE + content.tokens(body["system"]) if body.get("system") else 0
-    messages = sum(map(content.message, _listed(body.get("messages"))))
-    config = body.get("output_config")
-    wanted = body.get("output_format") or (config.get("format") if isinstance(config, Mapping) else None)
-    return PER_REPLY + system + messages + content.tools(body.get("tools")) + content.schema(wanted)
-
-
-def _responses(body: Body, content: _Content) -> int:
-    instructions = PER_MESSAGE + 1 + content.tokens(body["instructions"]) if body.get("instructions") else 0
-    given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else _listed(given)
-    text = body.get("text")
-    wanted = text.get("format") if isinstance(text, Mapping) else None
-    said = sum(map(content.item, items))
-    return PER_REPLY + instructions + said + content.tools(body.get("tools")) + content.schema(wanted)
-
-
-def _completions(body: Body, content: _Content) -> int:
-    """The longest of several prompts, since each is a request of its own; numbers are tokens already."""
-    prompts = _listed(body.get("prompt"))
-    if prompts and all(isinstance(token, int) for token in prompts):
-        return len(prompts)
-    sizes = (len(prompt) if isinstance(prompt, list) else content.tokens(prompt) for prompt in prompts)
-    return max(sizes, default=0) + content.tokens(body.get("suffix"))
-
-
-_BODIES: dict[str, Callable[[Body, _Content], int]] = {
-    "openai_chat": _chat,
-    "anthropic_messages": _anthropic,
-    "openai_responses": _responses,
-    "openai_completions": _completions,
-}

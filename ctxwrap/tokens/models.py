@@ -1,4 +1,4 @@
-"""What is known of models: tokenizer family, context window and prices, from the tables that litellm ships."""
+"""Models: tokenizer families, and context windows and prices from the table that litellm ships."""
 
 import json
 import re
@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 
 
 class Family(NamedTuple):
-    """Models whose tokenizer is not public or not here, as multiples of an encoding that is."""
+    """Models whose tokenizer is not available: their token counts as multiples of an available encoding's."""
 
     base: str
     latin: float
-    """Tokens for one of the base's in text of ASCII characters."""
+    """Tokens per token of the base encoding, in ASCII text."""
     other: float
-    """The same for all other text."""
+    """The same in other text."""
     single_digits: bool = False
-    """Every digit is a token; the encodings have up to three in one."""
+    """Whether every digit is a token; the encodings join up to three."""
     margin: float = 0.2
 
 
 _CLAUDE = Family("cl100k_base", 1.2, 1.15)
 _CLAUDE_SINCE_OPUS_4_7 = Family("cl100k_base", 1.65, 1.15)
-"""Its tokenizer makes half as many tokens again of Latin script, and the same of others."""
+"""The newer tokenizer makes about half as many tokens again of Latin script, and as many of other scripts."""
 
 _SMALL_VOCABULARY = Family("cl100k_base", 1.15, 1.1, single_digits=True, margin=0.25)
-"""32 000 tokens, as of Llama 2 and the earlier Mistral models."""
+"""A vocabulary of 32 000 tokens, as in Llama 2 and earlier Mistral models."""
 
 UNKNOWN = Family("o200k_base", 1.15, 1.3, single_digits=True, margin=0.25)
 
@@ -37,7 +37,7 @@ _BY_PREFIX: dict[str, str | Family] = {
     "gpt-4.1": "o200k_base",
     "gpt-4.5": "o200k_base",
     "gpt-5": "o200k_base",
-    "gpt-oss": "o200k_base",  # harmony is the same but for its special tokens
+    "gpt-oss": "o200k_base",  # o200k_harmony differs only in special tokens
     "chatgpt-4o": "o200k_base",
     "o1": "o200k_base",
     "o3": "o200k_base",
@@ -91,13 +91,13 @@ _LONGEST_FIRST = sorted(_BY_PREFIX, key=len, reverse=True)
 
 
 def family_of(model: str) -> str | Family:
-    """The encoding of a model, or the family it is estimated with."""
+    """The encoding of a model, or the family that estimates its counts."""
     prefix = known_prefix(model, _LONGEST_FIRST)
     return _BY_PREFIX[prefix] if prefix else UNKNOWN
 
 
 def known_prefix(model: str, longest_first: list[str]) -> str:
-    """The longest known beginning of a model's own name, behind providers, regions and vendors; empty if none is."""
+    """The longest known prefix of a model's name without provider, region and vendor; empty if there is none."""
     for name in _beginnings(model):
         for prefix in longest_first:
             if name.startswith(prefix) and not _splits_a_number(prefix, name):
@@ -106,9 +106,9 @@ def known_prefix(model: str, longest_first: list[str]) -> str:
 
 
 def _beginnings(model: str) -> Iterator[str]:
-    """Where a model's own name may begin: in its last part rather than in a provider's, and there from the left.
+    """Candidates for a model's own name: those in the last path segment first, from the left.
 
-    Behind a hyphen only longer names are told apart from a mere part of a name.
+    After a hyphen a name needs two letters, so that parts such as `-o1` of another name are not mistaken for one.
     """
     name = model.strip().lower()
     last = name.rpartition("/")[2]
@@ -140,7 +140,7 @@ def litellm_directory() -> Path | None:
 
 
 def model_rows() -> dict[str, Any]:
-    """What litellm's table says of each model, by name; nothing if there is no table."""
+    """litellm's table: a row for each model name. Empty if there is no table."""
     try:
         rows = json.loads(_table())
     except ValueError:
@@ -149,7 +149,7 @@ def model_rows() -> dict[str, Any]:
 
 
 def model_row(name: str) -> Any:
-    """The row of a model by its name in lower case, without parsing the others; None if it is not found like that."""
+    """The row of a model by its lower-case name, without parsing the whole table; None if it is not found."""
     table = _table().lower()
     at = table.rfind(f"\n    {json.dumps(name)}: {{".encode())
     if at < 0 or name in _NO_MODELS:
@@ -170,25 +170,25 @@ def _table() -> bytes:
 UNKNOWN_INPUT = 8192
 UNKNOWN_OUTPUT = 4096
 REPLY = 4096
-"""What a reply is left, unless the caller or the model says less."""
+"""Tokens reserved for a reply, unless the caller or the model sets less."""
 
 _TEXT_MODES = frozenset({"chat", "completion", "responses", None})
 
 
 class ContextWindow(NamedTuple):
     input_tokens: int
-    """The most a request may hold; with many providers the reply is to fit into it as well."""
+    """The most tokens of a request; many providers count the reply in."""
     output_tokens: int
-    """The most a reply may hold."""
+    """The most tokens of a reply."""
     known: bool
-    """Whether it is this model's, not merely a guess."""
+    """Whether the numbers are the model's; otherwise they are a guess."""
 
 
 _UNKNOWN = ContextWindow(UNKNOWN_INPUT, UNKNOWN_OUTPUT, known=False)
 
 
 def window_of(model: str, overrides: Mapping[str, int | ContextWindow] | None = None) -> ContextWindow:
-    """The window of a model by any of its names; `overrides` gives windows by name, or how much goes in."""
+    """The window of a model by any of its names; `overrides` maps names to windows or to input tokens."""
     if overrides:
         own = {name.lower(): window for name, window in overrides.items()}
         for name in spellings(model):
@@ -200,9 +200,9 @@ def window_of(model: str, overrides: Mapping[str, int | ContextWindow] | None = 
 def reply_reserve(
     model: str, asked_for: int | None = None, overrides: Mapping[str, int | ContextWindow] | None = None
 ) -> int:
-    """How much of the window is to be left to the reply: what was asked for, else some room.
+    """The tokens of the window that are reserved for the reply: the request's limit, or a default.
 
-    A provider counts all that was asked for against the window, however little of it the reply takes.
+    A provider counts the whole limit against the window, however short the reply is.
     """
     window = window_of(model, overrides)
     if asked_for is None or asked_for <= 0:
@@ -219,7 +219,7 @@ _REGION_OR_VENDOR = re.compile(r"[a-z][a-z0-9-]*\.(?=[a-z])")
 
 
 def spellings(model: str) -> Iterator[str]:
-    """A model's name, then shorter and shorter forms of it: without providers, dates, versions, regions, vendors."""
+    """A model's name, then shorter forms of it without provider, date, version, region and vendor."""
     name = model.strip().lower()
     seen = set[str]()
     for start in _starts(name):
@@ -252,7 +252,7 @@ def _without_suffix(name: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _listed(model: str) -> ContextWindow:
     names = list(spellings(model))
-    if sizes := _sizes(model_row(names[0])) if names else None:  # parsing the whole table takes far longer than a call
+    if sizes := _sizes(model_row(names[0])) if names else None:  # parsing the whole table is slow
         return ContextWindow(*sizes, known=True)
     found = next((_window_table()[name] for name in names if name in _window_table()), None)
     found = found or next((_shortened()[_dashed(name)] for name in names if _dashed(name) in _shortened()), None)
@@ -266,7 +266,7 @@ def _window_table() -> dict[str, tuple[int, int]]:
 
 @cache
 def _shortened() -> dict[str, tuple[int, int]]:
-    """The table by the shortest forms of its names, for models that another provider has too; the smallest of them."""
+    """The table by the shortest forms of its names; of several providers' windows for a model, the smallest."""
     shortened: dict[str, tuple[int, int]] = {}
     for name, sizes in _window_table().items():
         shortest = _dashed(list(spellings(name))[-1])
@@ -275,13 +275,13 @@ def _shortened() -> dict[str, tuple[int, int]]:
 
 
 def forget_windows() -> None:
-    """Read the table anew."""
+    """Drop the cached table, so that it is read again."""
     for cached in (_listed, _window_table, _shortened):
         cached.cache_clear()
 
 
 def _sizes(row: Any) -> tuple[int, int] | None:
-    """`max_tokens` is the reply's limit where there is another for the request, else it is all there is."""
+    """Input and output sizes. `max_tokens` is the output limit if there is an input limit, otherwise the only limit."""
     if not isinstance(row, dict) or row.get("mode") not in _TEXT_MODES:
         return None
     most, taken, given = (_size(row.get(name)) for name in ("max_tokens", "max_input_tokens", "max_output_tokens"))
@@ -300,23 +300,23 @@ def _as_window(window: int | ContextWindow) -> ContextWindow:
 
 
 def _dashed(name: str) -> str:
-    """Versions are written with points here and with hyphens there."""
+    """A name with hyphens in versions, which some providers write with points."""
     return name.replace(".", "-")
 
 
 class Price(NamedTuple):
-    """US dollars for one token."""
+    """US dollars per token."""
 
     input: float
     output: float
     cached: float
-    """Of a prompt's beginning that the provider's cache gave."""
+    """Of input tokens read from the provider's cache."""
     written: float
-    """Of what its cache took."""
+    """Of input tokens written to the cache."""
 
 
 def price_of(model: str) -> Price | None:
-    """The price of a model by any of its names, or None if the table has none for it."""
+    """The price of a model by any of its names, or None if the table has none."""
     return next((_price_table()[name] for name in spellings(model) if name in _price_table()), None)
 
 

@@ -1,4 +1,4 @@
-"""Recognising the error by which a provider says that a request does not fit into the model's window."""
+"""Recognition of errors that say a request exceeds the model's context window."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from ctxwrap.language.patterns import lazy_pattern
 
 
 class TooLong(NamedTuple):
-    """A request that did not fit, and the numbers if the provider told them."""
+    """A request that exceeds the window, with the numbers that the provider gives."""
 
     limit: int | None = None
-    """How many tokens fit."""
+    """The tokens that fit."""
     size: int | None = None
-    """How many there were, with the room asked for the reply if the provider counts it in."""
+    """The tokens of the request, including the reply's limit if the provider counts it in."""
     reply: int = 0
-    """How many of these were that room."""
+    """The part of `size` that is the reply's limit."""
 
 
 _CODES = frozenset(
@@ -30,10 +30,10 @@ _CODES = frozenset(
     }
 )
 _OTHER_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "tokens", "insufficient_quota"})
-"""Codes of errors that speak of too many tokens as well: in a minute, not in a request."""
+"""Codes of errors about too many tokens per minute, not per request."""
 
 _STATUSES = frozenset({None, 200, 400, 413, 422, 500})
-"""A stream that has begun says 200 or nothing, and some gateways make a 500 of what they were told."""
+"""An error inside a stream has status 200 or none, and some gateways turn the provider's error into a 500."""
 
 _N = r"(\d[\d,_]{0,14})"
 _LIMITS = tuple(
@@ -87,40 +87,40 @@ _MARKS = lazy_pattern(
     r"|context_length_exceeded|request_too_large|tokens in the prompt cannot exceed",
     re.IGNORECASE | re.DOTALL,
 )
-_READ = 20_000
-"""How many characters of a text are looked at."""
+_SEARCHED = 20_000
+"""The number of characters of a text that are searched."""
 
 _DEPTH = 10
-_CODED = ("code", "type", "status", "reason")
-_WORDED = ("message", "detail", "msg", "raw", "error")
+_CODE_FIELDS = ("code", "type", "status", "reason")
+_TEXT_FIELDS = ("message", "detail", "msg", "raw", "error")
 
 
 def too_long(status: int | None, body: object) -> TooLong | None:
-    """What a response says about its request's length, or None if it fails for another reason.
+    """What an error response says about its request's length, or None if it has another cause.
 
-    `body` is its JSON, as a text or read, or any text that holds the provider's words.
+    `body` is the response's JSON, as text or parsed, or any text that contains the provider's message.
     """
     codes, texts = set[str](), list[str]()
-    for code, text in _said(body, _DEPTH):
+    for code, text in _codes_and_texts(body, _DEPTH):
         codes.add(code.lower())
         texts.append(text)
-    return _judged(status, codes, "\n".join(text for text in texts if text)[:_READ])
+    return _decide(status, codes, "\n".join(text for text in texts if text)[:_SEARCHED])
 
 
 def too_long_in(error: BaseException) -> TooLong | None:
-    """The same for an exception of an SDK, by the attributes that SDKs make public."""
+    """The same for an exception of an SDK, by its public attributes."""
     status = getattr(error, "status_code", None)
     names = {kind.__name__.lower() for kind in type(error).__mro__}
     codes, texts = {*names, str(getattr(error, "code", None)).lower()}, list[str]()
     for given in (getattr(error, "body", None), getattr(error, "message", None), str(error)):
-        for code, text in _said(given, _DEPTH):
+        for code, text in _codes_and_texts(given, _DEPTH):
             codes.add(code.lower())
             texts.append(text)
-    words = "\n".join(dict.fromkeys(text for text in texts if text))
-    return _judged(status if isinstance(status, int) else None, codes, words[:_READ])
+    text = "\n".join(dict.fromkeys(text for text in texts if text))
+    return _decide(status if isinstance(status, int) else None, codes, text[:_SEARCHED])
 
 
-def _judged(status: int | None, codes: set[str], text: str) -> TooLong | None:
+def _decide(status: int | None, codes: set[str], text: str) -> TooLong | None:
     if status not in _STATUSES or codes & _OTHER_LIMITS:
         return None
     if not codes & _CODES and not _MARKS.search(text):
@@ -136,39 +136,39 @@ def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> int | None:
     return None
 
 
-def _said(value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """The codes and the words of an error, wherever in it they stand; each with an empty other."""
+def _codes_and_texts(value: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Pairs of a code and a message in an error, at any depth; one of the two is empty."""
     if depth == 0:
         return
     if isinstance(value, bytes):
-        value = value[: 4 * _READ].decode("utf-8", "replace")
+        value = value[: 4 * _SEARCHED].decode("utf-8", "replace")
     if isinstance(value, str):
         inner = _parsed(value)
         if inner is None:
-            yield "", value[:_READ]
+            yield "", value[:_SEARCHED]
         else:
-            yield from _said(inner, depth - 1)
+            yield from _codes_and_texts(inner, depth - 1)
     elif isinstance(value, list):
         for item in value[:10]:
-            yield from _said(item, depth - 1)
+            yield from _codes_and_texts(item, depth - 1)
     elif isinstance(value, Mapping):
         yield from _in_object(value, depth)
 
 
 def _in_object(value: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, str]]:
-    for name in _CODED:
+    for name in _CODE_FIELDS:
         if isinstance(value.get(name), str):
             yield value[name], ""
-    for name in _WORDED:
-        yield from _said(value.get(name), depth - 1)
+    for name in _TEXT_FIELDS:
+        yield from _codes_and_texts(value.get(name), depth - 1)
     for inner in value.values():
         if isinstance(inner, Mapping) and inner is not value.get("error"):
-            yield from _said(inner, depth - 1)
+            yield from _codes_and_texts(inner, depth - 1)
 
 
 def _parsed(text: str) -> object:
-    """What a text is if it is JSON of a reasonable length, else None."""
-    if not text.lstrip().startswith(("{", "[")) or len(text) > 4 * _READ:
+    """A text parsed as JSON, or None if it is no JSON or too long."""
+    if not text.lstrip().startswith(("{", "[")) or len(text) > 4 * _SEARCHED:
         return None
     try:
         parsed: object = json.loads(text)

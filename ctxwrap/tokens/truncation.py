@@ -8,31 +8,31 @@ from unicodedata import category
 from ctxwrap.types import Message
 
 CountTokens = Callable[[str], int]
-"""How many tokens a text takes."""
+"""Gives the tokens of a text."""
 
 Strategy = Literal["never", "start", "middle", "end"]
-"""What is cut away; `never` is all or nothing."""
+"""The part that is cut away; `never` keeps all or nothing."""
 STRATEGIES: tuple[str, ...] = get_args(Strategy)
 
 ELLIPSIS = "..."
 
 _NEAR = 0.75
-"""A cut moves back to a line's end if at least this part of the piece remains."""
+"""A cut moves back to a line end if at least this fraction of the piece remains."""
 _CLOSE = 50
-"""The search ends when less than one part in so many of the limit is unused."""
+"""The search ends when less than one part in 50 of the limit is unused."""
 _LONGEST_SEQUENCE = 32
-"""So many characters at most are held together as one."""
+"""The most code points that are kept together as one character."""
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
 def truncated(text: str, limit: int, strategy: Strategy, count: CountTokens, max_lines: int | None = None) -> str:
-    """`text` in at most `limit` tokens and `max_lines` lines, the ellipsis included; empty if nothing sensible fits.
+    """`text` in at most `limit` tokens and `max_lines` lines, including the ellipsis; empty if nothing useful fits.
 
-    `start`, `middle` and `end` say what goes; what stays is a prefix, a suffix or both, in whole lines where these are
-    short enough.
+    `start`, `middle` and `end` name the part that is removed. The rest is a prefix, a suffix or both, in whole lines
+    if these are short enough.
     """
     if strategy not in STRATEGIES:
-        raise ValueError(f"no strategy {strategy!r}: known are {', '.join(STRATEGIES)}")
+        raise ValueError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
     is_short = max_lines is None or _number_of_lines(text) <= max_lines
     size = count(text)
     if is_short and size <= limit:
@@ -44,7 +44,7 @@ def truncated(text: str, limit: int, strategy: Strategy, count: CountTokens, max
 
 
 def _largest(cut: "_Cut", limit: int, size: int, count: CountTokens) -> str:
-    """The largest piece that was seen to fit; that the count grows with the text makes it large, not right."""
+    """The largest piece that fits among those tried. It always fits, even if the count does not grow with the text."""
     best, low, high = "", 0, cut.most
     probe = min(high, max(1, int(high * limit * 0.99 / size))) if size > 0 else high
     while low < high:
@@ -62,16 +62,16 @@ def _largest(cut: "_Cut", limit: int, size: int, count: CountTokens) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where a text may be cut, and what then stays of it."""
+    """The positions at which a text may be cut."""
 
     text: str
     strategy: Strategy
     head: int
-    """The beginning that may stay ends here."""
+    """The end of the longest prefix that may stay."""
     tail: int
-    """The end that may stay begins here."""
+    """The start of the longest suffix that may stay."""
     breaks: bool
-    """Whether the ellipsis may have a line of its own."""
+    """Whether the ellipsis may be on its own line."""
 
     @classmethod
     def of(cls, text: str, strategy: Strategy, max_lines: int | None) -> "_Cut":
@@ -89,23 +89,23 @@ class _Cut:
 
     @property
     def most(self) -> int:
-        """So many characters at most may stay."""
+        """The most characters that may stay."""
         head, tail = self.head, len(self.text) - self.tail
         return 2 * max(head, tail) if self.strategy == "middle" else head + tail
 
     def kept(self, size: int) -> str:
-        """About `size` characters of the text, and the ellipsis; empty if that says nothing."""
+        """About `size` characters of the text and the ellipsis; empty if only whitespace would stay."""
         first = {"end": size, "start": 0, "middle": (size + 1) // 2}[self.strategy]
         start = _before(self.text, min(first, self.head))
         stop = _behind(self.text, max(len(self.text) - (size - first), self.tail))
         if start > stop or (start == stop and self.breaks):
             return self.text
-        says = (bool(self.text[:start].strip()), bool(self.text[stop:].strip()))
-        is_enough = all(says) if self.strategy == "middle" else any(says)
+        has_text = (bool(self.text[:start].strip()), bool(self.text[stop:].strip()))
+        is_enough = all(has_text) if self.strategy == "middle" else any(has_text)
         return self._joined(start, stop) if is_enough else ""
 
     def _joined(self, start: int, stop: int) -> str:
-        """The ellipsis stands alone on its line where whole lines are left out."""
+        """Prefix, ellipsis and suffix; the ellipsis is on its own line where whole lines are removed."""
         head, tail = self.text[:start], self.text[stop:]
         above = "\n" if self.breaks and head.endswith("\n") else ""
         below = "\n" if self.breaks and tail and self.text[stop - 1] == "\n" else ""
@@ -114,7 +114,7 @@ class _Cut:
 
 
 def _before(text: str, at: int) -> int:
-    """The last good place to end a piece, up to `at`."""
+    """The last good position to end a piece, up to `at`."""
     line = text.rfind("\n", 0, at) + 1
     if line and line >= at * _NEAR:
         return line
@@ -123,7 +123,7 @@ def _before(text: str, at: int) -> int:
 
 
 def _behind(text: str, at: int) -> int:
-    """The first good place to begin a piece, from `at` on."""
+    """The first good position to begin a piece, from `at` on."""
     line = text.find("\n", max(0, at - 1)) + 1
     if line and at > 0 and len(text) - line >= (len(text) - at) * _NEAR:
         return line
@@ -133,7 +133,7 @@ def _behind(text: str, at: int) -> int:
 
 
 def _splits(text: str, at: int) -> bool:
-    """Whether a cut there goes through what a reader sees as one character."""
+    """Whether a cut at `at` would split what a reader sees as one character."""
     if not 0 < at < len(text):
         return False
     left, right = text[at - 1], text[at]
@@ -143,7 +143,7 @@ def _splits(text: str, at: int) -> bool:
 
 
 def _extends(character: str) -> bool:
-    """Whether it belongs to the one before it: marks, joiners, skin tones, tags, the later letters of a syllable."""
+    """Whether a character belongs to the one before it: marks, joiners, skin tones, tags, later syllable letters."""
     if category(character) in ("Mn", "Me", "Mc") or character == _JOINER:
         return True
     number = ord(character)
@@ -155,7 +155,7 @@ def _is_pair(left: str, right: str) -> bool:
 
 
 def _is_flag(character: str) -> bool:
-    """Half of one."""
+    """Whether a character is a regional indicator, half a flag."""
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
@@ -172,7 +172,7 @@ def _number_of_lines(text: str) -> int:
 
 
 def _end_of_line(text: str, number: int) -> int:
-    """Where the line of that number ends, counted from 1."""
+    """The end of line `number`, counted from 1."""
     at = 0
     for _ in range(number):
         at = text.find("\n", at) + 1
@@ -182,7 +182,7 @@ def _end_of_line(text: str, number: int) -> int:
 
 
 def _start_of_line(text: str, number: int) -> int:
-    """Where the line of that number begins, counted from 1 at the end."""
+    """The start of line `number`, counted from 1 at the end of the text."""
     at = len(text) - text.endswith("\n")
     for _ in range(number):
         at = text.rfind("\n", 0, at)
@@ -192,13 +192,13 @@ def _start_of_line(text: str, number: int) -> int:
 
 
 def estimate(text: str) -> int:
-    """About one token for four bytes of UTF-8, which errs little for English and upwards for most scripts."""
+    """One token per four bytes of UTF-8: close for English, too high for most other scripts."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
 
 
 def estimate_message(message: Message) -> int:
-    """A message's text and calls, and the few tokens that frame it."""
+    """The estimate for a message's text and calls, plus its frame."""
     tokens = 4 + estimate(message.text)
     for call in message.tool_calls:
         tokens += estimate(call["name"] + call["arguments"])

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
 from ctxwrap.turn.reask import reask_retry_options
-from ctxwrap.types import Body, ProviderAdapter, SendAsync, TextDelta, TurnRecord
+from ctxwrap.types import Body, SendAsync, TurnRecord
 
 
 async def begin(
     context: ClientBinding,
-    wire: ProviderAdapter,
+    adapter: ProviderAdapter,
     body: Callable[[], Body],
     target: CallScope,
     send: SendAsync,
@@ -21,10 +22,10 @@ async def begin(
 
     `send` is for requests of our own.
     """
-    passed = passthrough(context, target, body)
+    passed = passthrough(context, adapter, target, body)
     if passed is not None:
         return passed
-    opened = ManagedCall(context, wire, body, target, utc_now)
+    opened = ManagedCall(context, adapter, body, target, utc_now)
     try:
         if not await in_thread(opened.open):
             from tenacity import AsyncRetrying

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownFormat
 from ctxwrap.pack.builder import PackSources
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target as NamedTarget
 from ctxwrap.session.background import background
 from ctxwrap.session.clock import new_turn_id
@@ -19,7 +20,7 @@ from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.scope import offers_for
 from ctxwrap.session.session import Session, TurnEnd
 from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_when_safe
-from ctxwrap.tokens import load_tables, too_long_in
+from ctxwrap.tokens import load_tables
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.document_updates import update_document_if_due, write_by_model
 from ctxwrap.turn.ending import asks_to_end, end_behind
@@ -27,7 +28,7 @@ from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.turn.summariser import summarise_behind
 from ctxwrap.turn.telemetry import Telemetry
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Body, Offer, ProviderAdapter, Report, Resource, TurnRecord
+from ctxwrap.types import Body, Offer, Report, Resource, TurnRecord
 from ctxwrap.workingset.working_set import with_offers
 
 logger = logging.getLogger("ctxwrap")
@@ -68,19 +69,25 @@ class PassthroughCall:
         )
 
 
-def passthrough(context: ClientBinding, target: CallScope, body: Callable[[], Body]) -> PassthroughCall | None:
+def passthrough(
+    context: ClientBinding, adapter: ProviderAdapter, target: CallScope, body: Callable[[], Body]
+) -> PassthroughCall | None:
     """The call as a bare one, if it needs no session."""
     if target.key is None:
-        return PassthroughCall(target, "no session was named", body=_redacted_body(context, target, body))
+        return PassthroughCall(target, "no session was named", body=_redacted_body(context, adapter, target, body))
     if target.mode == "disabled" and not context.settings.record:
         return PassthroughCall(target, "disabled, and record is off")
     return None
 
 
-def _redacted_body(context: ClientBinding, target: CallScope, body: Callable[[], Body]) -> Body | None:
+def _redacted_body(
+    context: ClientBinding, adapter: ProviderAdapter, target: CallScope, body: Callable[[], Body]
+) -> Body | None:
     """What to send of a call without context, if there is a policy and the call is not to leave as it is."""
     redaction = context.settings.redaction
-    return None if redaction is None or target.mode in _AS_IT_IS else TurnRedactor(redaction).body(body())
+    if redaction is None or target.mode in _AS_IT_IS:
+        return None
+    return TurnRedactor(redaction).body(body(), adapter.field_names)
 
 
 _AS_IT_IS = ("disabled", "shadow")
@@ -107,16 +114,16 @@ class ManagedCall:
     def __init__(
         self,
         context: ClientBinding,
-        wire: ProviderAdapter,
+        adapter: ProviderAdapter,
         body: Callable[[], Body],
         target: CallScope,
         clock: Callable[[], datetime],
     ) -> None:
-        self._context, self._wire, self._body, self._target = context, wire, body, target
+        self._context, self._adapter, self._body, self._target = context, adapter, body, target
         self._clock = clock
         self._offers = offers_for(target.key)
         self._caller = this_caller()
-        self._telemetry = Telemetry(target.key, wire.name, context.settings.redaction)
+        self._telemetry = Telemetry(target.key, adapter.telemetry_name, context.settings.redaction)
         self._place: TurnTicket | None = None
         self._opened: tuple[Session, Turn] | None = None
         self._saved = False
@@ -140,7 +147,7 @@ class ManagedCall:
         if not self._can_come(session):
             return False
         body = self._body()
-        request = self._wire.read(body)
+        request = self._adapter.read(body)
         self._context.admit(session, request.messages)
         load_tables(request.model, self._context.settings.windows)  # not while others wait for the session
 
@@ -155,7 +162,7 @@ class ManagedCall:
             turn = Turn(
                 new_turn_id(),
                 self._target.key,
-                self._wire,
+                self._adapter,
                 body,
                 request,
                 self._target.mode,
@@ -248,7 +255,7 @@ class ManagedCall:
             raise error
         logger.warning("ctxwrap: the call goes on without context: %s", error)
         reason = "ctxwrap could not open the session"
-        body = _redacted_body(self._context, self._target, self._body)
+        body = _redacted_body(self._context, self._adapter, self._target, self._body)
         call = PassthroughCall(self._target, reason, body=body, error=str(error), not_saved=("request", "reply"))
         self._telemetry.refused(call.record)
         return call
@@ -261,7 +268,7 @@ class ManagedCall:
         if self._saved:
             return False
         try:
-            told = too_long_in(error)
+            told = self._adapter.too_long(error)
             if told is None or not self.turn.shrink(told):
                 return False
         except Exception as own:

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ctxwrap.protocol.instructions import SEPARATOR, question
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.settings import Settings
 from ctxwrap.stores.log_format import kept_of
-from ctxwrap.types import USABLE, Body, Message, ParsedReply, ProviderAdapter, Record, Reply
+from ctxwrap.types import USABLE, Body, Message, ParsedReply, Record, Reply
 
 
 def is_due(reply: Reply) -> bool:
@@ -41,9 +42,9 @@ class ReaskLoop:
     """The questions that one turn asks beside its call."""
 
     def __init__(
-        self, wire: ProviderAdapter, body: Body, settings: Settings, read: Callable[[str], ParsedReply]
+        self, adapter: ProviderAdapter, body: Body, settings: Settings, read: Callable[[str], ParsedReply]
     ) -> None:
-        self._wire = wire
+        self._adapter = adapter
         self._settings = settings
         self._read = read
         self._body = self._asked = body
@@ -66,12 +67,12 @@ class ReaskLoop:
         """What to send: what was sent before, what came back, and what was wrong with it."""
         reply = self._latest or reply
         faults = reply.reading.violations if reply.reading else ()
-        self._asked = self._wire.ask_again(self._body, reply, question(faults), self._settings.snapshot_reserve)
+        self._asked = self._adapter.ask_again(self._body, reply, question(faults), self._settings.snapshot_reserve)
         return self._asked
 
     def answered(self, payload: Body, original: ParsedReply) -> bool:
         """Take the answer to the latest question; whether it can be used."""
-        rewriter = self._wire.rewriter(self._asked, PlainStream)
+        rewriter = self._adapter.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
         reply = rewriter.reply
         self.fetched |= reply.fetched

@@ -10,7 +10,7 @@ from typing import Any
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.pack.receipt import item_in
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.redactor import Redactor
+from ctxwrap.redaction.redactor import FieldNames, Redactor
 from ctxwrap.session.alignment import digest
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.types import Body, Message, PackItem, ParsedReply, Record, Request, TurnInputs
@@ -55,11 +55,11 @@ class TurnRedactor:
     def value(self, value: Any) -> Any:
         return self._redactor.value(value) if self._redactor else value
 
-    def body(self, body: Body) -> Body:
+    def body(self, body: Body, names: FieldNames) -> Body:
         """A request; it is looked at in any case, and changed if the provider is to get it so."""
         if self._redactor is None or self._redaction is None:
             return body
-        redacted = self._redactor.body(body)
+        redacted = self._redactor.body(body, names)
         return redacted if self._redaction.request else body
 
     def events(self, events: list[Record]) -> list[Record]:

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.session.clock import utc_now
 from ctxwrap.turn.binding import CallScope, ClientBinding
 from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
 from ctxwrap.turn.reask import reask_retry_options
-from ctxwrap.types import Body, ProviderAdapter, Send, TextDelta, TurnRecord
+from ctxwrap.types import Body, Send, TurnRecord
 
 
 def begin(
     context: ClientBinding,
-    wire: ProviderAdapter,
+    adapter: ProviderAdapter,
     body: Callable[[], Body],
     target: CallScope,
     send: Send,
@@ -20,10 +21,10 @@ def begin(
 
     `send` is for requests of our own.
     """
-    passed = passthrough(context, target, body)
+    passed = passthrough(context, adapter, target, body)
     if passed is not None:
         return passed
-    opened = ManagedCall(context, wire, body, target, utc_now)
+    opened = ManagedCall(context, adapter, body, target, utc_now)
     try:
         if not opened.open():
             from tenacity import Retrying

@@ -30,9 +30,6 @@ Attributes = dict[str, Any]
 _CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _IN_SPANS = frozenset({"true", "span_only", "span_and_event"})
 
-_PROVIDERS = {"anthropic_messages": "anthropic"}
-"""The wires that only one provider speaks; OpenAI's are everybody's."""
-
 _OPERATIONS = {
     "add": "create_memory",
     "update": "update_memory",
@@ -82,12 +79,12 @@ def _is_at_work() -> bool:
 class Telemetry:
     """Of one call. To be made where the caller's span is current."""
 
-    def __init__(self, key: SessionKey | None, wire: str, redaction: Redaction | None) -> None:
+    def __init__(self, key: SessionKey | None, provider: str, redaction: Redaction | None) -> None:
         self._trace: Any = None
         trace = sys.modules.get("opentelemetry.trace")
         if trace is None or key is None:
             return
-        self._key, self._wire, self._redaction = key, wire, redaction
+        self._key, self._provider, self._redaction = key, provider, redaction
         self._searches: list[_Search] = []
         self._error = ""
         self._begin(trace)
@@ -199,8 +196,8 @@ class Telemetry:
             "ctxwrap.tenant": key.tenant,
             "ctxwrap.agent": key.agent,
         }
-        if self._wire in _PROVIDERS:
-            attributes["gen_ai.provider.name"] = _PROVIDERS[self._wire]
+        if self._provider:
+            attributes["gen_ai.provider.name"] = self._provider
         if error:
             attributes["error.type"] = error
         kind = trace.SpanKind.INTERNAL

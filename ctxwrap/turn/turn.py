@@ -5,7 +5,7 @@ The order of a turn:
  1. the session aligned the caller's messages with its log and fixed round and time (`Opening`); with a redaction
     policy, all that follows is made of what its `Screen` leaves of them;
  2. the mode is settled: a reply that cannot carry a trailer is only read for, never asked for one;
- 3. the pack is made of what fits (`packing`), the wire puts it into the body: `body` is what to send;
+ 3. the pack is made of what fits (`packing`), the adapter puts it into the body: `body` is what to send;
  4. `opening_records` are written before anything is sent; should that be too long for the provider, `smaller` makes
     a smaller pack, once;
  5. the answer comes back whole (`reply`) or piece by piece (`event`, then `close`), and leaves without its trailer;
@@ -28,10 +28,11 @@ from ctxwrap.memory.memory import Memory, merged, rewritten_in
 from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
 from ctxwrap.pack import injection
 from ctxwrap.pack.budget import limit_told
-from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack, reply_limit
+from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.protocol.instructions import is_example, neutral
 from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import sendable
 from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.redaction.visibility import Target
@@ -49,14 +50,12 @@ from ctxwrap.types import (
     Injection,
     Operation,
     ParsedReply,
-    ProviderAdapter,
     Record,
     Reply,
     Report,
     Request,
     Resource,
     SessionKey,
-    TextDelta,
     TextStream,
     TurnInputs,
     TurnRecord,
@@ -74,7 +73,7 @@ class Turn:
         self,
         id: str,
         key: SessionKey,
-        wire: ProviderAdapter,
+        adapter: ProviderAdapter,
         body: Body,
         request: Request,
         asked: Mode,
@@ -86,15 +85,15 @@ class Turn:
         self.key = key
         self.mode, self._mode_reason = settled_mode(asked, request)
         self._asked = asked
-        self._wire = wire
+        self._adapter = adapter
         self._settings = settings
         self._new = opening.new
         self._screen = screen = TurnRedactor(settings.redaction)
         self._unscreened = body
         self._request = TurnRedactor(settings.redaction).request(request)
-        self._given = PackRequest(key, wire.name, screen.body(body), self._request, self.mode)
+        self._given = PackRequest(key, adapter, screen.body(body, adapter.field_names), self._request, self.mode)
         self._opening = screen.opening(opening)
-        self._writing = TurnRecords(id, key, wire.name, self.mode, self._request, self._opening, settings)
+        self._writing = TurnRecords(id, key, adapter.name, self.mode, self._request, self._opening, settings)
         self._sources = screen.sources(sources or PackSources())
         self._pack: Pack | None = None
         self._repacked = False
@@ -104,9 +103,9 @@ class Turn:
             self.body = self._body_with(self._pack)
         self._asked_with = _shown_in(self._request, self._pack)
         self._streams: list[ReplyStream] = []
-        self._rewriter = wire.rewriter(body, self._text_stream)
+        self._rewriter = adapter.rewriter(body, self._text_stream)
         self.max_reasks = settings.max_reasks
-        self._reasking = ReaskLoop(wire, self.body, settings, self._read_again)
+        self._reasking = ReaskLoop(adapter, self.body, settings, self._read_again)
         self._closed = False
         self._broken = ""
         self._error = ""
@@ -151,12 +150,12 @@ class Turn:
             return False
         before, fewer = self._pack, self._fewer(self._pack, told)
         body = self._body_with(fewer)
-        asks_for_less = (reply_limit(body) or 0) < (reply_limit(self.body) or 0)
+        asks_for_less = (self._adapter.reply_limit(body) or 0) < (self._adapter.reply_limit(self.body) or 0)
         if fewer.budget["used"] >= before.budget["used"] and not asks_for_less:
             return False
         self._repacked, self._pack, self.body = True, fewer, body
         self._asked_with = _shown_in(self._request, fewer)
-        self._reasking = ReaskLoop(self._wire, body, self._settings, self._read_again)
+        self._reasking = ReaskLoop(self._adapter, body, self._settings, self._read_again)
         return True
 
     def _fewer(self, made: Pack, told: TooLong) -> Pack:
@@ -164,7 +163,7 @@ class Turn:
 
         A provider that counts the reply in is not asked for room beyond what the caller wants.
         """
-        reply = reply_limit(self._given.body if told.reply else self.body) or 0
+        reply = self._adapter.reply_limit(self._given.body if told.reply else self.body) or 0
         most = limit_told(told, made.budget["fixed"] + made.budget["used"], reply)
         retrieve = (lambda *_: made.found) if self._sources.retrieve else None
         sources = self._sources._replace(retrieve=retrieve)
@@ -179,7 +178,7 @@ class Turn:
         return [], self._writing.screened([*sent, *self._pack_lacks(self._sent_without)])
 
     def _body_with(self, made: Pack) -> Body:
-        return self._unscreened if self.observes else sendable(self._wire.inject(self._given.body, made.injection))
+        return self._unscreened if self.observes else sendable(self._adapter.inject(self._given.body, made.injection))
 
     def reply(self, payload: Body) -> Body:
         """A whole reply, as the caller may see it; as it came, should we fail to read it."""
@@ -232,7 +231,8 @@ class Turn:
 
     def question(self) -> Body:
         """What to send to ask for the snapshot alone; `answered` or `unanswered` follows."""
-        return sendable(TurnRedactor(self._settings.redaction).body(self._reasking.question(self._rewriter.reply)))
+        question = self._reasking.question(self._rewriter.reply)
+        return sendable(TurnRedactor(self._settings.redaction).body(question, self._adapter.field_names))
 
     def answered(self, payload: Body) -> bool:
         """The whole reply to a question; whether its snapshot can be used, or none is needed any more."""

@@ -11,11 +11,12 @@ import ctxwrap
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import cost_of
 from ctxwrap.inspect.cost import LAST, Usage, usage_in
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Failure, PracticeModel, Provider, RecordedRequest
-from ctxwrap.tokens import body_tokens, counter_for
+from ctxwrap.tokens import counter_for
 from ctxwrap.tokens.models import price_of
 from ctxwrap.types import SessionKey
 from tests.cli.test_sessions_command import data, shown
@@ -56,11 +57,11 @@ class Talk:
 
 
 def _size(messages: list[dict[str, Any]]) -> int:
-    return body_tokens("openai_chat", {"model": MODEL, "messages": messages}, counter_for(MODEL))
+    return CHAT.request_tokens({"model": MODEL, "messages": messages}, counter_for(MODEL))
 
 
 def _sent(seen: RecordedRequest) -> int:
-    return body_tokens("openai_chat", seen.json, counter_for(MODEL))
+    return CHAT.request_tokens(seen.json, counter_for(MODEL))
 
 
 @pytest.fixture(params=["files", "memory", "encrypted"])

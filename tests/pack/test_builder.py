@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.protocol.framing import blocks_in, boundary_of
-from ctxwrap.providers import CHAT
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import LoggedMessage, Message, Runtime, SessionKey, SourcedText, TurnInputs
@@ -104,7 +104,7 @@ def found(query: str, below: int, budget: int, count: Any) -> Retrieved:
 
 def packed(opening: TurnInputs, files: WorkingSetView, budget: int, question: str = "What now?", **given: Any) -> Pack:
     body = {"model": MODEL, "messages": [{"role": "user", "content": question}]}
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     return pack(asked, opening, PackSources(files, found), Settings(budget=budget or 1, **given))
 
 
@@ -119,7 +119,7 @@ def test_no_budget_is_ever_exceeded(files: WorkingSetView, opening: TurnInputs, 
     told = made.budget
     assert told["used"] <= told["effective"] == max(0, told["limit"] - told["fixed"])
     sent = CHAT.inject({"model": MODEL, "messages": [{"role": "user", "content": "What now?"}]}, made.injection)
-    whole = Measure(MODEL).body(CHAT.name, sent)
+    whole = Measure(MODEL).body(CHAT.request_tokens, sent)
     assert whole <= max(told["limit"], told["fixed"]), "as the provider counts it"
 
 
@@ -201,7 +201,7 @@ def opening(**changes: Any) -> TurnInputs:
 
 def test_the_newest_message_is_always_sent() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "word " * 5000}]}
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     made = pack(asked, opening(), PackSources(), Settings(budget=10))
     assert CHAT.inject(body, made.injection)["messages"][-1]["content"].startswith("word word")
     assert (made.budget["effective"], made.budget["used"]) == (0, 0)
@@ -215,7 +215,7 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
         "model": MODEL,
         "messages": [{"role": "system", "content": "Be kind."}, *turns, {"role": "user", "content": "And?"}],
     }
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     made = pack(asked, opening(numbers=(0, *range(1, 82))), PackSources(), Settings(budget=2500))
     sent = CHAT.inject(body, made.injection)["messages"]
     assert sent[0]["content"].endswith("Be kind.")
@@ -241,13 +241,13 @@ def test_older_messages_of_the_callers_are_history_too() -> None:
 )
 def test_whose_limit_counts(limit: int | None, given: dict[str, Any], set_by: str) -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     assert pack(asked, opening(limit=limit), PackSources(), Settings(**given)).budget["set_by"] == set_by
 
 
 def test_shares_are_what_the_settings_say() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
     assert pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000)).budget["spent"]["pinned"] > 400
     made = pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000, shares=Shares(pinned=0.1)))
@@ -258,7 +258,7 @@ def test_shares_are_what_the_settings_say() -> None:
 def test_memory_that_changes_little_stands_where_it_stays() -> None:
     core = [item(f"c-{at}", f"The user likes the number {at} more than most others do.") for at in range(40)]
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    asked = PackRequest(KEY, CHAT.name, body, CHAT.read(body), "enabled")
+    asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
 
     def made(core: list[dict[str, Any]], epoch: Any = None) -> Pack:
         state = {"memory": {"core": core, "working": [], "ephemeral": []}, "capabilities": [], "active_task": ""}

@@ -1,4 +1,4 @@
-"""Requests as callers of each API write them, and how a provider sees what is sent."""
+"""Requests of each API as callers write them, and as a provider sees them."""
 
 import json
 from collections.abc import Callable
@@ -7,8 +7,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, ProviderAdapter
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.types import Body, Message
 
 BLOCK = "«block»"
 TEXT_TYPES = ("text", "input_text", "output_text")
@@ -35,7 +38,7 @@ conversations = st.lists(exchanges, min_size=1, max_size=5)
 class Speech:
     """How the callers of one API write requests."""
 
-    wire: ProviderAdapter
+    adapter: ProviderAdapter
     user: Callable[[Exchange], Body]
     answer: Callable[[Exchange], list[Body]]
     body: Callable[[list[Body], Any], Body]
@@ -120,14 +123,14 @@ SPEECHES = (
 )
 
 
-def seen(wire: ProviderAdapter, body: Body) -> str:
+def seen(adapter: ProviderAdapter, body: Body) -> str:
     """A request as its provider goes through it to find what it knows already: no marks, and all text as parts."""
-    system = body.get("instructions") if wire is RESPONSES else body.get("system")
+    system = body.get("instructions") if adapter is RESPONSES else body.get("system")
     pieces = [f"[system]{_parts(system)}"] if system else []
     role = ""
-    for message in body["input" if wire is RESPONSES else "messages"]:
+    for message in body["input" if adapter is RESPONSES else "messages"]:
         others = {name: value for name, value in message.items() if name not in ("role", "content")}
-        if wire is not MESSAGES or message["role"] != role:  # Anthropic puts messages of one role together
+        if adapter is not MESSAGES or message["role"] != role:  # Anthropic puts messages of one role together
             pieces.append(f"[{message.get('role')}]")
         role = message.get("role", "")
         pieces.append(_parts(message.get("content")) + (json.dumps(others) if others else ""))

@@ -1,23 +1,27 @@
-"""Each API's replies as JSON, spelled by the practice provider, and how a caller reads text out of them."""
+"""Replies of each API as JSON, made by the practice provider, and how a caller reads their text."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.apis import DIALECTS
 from ctxwrap.testing.practice.apis.parts import PracticeTurn
 from ctxwrap.testing.practice.requests import ApiName, Ask
-from ctxwrap.types import Body, ProviderAdapter
+from ctxwrap.types import Body
 
 _REQUEST: Body = {"model": "m", "messages": [], "input": "", "prompt": ""}
 
 
 @dataclass(frozen=True)
 class Speaker:
-    wire: ProviderAdapter
+    adapter: ProviderAdapter
     api: ApiName
     text_of: Callable[[Any], str]
     delta_of: Callable[[Any], str]

@@ -1,4 +1,4 @@
-"""Asking again: each API's body goes on with the reply and a question, for one short answer that nobody keeps."""
+"""Asking again: a body continued by its reply and a question, for one short answer that is not kept."""
 
 import copy
 from typing import Any
@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from ctxwrap.protocol.instructions import SEPARATOR, before_question, question
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.types import Body, Message, ParsedReply, ProviderAdapter, Reply
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.types import Body, Message, ParsedReply, Reply
 
 TRAILER = f"{SEPARATOR}\n{{broken"
 REPLY = Reply((Message("assistant", "Hello."),), ParsedReply("Hello.", status="rejected", trailer=TRAILER))
@@ -18,20 +22,20 @@ ASKED = [{"role": "assistant", "content": AS_IT_CAME}, {"role": "user", "content
 TOOL: Body = {"name": "f"}
 
 
-def asked(wire: ProviderAdapter, reserve: int = 1024, **body: Any) -> Body:
+def asked(adapter: ProviderAdapter, reserve: int = 1024, **body: Any) -> Body:
     before = copy.deepcopy(body)
-    sent = wire.ask_again(body, REPLY, QUESTION, reserve)
+    sent = adapter.ask_again(body, REPLY, QUESTION, reserve)
     assert body == before
     return sent
 
 
-def test_chat_goes_on_with_the_reply_and_the_question() -> None:
+def test_chat_continues_with_reply_and_question() -> None:
     shaped = {"stream": True, "stream_options": {}, "n": 3, "stop": ["END"], "logprobs": True, "top_logprobs": 2}
     sent = asked(CHAT, model="m", messages=[USER], temperature=0, **shaped)
     assert sent == {"model": "m", "messages": [USER, *ASKED], "temperature": 0}
 
 
-def test_responses_go_on_and_are_not_stored() -> None:
+def test_responses_continue_and_are_not_stored() -> None:
     sent = asked(RESPONSES, input="hi", instructions="I", previous_response_id="r", stream=True)
     assert sent == {"input": [USER, *ASKED], "instructions": "I", "previous_response_id": "r", "store": False}
     items = [USER, {"type": "function_call_output", "call_id": "c", "output": "42"}]
@@ -43,7 +47,7 @@ def test_responses_go_on_and_are_not_stored() -> None:
     }
 
 
-def test_a_conversation_that_the_provider_keeps_is_left_alone() -> None:
+def test_provider_conversation_gets_no_question() -> None:
     assert "conversation" not in asked(RESPONSES, input="hi", conversation="conv_1")
     assert "thread" not in asked(MESSAGES, messages=[USER], thread={"type": "create"})
     going_on = {"type": "continue", "previous_message_id": "msg_1"}
@@ -53,12 +57,12 @@ def test_a_conversation_that_the_provider_keeps_is_left_alone() -> None:
     assert asked(CHAT, messages=[USER], metadata={"a": "b"})["metadata"] == {"a": "b"}
 
 
-def test_completions_go_on_in_their_prompt() -> None:
+def test_completions_continue_in_the_prompt() -> None:
     sent = asked(COMPLETIONS, prompt="Say hello.", max_tokens=100, best_of=2, stop="\n")
     assert sent == {"prompt": f"Say hello.\n\n{AS_IT_CAME}\n\n{QUESTION}", "max_tokens": 1024}
 
 
-def test_messages_go_on_and_keep_their_breakpoints() -> None:
+def test_anthropic_messages_continue_and_keep_breakpoints() -> None:
     cached = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
     given = [{"role": "user", "content": [cached]}]
     sent = asked(MESSAGES, messages=given, max_tokens=2000, stop_sequences=["END"], stream=True)
@@ -67,21 +71,21 @@ def test_messages_go_on_and_keep_their_breakpoints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "tools", "choice"),
+    ("adapter", "tools", "choice"),
     [
         (CHAT, {"tools": [TOOL], "tool_choice": "auto"}, {"tool_choice": "none"}),
         (CHAT, {"functions": [TOOL]}, {"function_call": "none"}),
         (MESSAGES, {"tools": [TOOL]}, {"tool_choice": {"type": "none"}}),
     ],
 )
-def test_tools_stay_and_are_not_called(wire: ProviderAdapter, tools: Body, choice: Body) -> None:
-    sent = asked(wire, messages=[USER], **tools)
+def test_tools_are_sent_and_cannot_be_called(adapter: ProviderAdapter, tools: Body, choice: Body) -> None:
+    sent = asked(adapter, messages=[USER], **tools)
     assert {name: sent[name] for name in {**tools, **choice}} == {**tools, **choice}
-    assert not {"tool_choice", "function_call"} & asked(wire, messages=[USER]).keys()
+    assert not {"tool_choice", "function_call"} & asked(adapter, messages=[USER]).keys()
 
 
 @pytest.mark.parametrize("begun", ["Well, ", [{"type": "text", "text": "Well, "}]])
-def test_a_reply_that_the_caller_began_is_one_message(begun: Any) -> None:
+def test_prefilled_reply_is_one_message(begun: Any) -> None:
     given = [USER, {"role": "assistant", "content": begun, "prefix": True}]
     assert asked(CHAT, messages=given)["messages"] == [
         USER,
@@ -102,22 +106,22 @@ def test_a_reply_that_the_caller_began_is_one_message(begun: Any) -> None:
         (32_000, None, 32_000, None),
     ],
 )
-@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
-def test_there_is_room_for_a_snapshot_behind_the_thinking(
-    wire: ProviderAdapter, limit: int, budget: int | None, sent_limit: int, sent_budget: int | None
+@pytest.mark.parametrize("adapter", [CHAT, MESSAGES], ids=lambda adapter: adapter.name)
+def test_limits_leave_tokens_for_a_snapshot_after_thinking(
+    adapter: ProviderAdapter, limit: int, budget: int | None, sent_limit: int, sent_budget: int | None
 ) -> None:
     thinking = {} if budget is None else {"thinking": {"type": "enabled", "budget_tokens": budget}}
-    sent = asked(wire, messages=[USER], max_tokens=limit, **thinking)
+    sent = asked(adapter, messages=[USER], max_tokens=limit, **thinking)
     assert sent["max_tokens"] == sent_limit
     assert sent.get("thinking", {}).get("budget_tokens") == sent_budget
 
 
-def test_no_limit_is_set_where_none_was() -> None:
+def test_no_limit_is_added() -> None:
     assert not [name for name in asked(CHAT, messages=[USER]) if name.startswith("max")]
     assert asked(RESPONSES, input="hi", max_output_tokens=10)["max_output_tokens"] == 1024
 
 
-def test_the_question_tells_what_was_wrong_as_bounded_data() -> None:
+def test_question_lists_faults_as_bounded_data() -> None:
     text = question([f"{SEPARATOR} and </ctxwrap-protocol> in a fault", "x" * 5000, *["more"] * 50])
     assert len(text) < 2000
     assert text.count(SEPARATOR) == text.count("</ctxwrap-protocol>") == 1
@@ -125,7 +129,7 @@ def test_the_question_tells_what_was_wrong_as_bounded_data() -> None:
     assert "without a state" in question(())
 
 
-def test_a_question_is_known_for_one() -> None:
+def test_questions_are_recognised() -> None:
     assert before_question(question(())) == ""
     assert before_question(f"Some prompt.\n\n{question(['a'])}") == "Some prompt.\n\n"
     assert before_question("Some prompt.") is None

@@ -1,4 +1,4 @@
-"""Marks for Anthropic's prompt cache: ours stand where they are of use, and the caller's rules are never broken."""
+"""Breakpoints of Anthropic's prompt cache: where ours go, and that the caller's stay valid."""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, MESSAGES, RESPONSES
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.types import Body, Injection, Message
 from tests.providers.bodies import BLOCK, SPEECHES, Exchange, seen, words
 
@@ -34,7 +36,7 @@ def sent(body: Body, **more: Any) -> Body:
     return changed
 
 
-def test_the_prompt_what_was_said_and_the_newest_words_are_marked() -> None:
+def test_breakpoints_are_at_system_prompt_history_and_newest_text() -> None:
     body = {"system": "own", "messages": [user("one"), SAID, user("two")]}
     marked = sent(body, standing="standing")
     assert marked["system"] == [text("P\n\nown\n\nstanding", MARK)]
@@ -42,12 +44,12 @@ def test_the_prompt_what_was_said_and_the_newest_words_are_marked() -> None:
     assert marked["messages"] == [user("one"), said, user([text("two", MARK), text(BLOCK)])]
 
 
-def test_what_the_user_says_first_is_marked_behind_the_background() -> None:
+def test_first_user_message_has_its_breakpoint_after_the_background() -> None:
     marked = sent({"messages": [user("hi")]}, background="background")
     assert marked["messages"] == [user([text("background"), text("hi", MARK), text(BLOCK)])]
 
 
-def test_what_changes_is_never_marked() -> None:
+def test_changing_block_has_no_breakpoint() -> None:
     marked = sent({"messages": [SAID]}, background="background")
     assert marked["system"] == [text("P\n\nbackground", MARK), text(BLOCK)]
     assert marked["messages"] == [SAID]
@@ -56,7 +58,7 @@ def test_what_changes_is_never_marked() -> None:
 @pytest.mark.parametrize(
     "unmarkable", [THOUGHT, {"type": "redacted_thinking", "data": "x"}, text(""), text(" \n"), {"type": "new_kind"}]
 )
-def test_a_block_that_may_have_no_mark_has_none(unmarkable: Body) -> None:
+def test_blocks_that_cannot_have_a_breakpoint_get_none(unmarkable: Body) -> None:
     image = {"type": "image", "source": {"type": "url", "url": "u"}}
     said = {"role": "assistant", "content": [text("said"), unmarkable]}
     marked = sent({"messages": [user("one"), said, user([image, unmarkable])]})["messages"]
@@ -75,12 +77,12 @@ def test_a_block_that_may_have_no_mark_has_none(unmarkable: Body) -> None:
     ],
     ids=lambda block: str(block["type"]),
 )
-def test_other_blocks_than_text_have_marks(block: Body) -> None:
+def test_blocks_other_than_text_have_breakpoints(block: Body) -> None:
     marked = sent({"messages": [user([block]), user("two")]})["messages"]
     assert marked[0]["content"] == [{**block, "cache_control": MARK}]
 
 
-def test_a_long_round_is_spanned_from_where_the_last_call_was_cached() -> None:
+def test_long_turn_has_a_breakpoint_at_the_last_calls_end() -> None:
     """The provider looks back no further than twenty blocks from a mark."""
 
     def after(results: int) -> list[Body]:
@@ -107,7 +109,7 @@ def test_a_long_round_is_spanned_from_where_the_last_call_was_cached() -> None:
         ({"tools": [{"name": "f", "cache_control": MARK}], "system": [text("own", MINUTES)]}, ["own", "said", "two"]),
     ],
 )
-def test_the_callers_marks_come_first(body: Body, expected: list[str]) -> None:
+def test_callers_breakpoints_come_first(body: Body, expected: list[str]) -> None:
     body = {"messages": [user("one"), SAID, user("two")], **body}
     standing = body.pop("standing", "")
     marked = sent(body, standing=standing)
@@ -116,13 +118,13 @@ def test_the_callers_marks_come_first(body: Body, expected: list[str]) -> None:
         assert marked == MESSAGES.inject(body, Injection("P", BLOCK, standing=standing))
 
 
-def test_marks_inside_of_a_document_count() -> None:
+def test_breakpoints_inside_documents_count() -> None:
     source = {"type": "content", "content": [text("page", MARK)] * 3}
     body = {"messages": [user([{"type": "document", "source": source}]), SAID, user("two")]}
     assert [block["text"] for _, block in marks(sent(body))] == ["P"]
 
 
-def test_no_short_mark_stands_before_a_long_one_of_the_callers() -> None:
+def test_no_short_breakpoint_comes_before_a_long_one_of_the_caller() -> None:
     result = {"type": "tool_result", "tool_use_id": "t", "content": [text("42", HOUR)]}
     messages = [user("one"), SAID, user([result]), SAID, user("two")]
     assert [block.get("text") for _, block in marks(sent({"messages": messages}))] == ["42", "said", "two"]
@@ -130,24 +132,24 @@ def test_no_short_mark_stands_before_a_long_one_of_the_callers() -> None:
     assert [block["text"] for _, block in marks(sent({"messages": messages}))] == ["two"]
 
 
-def test_marks_that_the_log_remembers_are_not_sent_again() -> None:
+def test_breakpoints_of_logged_messages_are_not_sent() -> None:
     image = {"type": "image", "source": {"type": "url", "url": "u"}, "cache_control": MARK}
     history = tuple(Message("user", [image]) for _ in range(6))
     marked = MESSAGES.inject({"messages": [user("hi")]}, Injection("P", BLOCK, history))
     assert not list(marks(marked))
 
 
-def test_a_conversation_that_the_provider_holds_is_not_marked() -> None:
+def test_provider_threads_get_no_breakpoints() -> None:
     for kind in ("create", "continue"):
         assert not list(marks(sent({"messages": [user("hi")], "thread": {"type": kind}})))
 
 
-def test_other_apis_have_no_marks() -> None:
+def test_other_apis_get_no_breakpoints() -> None:
     body = {"messages": [user("hi"), SAID, user("ho")], "input": [user("hi"), SAID, user("ho")], "store": False}
-    for wire in (CHAT, RESPONSES):
+    for adapter in (CHAT, RESPONSES):
         added = Injection("P", BLOCK, standing="standing", background="background")
         marking = Injection("P", BLOCK, standing="standing", background="background", breakpoints=True)
-        assert wire.inject(body, marking) == wire.inject(body, added)
+        assert adapter.inject(body, marking) == adapter.inject(body, added)
 
 
 def marks(body: Body) -> Iterator[tuple[tuple[Any, ...], Body]]:
@@ -203,7 +205,7 @@ def is_accepted(body: Body) -> bool:
 
 
 @given(body=bodies, standing=st.sampled_from(["", "standing"]), background=st.sampled_from(["", "background"]))
-def test_a_request_that_would_be_accepted_still_is(body: Body, standing: str, background: str) -> None:
+def test_accepted_requests_stay_accepted(body: Body, standing: str, background: str) -> None:
     added = {"standing": standing, "background": background}
     marked, plain = sent(body, **added), MESSAGES.inject(body, Injection("P", BLOCK, **added))
     theirs, ours = [block for _, block in marks(plain)], [block for _, block in marks(marked)]
@@ -215,9 +217,9 @@ def test_a_request_that_would_be_accepted_still_is(body: Body, standing: str, ba
 
 
 @given(st.lists(st.builds(Exchange, words, words, called=st.integers(0, 14)), min_size=2, max_size=4))
-def test_each_call_reads_up_to_where_the_last_one_wrote(said: list[Exchange]) -> None:
+def test_calls_read_the_cache_that_the_last_call_wrote(said: list[Exchange]) -> None:
     """What a mark covered is found by looking back from a mark of the next call, however much happened between."""
-    speech = next(speech for speech in SPEECHES if speech.wire is MESSAGES)
+    speech = next(speech for speech in SPEECHES if speech.adapter is MESSAGES)
     one, other = (sent(speech.whole(talk, "own"), background="background") for talk in (said[:-1], said))
     found = [prefix for mark in prefixes(other) for prefix in looked_at(mark)]
     assert prefixes(one)[-1] in found
@@ -237,7 +239,7 @@ def looked_at(mark: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [mark[:end] for end in range(len(mark), max(0, len(mark) - 20), -1)]
 
 
-def test_marks_change_nothing_that_is_said() -> None:
+def test_breakpoints_change_no_text() -> None:
     body = {"system": "own", "messages": [user("one"), SAID, user("two")]}
     plain = MESSAGES.inject(body, Injection("P", BLOCK))
     assert seen(MESSAGES, sent(body)).replace("|" + BLOCK, "\n\n" + BLOCK) == seen(MESSAGES, plain)

@@ -1,4 +1,4 @@
-"""Text deltas that are recognised by their bytes: whatever comes, the output is that of parsing every event."""
+"""Text deltas recognised by their bytes: the output is the same as if every event were parsed."""
 
 import json
 from collections.abc import Sequence
@@ -9,25 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
-from ctxwrap.providers import CHAT, RESPONSES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.sse import Framer, framed
 from ctxwrap.providers.text_channel import Deltas
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.types import Reply
 from tests.providers.replies import SPEAKERS, Speaker
-from tests.providers.test_wires import TRAILER, cut
+from tests.providers.test_adapters import TRAILER, cut
 
 PIECES = st.lists(
     st.sampled_from([" a word", "a", "\n", "\n\nA line", "<", " ", "- item", 'say "so"', "\\", "é😀", TRAILER])
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
     max_size=12,
 )
-SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.wire.name)
+SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.adapter.name)
 
 
 def streamed(speaker: Speaker, raws: Sequence[bytes], deltas: Deltas | None) -> tuple[list[str], Reply, int]:
     """The events that a caller reads, what they amount to, and how many of them were not parsed."""
-    rewriter, out, passed = speaker.wire.rewriter({}, ReplyStream), list[str](), 0
+    rewriter, out, passed = speaker.adapter.rewriter({}, ReplyStream), list[str](), 0
     for raw in raws:
         (frame,) = Framer().feed(raw)
         event = frame.json()
@@ -49,19 +50,19 @@ def raws_of(speaker: Speaker, pieces: Sequence[str], *, named: bool = True) -> l
 
 @SPEAKER
 @given(pieces=PIECES)
-def test_every_stream_is_read_as_if_all_its_events_were_parsed(speaker: Speaker, pieces: list[str]) -> None:
+def test_streams_read_as_if_every_event_were_parsed(speaker: Speaker, pieces: list[str]) -> None:
     raws = raws_of(speaker, pieces)
     assert streamed(speaker, raws, Deltas())[:2] == streamed(speaker, raws, None)[:2]
 
 
 @pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each.api != "completions"], ids=lambda each: each.api)
-def test_the_text_deltas_of_prose_are_not_parsed(speaker: Speaker) -> None:
+def test_text_deltas_of_prose_are_not_parsed(speaker: Speaker) -> None:
     raws = raws_of(speaker, [f" word{number}" for number in range(50)])
     assert streamed(speaker, raws, Deltas())[2] >= 48
 
 
-CHAT_SPEAKER = next(each for each in SPEAKERS if each.wire is CHAT)
-RESPONSES_SPEAKER = next(each for each in SPEAKERS if each.wire is RESPONSES)
+CHAT_SPEAKER = next(each for each in SPEAKERS if each.adapter is CHAT)
+RESPONSES_SPEAKER = next(each for each in SPEAKERS if each.adapter is RESPONSES)
 
 
 def chunk(text: str, **more: Any) -> bytes:
@@ -69,12 +70,12 @@ def chunk(text: str, **more: Any) -> bytes:
     return framed("", event)
 
 
-def test_fields_that_differ_in_every_event_are_passed_over() -> None:
+def test_varying_fields_are_ignored() -> None:
     raws = [chunk(f" {at}", obfuscation="x" * at) for at in range(20)]
     assert streamed(CHAT_SPEAKER, raws, Deltas())[2] == 19
 
 
-def test_what_is_held_back_comes_with_the_number_of_the_newest_event() -> None:
+def test_released_text_has_the_newest_sequence_number() -> None:
     raws = raws_of(RESPONSES_SPEAKER, [" a"] * 20 + [" b\n"])
     with_template, without = (streamed(RESPONSES_SPEAKER, raws, deltas)[0] for deltas in (Deltas(), None))
     assert with_template == without
@@ -107,13 +108,13 @@ def test_other_events_are_parsed(other: bytes) -> None:
     assert not deltas.passes(other)
 
 
-def test_a_field_of_the_same_name_elsewhere_is_not_taken_for_the_text() -> None:
+def test_field_of_the_same_name_elsewhere_is_not_the_text() -> None:
     raws = [chunk(f" {at}", note={"content": "constant"}) for at in range(9)]
     assert streamed(CHAT_SPEAKER, raws, Deltas()) == (*streamed(CHAT_SPEAKER, raws, None)[:2], 0)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.lists(st.integers(0, 99), max_size=5))
-def test_a_closed_channel_passes_nothing(text: str, cuts: list[int]) -> None:
+def test_closed_channel_passes_nothing(text: str, cuts: list[int]) -> None:
     rewriter = CHAT.rewriter({}, ReplyStream)
     deltas = Deltas()
     for piece in ("a", *cut(text, cuts)):

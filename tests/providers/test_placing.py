@@ -1,4 +1,4 @@
-"""What a turn adds goes where it disturbs no prompt cache, and of the caller's messages only those go that shall."""
+"""Placement of injected texts, which keeps prompt caches valid, and messages that are left out."""
 
 import copy
 import json
@@ -9,9 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.providers.messages import neutral_item, neutral_message
-from ctxwrap.types import Body, Injection, Message, ProviderAdapter, Reply
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.messages import neutral_message
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES, neutral_item
+from ctxwrap.types import Body, Injection, Message, Reply
 from tests.providers.bodies import (
     BLOCK,
     SPEECHES,
@@ -24,7 +28,7 @@ from tests.providers.bodies import (
     seen,
 )
 
-SPEECH = pytest.mark.parametrize("speech", SPEECHES, ids=lambda speech: speech.wire.name)
+SPEECH = pytest.mark.parametrize("speech", SPEECHES, ids=lambda speech: speech.adapter.name)
 ADDED = {"standing": "«standing»", "background": "«background»"}
 SYSTEMS = (None, "Be kind.", [{"type": "text", "text": "Be kind."}])
 
@@ -48,7 +52,7 @@ RESULT = {"type": "tool_result", "tool_use_id": "t", "content": "42"}
 # --- where everything goes ----------------------------------------------------------------------------------
 
 
-def test_chat_is_ordered_by_what_changes_least() -> None:
+def test_chat_requests_put_stable_content_first() -> None:
     system, developer = {"role": "system", "content": "one"}, {"role": "developer", "content": [part("two")]}
     body = {"messages": [system, developer, user("first"), SAID, user([part("newest")])]}
     history = (Message("user", "earlier"), Message("assistant", "indeed"))
@@ -63,7 +67,7 @@ def test_chat_is_ordered_by_what_changes_least() -> None:
     ]
 
 
-def test_chat_has_one_system_message_where_it_had_none_or_one() -> None:
+def test_chat_requests_have_one_system_message_if_they_had_none_or_one() -> None:
     for system in ([], [{"role": "system", "content": "own"}]):
         sent = CHAT.inject({"messages": [*system, user("hi")]}, injection())["messages"]
         own = "own\n\n" if system else ""
@@ -73,7 +77,7 @@ def test_chat_has_one_system_message_where_it_had_none_or_one() -> None:
         ]
 
 
-def test_messages_are_ordered_by_what_changes_least() -> None:
+def test_anthropic_requests_put_stable_content_first() -> None:
     body = {"system": [part("own")], "messages": [user("first"), SAID, user("newest")]}
     sent = MESSAGES.inject(body, injection(history=(Message("user", "earlier"), Message("assistant", "indeed"))))
     assert sent["system"] == [part("«protocol»"), part("own"), part("«standing»")]
@@ -86,20 +90,20 @@ def test_messages_are_ordered_by_what_changes_least() -> None:
     ]
 
 
-def test_results_of_tools_stay_first_in_their_message() -> None:
+def test_tool_results_stay_first_in_their_message() -> None:
     body = {"messages": [user([RESULT]), SAID, user([RESULT, part("hi")])]}
     sent = MESSAGES.inject(body, injection())["messages"]
     assert sent == [user([RESULT]), SAID, user([RESULT, part("«background»"), part("hi"), part(BLOCK)])]
 
 
-def test_responses_that_are_not_stored_are_ordered_by_what_changes_least() -> None:
+def test_unstored_responses_requests_put_stable_content_first() -> None:
     body = {"instructions": "own", "input": [user("first"), SAID, user("newest")], "store": False}
     sent = RESPONSES.inject(body, injection())
     assert sent["instructions"] == "«protocol»\n\nown\n\n«standing»"
     assert sent["input"] == [user("«background»\n\nfirst"), SAID, user(f"newest\n\n{BLOCK}")]
 
 
-def test_what_the_provider_stores_carries_nothing_of_ours() -> None:
+def test_stored_input_has_no_injected_text() -> None:
     for given_input in ("hi", [user("hi")]):
         body = {"instructions": "own", "input": given_input, "previous_response_id": "r"}
         sent = RESPONSES.inject(body, injection())
@@ -107,7 +111,7 @@ def test_what_the_provider_stores_carries_nothing_of_ours() -> None:
         assert sent["instructions"] == f"«protocol»\n\nown\n\n«standing»\n\n«background»\n\n{BLOCK}"
 
 
-def test_a_thread_that_goes_on_is_told_what_may_have_changed() -> None:
+def test_continued_thread_gets_all_texts_in_its_block() -> None:
     thread = {"type": "continue", "previous_message_id": "m"}
     sent = MESSAGES.inject({"messages": [user("hi")], "thread": thread}, injection(breakpoints=True))
     assert "system" not in sent
@@ -116,16 +120,16 @@ def test_a_thread_that_goes_on_is_told_what_may_have_changed() -> None:
     assert created["system"] == "«protocol»\n\n«standing»"
 
 
-def test_a_prompt_comes_last_since_the_model_goes_on_from_it() -> None:
+def test_completions_prompt_comes_last() -> None:
     sent = COMPLETIONS.inject({"prompt": "Once"}, injection(history=(Message("user", "earlier"),)))
     assert sent["prompt"] == f"«protocol»\n\n«standing»\n\n«background»\n\nuser: earlier\n\n{BLOCK}\n\nOnce"
 
 
 @pytest.mark.parametrize("messages", [[], [SAID], [SAID, SAID]], ids=len)
 @SPEECH
-def test_without_a_word_of_the_users_all_ends_the_system_prompt(speech: Speech, messages: list[Body]) -> None:
+def test_texts_end_the_system_prompt_without_a_user_message(speech: Speech, messages: list[Body]) -> None:
     for system in SYSTEMS:
-        sent = seen(speech.wire, speech.wire.inject(speech.body(messages, system), injection()))
+        sent = seen(speech.adapter, speech.adapter.inject(speech.body(messages, system), injection()))
         order = [sent.index(text) for text in ("«protocol»", "«standing»", "«background»", BLOCK)]
         assert order == sorted(order)
         assert sent.count("said") == len(messages)
@@ -133,28 +137,28 @@ def test_without_a_word_of_the_users_all_ends_the_system_prompt(speech: Speech, 
 
 @pytest.mark.parametrize("content", [None, "", []], ids=["none", "empty", "no_parts"])
 @SPEECH
-def test_a_user_who_says_nothing_is_no_obstacle(speech: Speech, content: Any) -> None:
+def test_empty_user_message_gets_the_texts(speech: Speech, content: Any) -> None:
     """Also for marks, which an empty text must not have."""
     body = speech.body([user(content)], None)
     for breakpoints in (False, True):
-        sent = speech.wire.inject(body, injection(breakpoints=breakpoints))
-        assert all(seen(speech.wire, sent).count(text) == 1 for text in ("«protocol»", *ADDED.values(), BLOCK))
+        sent = speech.adapter.inject(body, injection(breakpoints=breakpoints))
+        assert all(seen(speech.adapter, sent).count(text) == 1 for text in ("«protocol»", *ADDED.values(), BLOCK))
         assert '"text": ""' not in json.dumps(sent)
 
 
-@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_a_body_without_messages_is_no_obstacle(wire: ProviderAdapter) -> None:
+@pytest.mark.parametrize("adapter", [CHAT, RESPONSES, MESSAGES], ids=lambda adapter: adapter.name)
+def test_body_without_messages_gets_the_texts(adapter: ProviderAdapter) -> None:
     for body in ({}, {"messages": None, "input": None}):
         sent = json.dumps(
-            wire.inject(body, injection(breakpoints=True, left_out=frozenset({0, 3}))), ensure_ascii=False
+            adapter.inject(body, injection(breakpoints=True, left_out=frozenset({0, 3}))), ensure_ascii=False
         )
         assert all(sent.count(text) == 1 for text in ("«protocol»", *ADDED.values(), BLOCK))
 
 
-@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_nothing_is_added_where_there_is_nothing_to_add(wire: ProviderAdapter) -> None:
+@pytest.mark.parametrize("adapter", [CHAT, RESPONSES, MESSAGES], ids=lambda adapter: adapter.name)
+def test_empty_injection_adds_nothing(adapter: ProviderAdapter) -> None:
     body = {"messages": [user([part("hi")])], "input": [user([part("hi", "input_text")])], "store": False}
-    sent = wire.inject(body, Injection("P", ""))
+    sent = adapter.inject(body, Injection("P", ""))
     assert [sent[name][-1:] for name in ("messages", "input")] == [body["messages"], body["input"]]
 
 
@@ -168,13 +172,13 @@ def test_nothing_is_added_where_there_is_nothing_to_add(wire: ProviderAdapter) -
     system=st.sampled_from(SYSTEMS),
     breakpoints=st.booleans(),
 )
-def test_what_one_call_sent_begins_the_next_when_the_caller_keeps_the_history(
+def test_request_is_a_prefix_of_the_next_when_the_caller_keeps_history(
     speech: Speech, said: list[Exchange], more: list[Exchange], system: Any, breakpoints: bool
 ) -> None:
     one, other = speech.whole(said, system), speech.whole([*said, *more], system)
-    sent = speech.wire.inject(one, injection(BLOCK + "1", breakpoints=breakpoints))
-    later = speech.wire.inject(other, injection(BLOCK + "2", breakpoints=breakpoints))
-    assert seen(speech.wire, later).startswith(before_the_block(seen(speech.wire, sent)))
+    sent = speech.adapter.inject(one, injection(BLOCK + "1", breakpoints=breakpoints))
+    later = speech.adapter.inject(other, injection(BLOCK + "2", breakpoints=breakpoints))
+    assert seen(speech.adapter, later).startswith(before_the_block(seen(speech.adapter, sent)))
 
 
 @SPEECH
@@ -184,38 +188,38 @@ def test_what_one_call_sent_begins_the_next_when_the_caller_keeps_the_history(
     system=st.sampled_from(SYSTEMS),
     breakpoints=st.booleans(),
 )
-def test_what_one_call_sent_begins_the_next_when_the_log_keeps_the_history(
+def test_request_is_a_prefix_of_the_next_when_the_log_keeps_history(
     speech: Speech, said: list[Exchange], more: list[Exchange], system: Any, breakpoints: bool
 ) -> None:
     calls = []
     for number, talk in enumerate((said, [*said, *more])):
         newest = Exchange(talk[-1].user, "")
         added = injection(f"{BLOCK}{number}", logged(talk[:-1]), breakpoints=breakpoints)
-        calls.append(seen(speech.wire, speech.wire.inject(speech.whole([newest], system), added)))
+        calls.append(seen(speech.adapter, speech.adapter.inject(speech.whole([newest], system), added)))
     assert calls[1].startswith(before_the_block(calls[0]))
 
 
 @SPEECH
 @given(said=conversations, system=st.sampled_from(SYSTEMS), breakpoints=st.booleans())
-def test_a_question_goes_on_from_what_was_sent(
+def test_request_is_a_prefix_of_the_second_question(
     speech: Speech, said: list[Exchange], system: Any, breakpoints: bool
 ) -> None:
-    sent = speech.wire.inject(speech.whole(said, system), injection(breakpoints=breakpoints))
+    sent = speech.adapter.inject(speech.whole(said, system), injection(breakpoints=breakpoints))
     before = copy.deepcopy(sent)
-    asked = speech.wire.ask_again(sent, Reply((Message("assistant", "Hello."),)), "Once more?", 100)
+    asked = speech.adapter.ask_again(sent, Reply((Message("assistant", "Hello."),)), "Once more?", 100)
     assert sent == before
-    assert seen(speech.wire, asked).startswith(seen(speech.wire, sent))
-    assert seen(speech.wire, asked).endswith("[assistant]|Hello.[user]|Once more?")
+    assert seen(speech.adapter, asked).startswith(seen(speech.adapter, sent))
+    assert seen(speech.adapter, asked).endswith("[assistant]|Hello.[user]|Once more?")
 
 
 @SPEECH
 @given(said=conversations, system=st.sampled_from(SYSTEMS))
-def test_within_a_round_the_block_stays_where_the_user_spoke(speech: Speech, said: list[Exchange], system: Any) -> None:
+def test_block_stays_on_the_user_message_within_a_turn(speech: Speech, said: list[Exchange], system: Any) -> None:
     *_, newest = said
     first = speech.whole(said, system)
-    name = "input" if speech.wire is RESPONSES else "messages"
+    name = "input" if speech.adapter is RESPONSES else "messages"
     second = {**first, name: [*first[name], *speech.answer(newest)[:-1]]}
-    sent, later = (seen(speech.wire, speech.wire.inject(body, injection())) for body in (first, second))
+    sent, later = (seen(speech.adapter, speech.adapter.inject(body, injection())) for body in (first, second))
     assert later.startswith(sent)
 
 
@@ -256,14 +260,14 @@ def _bare(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("adapter", [CHAT, MESSAGES], ids=lambda adapter: adapter.name)
 @given(messages=messages_of("text"), left_out=places, breakpoints=st.booleans())
-def test_every_message_but_those_left_out_is_sent_as_it_was(
-    wire: ProviderAdapter, messages: list[Body], left_out: frozenset[int], breakpoints: bool
+def test_messages_that_are_not_left_out_are_sent_unchanged(
+    adapter: ProviderAdapter, messages: list[Body], left_out: frozenset[int], breakpoints: bool
 ) -> None:
     body = {"messages": [{"role": "system", "content": "own"}, *messages]}
     before = copy.deepcopy(body)
-    sent = wire.inject(body, injection(left_out=left_out, breakpoints=breakpoints))["messages"]
+    sent = adapter.inject(body, injection(left_out=left_out, breakpoints=breakpoints))["messages"]
     assert body == before
     stay = [m for at, m in enumerate(body["messages"]) if at not in left_out or m["role"] == "system"]
     assert [m["role"] for m in sent] == [m["role"] for m in stay]
@@ -282,7 +286,7 @@ ANY_ITEMS = st.lists(ITEMS | messages_of("input_text").map(lambda some: [*some, 
 
 
 @given(items=ANY_ITEMS, left_out=places)
-def test_every_item_but_those_left_out_is_sent_as_it_was(items: list[Body], left_out: frozenset[int]) -> None:
+def test_items_that_are_not_left_out_are_sent_unchanged(items: list[Body], left_out: frozenset[int]) -> None:
     items = [{**item, "id": str(at)} for at, item in enumerate(items)]
     body = {"input": items, "store": False}
     before = copy.deepcopy(body)
@@ -298,7 +302,7 @@ def test_every_item_but_those_left_out_is_sent_as_it_was(items: list[Body], left
 
 
 @given(before=ANY_ITEMS, after=ANY_ITEMS)
-def test_all_before_a_users_words_can_be_left_out(before: list[Body], after: list[Body]) -> None:
+def test_all_items_before_a_user_message_can_be_left_out(before: list[Body], after: list[Body]) -> None:
     """Whatever else stands there: half of a call would be refused."""
     body = {"input": [*before, user("u"), *after], "store": False}
     old = frozenset(place for place in RESPONSES.read(body).places if place < len(before))
@@ -312,7 +316,7 @@ def spoken(item: Body) -> Body:
     return bare(item) if "role" in item else item
 
 
-def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
+def test_reasoning_and_calls_are_left_out_with_their_message() -> None:
     thought, call, result = (
         {"type": "reasoning", "summary": []},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
@@ -335,7 +339,7 @@ def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "body", "expected"),
+    ("adapter", "body", "expected"),
     [
         (CHAT, {"messages": [{"role": "system", "content": "s"}, user("hi"), SAID]}, (0, 1, 2)),
         (MESSAGES, {"system": "s", "messages": [user("hi"), SAID]}, (-1, 0, 1)),
@@ -348,12 +352,14 @@ def test_a_thought_and_a_call_leave_with_the_message_they_belong_to() -> None:
         (COMPLETIONS, {"prompt": [1, 2]}, ()),
     ],
 )
-def test_each_message_knows_its_place(wire: ProviderAdapter, body: Body, expected: tuple[int, ...]) -> None:
-    request = wire.read(body)
+def test_messages_have_the_index_of_their_entry(
+    adapter: ProviderAdapter, body: Body, expected: tuple[int, ...]
+) -> None:
+    request = adapter.read(body)
     assert request.places == expected
     assert len(request.messages) == len(expected)
 
 
-def test_an_input_that_is_one_text_cannot_be_left_out() -> None:
+def test_input_of_one_text_is_never_left_out() -> None:
     sent = RESPONSES.inject({"input": "hi", "store": False}, Injection("P", "", left_out=frozenset({-1, 0})))
     assert sent["input"] == "hi"

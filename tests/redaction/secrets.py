@@ -1,4 +1,4 @@
-"""Secrets of every kind, none of them anybody's, and what looks like one and is none."""
+"""Invented secrets of every kind, and lookalikes."""
 
 PEM = (
     "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAx9n0mZ4v3ZJ0qk1Q\n8d3hQm5t2b1aWkYc7P0r\nab==\n"

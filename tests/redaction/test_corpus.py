@@ -1,4 +1,4 @@
-"""How much of what is secret redaction finds, and how much of what it takes is."""
+"""Precision and recall of redaction."""
 
 import pytest
 
@@ -13,7 +13,7 @@ RECALL, PRECISION = 0.8, 0.95
     [(POSITIVE, NEGATIVE), (HELD_OUT_POSITIVE, HELD_OUT_NEGATIVE)],
     ids=["fitted", "held out"],
 )
-def test_most_secrets_are_found_and_little_else(positive: list[Sample], negative: list[str]) -> None:
+def test_redaction_precision_and_recall(positive: list[Sample], negative: list[str]) -> None:
     policy = Redaction()
     missed = [sample for sample in positive if sample.secret in policy.redacted(sample.text).text]
     taken = [text for text in negative if policy.redacted(text).found]
@@ -22,13 +22,13 @@ def test_most_secrets_are_found_and_little_else(positive: list[Sample], negative
     assert found / (found + len(taken)) >= PRECISION, taken
 
 
-def test_the_corpus_is_large_enough() -> None:
+def test_corpus_is_large_enough() -> None:
     assert len(POSITIVE) >= 120
     assert len({sample.text for sample in POSITIVE} & {sample.text for sample in HELD_OUT_POSITIVE}) == 0
     assert len(set(NEGATIVE)) >= 150
 
 
-def test_what_stands_around_a_secret_stays() -> None:
+def test_text_around_a_secret_stays() -> None:
     for sample in POSITIVE:
         before, _, _ = sample.text.partition(sample.secret)
         if "://" not in before and "PRIVATE KEY" not in sample.text:

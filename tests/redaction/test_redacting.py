@@ -1,4 +1,4 @@
-"""Redaction of texts: what is a secret goes, what is none stays, again changes nothing, and time is linear."""
+"""Redaction of texts: secrets are replaced, other text stays, it is idempotent, and takes linear time."""
 
 import json
 import logging
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ctxwrap
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, policy
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.turn.redactor import TurnRedactor
@@ -25,36 +26,36 @@ AROUND = [("", ""), ("so: ", ", yes"), ("(", ")"), ("«", "»"), ("\n", "\n"), (
 
 @pytest.mark.parametrize(("word", "secret"), EVERY)
 @pytest.mark.parametrize(("before", "after"), AROUND)
-def test_a_secret_is_replaced_and_nothing_else(word: str, secret: str, before: str, after: str) -> None:
+def test_only_the_secret_is_replaced(word: str, secret: str, before: str, after: str) -> None:
     assert ALL.redacted(f"{before}{secret}{after}") == (f"{before}[redacted:{word}]{after}", ((word, 1),))
 
 
 @pytest.mark.parametrize("secret", [secret for _, secret in EVERY])
-def test_so_is_one_in_a_query(secret: str) -> None:
+def test_secret_in_a_query_string_is_replaced(secret: str) -> None:
     assert secret not in ALL.redacted(f"https://example.org/?a=%20{secret}&b=1").text
 
 
 @pytest.mark.parametrize(("text", "secret"), SAID_OF.items())
-def test_what_is_said_around_a_secret_stays(text: str, secret: str) -> None:
+def test_words_around_a_secret_stay(text: str, secret: str) -> None:
     assert ALL.redacted(text.format(secret)).text == text.format("[redacted:key]")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_one_stays(text: str) -> None:
+def test_lookalikes_stay(text: str) -> None:
     assert ALL.redacted(text) == (text, ())
 
 
-def test_only_the_kinds_that_are_named_are_looked_for() -> None:
+def test_only_named_kinds_are_replaced() -> None:
     text = "ada@example.com pays with 4111111111111111"
     assert Redaction(patterns=("cards",)).redacted(text).text == "ada@example.com pays with [redacted:card]"
 
 
-def test_a_key_that_was_cut_off_goes_as_far_as_it_came() -> None:
+def test_truncated_private_key_is_replaced() -> None:
     for length in range(len("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIB"), len(PEM)):
         assert ALL.redacted(f"see {PEM[:length]}").text == "see [redacted:key]"
 
 
-def test_a_secret_that_json_spells_otherwise_goes() -> None:
+def test_secret_with_json_escapes_is_replaced() -> None:
     text = '{"to": "ada\\u0040example.com", "tel": "\\u002B14155552671", "q": "\\u0022", "é": "\\u00e9"}'
     redacted = ALL.redacted(text)
     assert dict(redacted.found) == {"email": 1, "phone": 1}
@@ -63,7 +64,7 @@ def test_a_secret_that_json_spells_otherwise_goes() -> None:
     assert ALL.redacted("\\u0041 caf\\u00e9").text == "\\u0041 caf\\u00e9"
 
 
-def test_secrets_side_by_side_all_go() -> None:
+def test_adjacent_secrets_are_all_replaced() -> None:
     text = "+14155552671AKIAIOSFODNN7EXAMPLE+14155552671AKIAIOSFODNN7EXAMPLE"
     assert ALL.redacted(text).text == "[redacted:phone][redacted:key]" * 2
 
@@ -91,14 +92,14 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map(
 
 @given(TEXTS)
 @settings(max_examples=500, deadline=None)
-def test_redacting_again_changes_nothing(text: str) -> None:
+def test_redaction_is_idempotent(text: str) -> None:
     once = Redaction().redacted(text)
     assert Redaction().redacted(once.text) == (once.text, ())
 
 
 @given(st.lists(st.sampled_from(EVERY) | st.text(alphabet="xyz ,;\n", max_size=9), max_size=8))
 @settings(max_examples=300, deadline=None)
-def test_no_secret_survives_between_others(pieces: list[Any]) -> None:
+def test_secrets_between_others_are_replaced(pieces: list[Any]) -> None:
     text = " ".join(piece if isinstance(piece, str) else piece[1] for piece in pieces)
     redacted = Redaction().redacted(text).text
     assert not [piece for piece in pieces if not isinstance(piece, str) and piece[1] in redacted]
@@ -115,7 +116,7 @@ LINES = (
     )
 )
 @settings(max_examples=300, deadline=None)
-def test_lines_one_by_one_are_redacted_like_all_of_them(lines: list[str]) -> None:
+def test_lines_are_redacted_like_the_whole_text(lines: list[str]) -> None:
     """But for private keys and escapes: what of an answer in flight is written down is how its log begins."""
     policy, screen, text = Redaction(), TurnRedactor(Redaction()), "\n".join(lines)
     so_far = [screen.lines(text[:end]) for end in range(1, len(text) + 1, 7)] + [screen.lines(f"{text}\n")]
@@ -158,7 +159,7 @@ HOSTILE += ["\\", "\\u0040", "\\\\u00"]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_a_hostile_megabyte_takes_linear_time(piece: str) -> None:
+def test_hostile_texts_take_linear_time(piece: str) -> None:
     small, large = (_cpu_seconds(piece * (size // len(piece))) for size in (125_000, 1_000_000))
     assert large < 6
     assert large < 30 * small + 0.3
@@ -166,7 +167,7 @@ def test_a_hostile_megabyte_takes_linear_time(piece: str) -> None:
 
 @given(st.sampled_from([*HOSTILE, *PIECES]), st.lists(st.sampled_from([*HOSTILE, *PIECES]), min_size=1, max_size=3))
 @settings(max_examples=40, deadline=None)
-def test_so_does_any_mixture(head: str, pieces: list[str]) -> None:
+def test_mixtures_of_hostile_texts_take_linear_time(head: str, pieces: list[str]) -> None:
     piece = "".join(pieces)
     assert _cpu_seconds(head + piece * (100_000 // len(piece) + 1)) < 2
 
@@ -182,7 +183,7 @@ NUMBERS = (
 PREFIXES = [token[:length] for _, token in TOKENS for length in (3, 6, 11)]
 
 
-def test_twice_the_text_takes_twice_the_time_for_every_pattern() -> None:
+def test_every_pattern_takes_linear_time() -> None:
     slow = [
         piece
         for piece in dict.fromkeys((*NAMED.split("|"), *NUMBERS.split("|"), *PREFIXES))
@@ -197,14 +198,14 @@ def _cpu_seconds(text: str) -> float:
     return time.process_time() - start
 
 
-def test_ones_own_rule_comes_first_and_is_counted() -> None:
+def test_own_rule_runs_first_and_is_counted() -> None:
     policy = Redaction(also=lambda text: text.replace("Ada", "[name]"))
     assert policy.redacted("Ada <ada@example.com>") == ("[name] <[redacted:email]>", (("also", 1), ("email", 1)))
     assert Redaction(also=lambda _: None).redacted("Ada") == ("Ada", ())
     assert policy.names == ["keys", "emails", "ibans", "cards", "ssns", "phones", "also"]
 
 
-def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_rule_replaces_the_text_and_logs_none_of_it(caplog: pytest.LogCaptureFixture) -> None:
     def fail(text: str) -> str:
         raise ValueError(f"cannot read {text}")
 
@@ -220,16 +221,16 @@ def test_a_rule_that_fails_leaves_nothing_and_does_not_quote_it(caplog: pytest.L
         ({"patterns": ("emails", "card")}, "unknown pattern 'card': did you mean 'cards'"),
         ({"patterns": "emails"}, "some of keys, emails, ibans, cards, ssns, phones"),
         ({"log": "drop"}, "known are keep, redact"),
-        ({"also": "Ada"}, "take a text"),
+        ({"also": "Ada"}, "a function from text to text"),
         ({"request": 1}, "True or False"),
     ],
 )
-def test_a_wrong_policy_is_named(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_policies_raise_settings_errors(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ctxwrap.SettingsError, match=message):
         Redaction(**wrong)
 
 
-def test_settings_take_a_policy_and_nothing_else() -> None:
+def test_settings_accept_only_a_policy() -> None:
     assert ctxwrap.Settings().redaction is None
     assert ctxwrap.Settings(redaction=ctxwrap.Redaction(patterns=["emails"])) == ctxwrap.Settings(  # type: ignore[arg-type]
         redaction=Redaction(patterns=("emails",))
@@ -238,7 +239,7 @@ def test_settings_take_a_policy_and_nothing_else() -> None:
         ctxwrap.Settings(redaction=True)  # type: ignore[arg-type]
 
 
-def test_json_stays_json_however_a_secret_is_spelled() -> None:
+def test_redacted_json_stays_json() -> None:
     redactor = Redactor(ALL)
     for text in (
         '{"to": "ada\\u0040example.com"}',
@@ -252,7 +253,7 @@ def test_json_stays_json_however_a_secret_is_spelled() -> None:
     assert redactor.json_text('{ "n":  3 }') == '{ "n":  3 }'
 
 
-def test_a_request_is_changed_wherever_it_says_something() -> None:
+def test_request_texts_are_redacted_and_structure_stays() -> None:
     secret, pixels = "ada@example.com", "iVBORw0KGgo" * 40
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixels}"}}
     thought = {"type": "thinking", "thinking": secret, "signature": pixels}
@@ -273,7 +274,7 @@ def test_a_request_is_changed_wherever_it_says_something() -> None:
         ],
     }
     before = json.dumps(body)
-    redacted = Redactor(ALL).body(body)
+    redacted = Redactor(ALL).body(body, CHAT.field_names)
     assert json.dumps(body) == before
     assert list(redacted) == list(body)
     assert redacted["api_key"] == body["api_key"]
@@ -291,25 +292,25 @@ def test_a_request_is_changed_wherever_it_says_something() -> None:
     assert sixth["content"][0]["source"]["data"] == "[redacted:key]"
 
 
-def test_names_that_would_fall_together_are_told_apart() -> None:
+def test_redacted_keys_stay_distinct() -> None:
     given = {"ada@example.com": 1, "bob@example.com": 2, "[redacted:email]": 3, "eve@example.com": 4}
     redacted = Redactor(ALL).numbers_too(given)
     assert sorted(redacted.values()) == [1, 2, 3, 4]
     assert not [name for name in redacted if "example" in name]
 
 
-def test_a_name_says_what_its_value_is() -> None:
+def test_field_name_reveals_a_secret_value() -> None:
     given = {"password": "correcthorsebattery", "ssn": "078-05-1120", "phone": 4155552671, "n": 4155552671, "key": "a1"}
     redacted = {"password": "[redacted:key]", "ssn": "[redacted:ssn]", "phone": "[redacted:phone]"}
     assert Redactor(ALL).numbers_too(given) == {**given, **redacted}
     assert json.loads(Redactor(ALL).json_text(json.dumps(given))) == {**given, **redacted}
 
 
-def test_a_name_that_comes_twice_hides_nothing() -> None:
+def test_repeated_keys_hide_nothing() -> None:
     assert "example" not in Redactor(ALL).json_text('{"to": "ada@example.com", "to": "me"}')
 
 
-def test_what_is_nested_too_deep_is_replaced() -> None:
+def test_values_nested_too_deep_are_replaced() -> None:
     value: Any = "ada@example.com"
     for _ in range(5_000):
         value = {"a": [value]}
@@ -320,7 +321,7 @@ def test_what_is_nested_too_deep_is_replaced() -> None:
     assert deepest > 100
 
 
-def test_lines_of_the_log_are_redacted_with_their_tracebacks(
+def test_log_lines_and_tracebacks_are_redacted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logger = logging.getLogger("ctxwrap")

@@ -1,4 +1,4 @@
-"""A secret at any place of what is stored, shown or sent is redacted, whether or not anybody thought of the place."""
+"""A secret at any place of a stored, shown or sent value is redacted."""
 
 import json
 from dataclasses import fields, replace
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, redactor
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.redaction import EventRedaction as Forgetting
@@ -23,7 +24,8 @@ SECRETS = [
     make.card("4", 16),
     make.iban("DE", make.of("0123456789", 18)),
 ]
-STRUCTURE = redactor._WORDS | redactor._IDS | redactor._ENCODED | redactor._OURS | redactor._OUR_FIELDS
+_NAMES = CHAT.field_names
+STRUCTURE = _NAMES.words | _NAMES.ids | _NAMES.encoded | redactor._OURS | redactor._OUR_FIELDS
 OTHERS = {"name", "text", "content", "input", "arguments", "partial_json", "metadata", "thinking", "api_key", "headers"}
 NAMES = st.sampled_from(sorted(STRUCTURE | OTHERS)) | st.text(max_size=4)
 TYPES = st.sampled_from(["text", "image", "tool_use", "function", "input_file", "x"])
@@ -36,7 +38,7 @@ JSON = st.recursive(
 
 @given(JSON, st.sampled_from(SECRETS), st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.DataObject) -> None:
+def test_secret_at_any_place_is_redacted(value: Any, secret: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(list(places_in(value))))
     said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), TurnRedactor(Redaction())
     message = Message("user", [said], "n", ({"id": "c", "name": "f", "arguments": json.dumps(said)},), "c", {"x": said})
@@ -47,14 +49,16 @@ def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.D
         redactor.records([{"type": "done", "run": "1", "data": said, "ctx": {}}]),
         screen.message(message),
         screen.request(Request((message,), model=secret)),
-        screen.body({"model": "m", "messages": [said], "tools": said, "anything": said, "user": secret}),
+        screen.body(
+            {"model": "m", "messages": [said], "tools": said, "anything": said, "user": secret}, CHAT.field_names
+        ),
         screen.reading(ParsedReply("", {"a": said}, (secret,), (secret,), trailer=f"{{{json.dumps(said)}")),
     ]
     assert not [each for each in told if secret in str(each)]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_every_field_of_what_a_turn_starts_from_is_looked_at(secret: str) -> None:
+def test_all_fields_of_turn_inputs_are_redacted(secret: str) -> None:
     opening = TurnInputs(Runtime(1, "2026-01-01T00:00:00.000001Z", "2026-01-01T00:00:00.000001Z"), {}, (), (), "")
     ours = {"runtime", "before", "parent", "writer"}
     for field in fields(TurnInputs):
@@ -64,24 +68,24 @@ def test_every_field_of_what_a_turn_starts_from_is_looked_at(secret: str) -> Non
             assert secret not in str(TurnRedactor(Redaction()).opening(given)), field.name
 
 
-def test_what_only_we_say_is_left_alone() -> None:
+def test_fields_of_ctxwrap_stay() -> None:
     """Ids and hashes of ours may look like a card by chance."""
     card = SECRETS[2]
     event = {"type": "start", "run": card, "sha256": card, "ctx": {"digest": card}, "prefix": {"head": [card]}}
     assert Redactor(Redaction()).records([event]) == [event]
 
 
-def test_values_that_say_nothing_secret_are_the_very_values() -> None:
+def test_values_without_secrets_are_returned_themselves() -> None:
     message = Message("user", [{"type": "text", "text": "hi"}], extra={"x": 1})
     assert TurnRedactor(Redaction()).message(message) is message
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 1}
     assert Redactor(Redaction()).body(body) is body
 
 
-def test_half_a_character_in_an_id_does_no_harm() -> None:
+def test_lone_surrogate_in_an_id_is_accepted() -> None:
     assert Redactor(Redaction()).value({"id": f"{SECRETS[1]} \ud800"})["id"].startswith("redacted_")
 
 
-def test_what_is_to_be_forgotten_goes_from_names_of_fields_too() -> None:
+def test_forgotten_text_is_removed_from_field_names() -> None:
     event = {"type": "done", "run": "1", "notes": {SECRETS[1]: {"to": SECRETS[1]}}, "ctx": {}}
     assert SECRETS[1] not in str(Forgetting(texts=(SECRETS[1],)).event(event))

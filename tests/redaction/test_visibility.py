@@ -1,4 +1,4 @@
-"""Who may see what: decided for each item when a pack is made, and for whoever is not named, no."""
+"""Visibility of pack items: decided when the pack is made; targets that are not named see nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ targets = st.lists(st.sampled_from(TARGETS), max_size=8)
 
 
 @given(st.dictionaries(names, targets), names, names, st.none() | targets)
-def test_nobody_sees_whom_not_all_name(rules: Any, kind: str, source: str, own: Any) -> None:
+def test_targets_must_be_named_by_rules_and_item(rules: Any, kind: str, source: str, own: Any) -> None:
     seen = seen_by(rules, kind, source, own)
     named = rules.get(source, rules.get(kind))
     for target in seen:
@@ -73,12 +73,12 @@ def test_nobody_sees_whom_not_all_name(rules: Any, kind: str, source: str, own: 
         ({"pinned": ["martian"]}, "martian"),
         ({"pinned": "tool"}, "list of targets"),
         ({"pined": ["tool"]}, "pinned"),
-        ({"request": ["tool"]}, "must name the model"),
-        ({"memory": []}, "must name the model"),
+        ({"request": ["tool"]}, "must include the model"),
+        ({"memory": []}, "must include the model"),
         (["pinned"], "mapping"),
     ],
 )
-def test_rules_that_cannot_be_kept_are_refused(rules: Any, why: str) -> None:
+def test_invalid_rules_raise_settings_errors(rules: Any, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         ctxwrap.Settings(visibility=rules)
 
@@ -86,7 +86,7 @@ def test_rules_that_cannot_be_kept_are_refused(rules: Any, why: str) -> None:
 # --- files ----------------------------------------------------------------------------------------------
 
 
-def test_a_file_for_a_tool_is_not_sent_and_not_missed(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
+def test_file_for_a_tool_is_not_sent_and_not_missing(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
     heard = Listening()
     chat = Chat(provider, store, working_set=manifest(tmp_path, visibility="tool"), strict=True)
     turn = ctxwrap.turn_of(chat.say("Open it.", answer=heard))
@@ -98,15 +98,13 @@ def test_a_file_for_a_tool_is_not_sent_and_not_missed(provider: Provider, store:
     assert item.reason == "it is not for the model to see"
 
 
-def test_a_file_for_nobody_that_is_known_is_not_used_at_all(
-    provider: Provider, store: MemoryStore, tmp_path: Path
-) -> None:
+def test_file_with_unknown_targets_is_not_used(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
     heard = Listening()
     Chat(provider, store, working_set=manifest(tmp_path, visibility="[martian]")).say("Open it.", answer=heard)
     assert SECRET not in heard.sent
 
 
-def test_the_caller_can_narrow_what_a_file_allows(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
+def test_caller_can_narrow_a_files_visibility(provider: Provider, store: MemoryStore, tmp_path: Path) -> None:
     heard = Listening()
     files = manifest(tmp_path, visibility="[model, tool]")
     chat = Chat(provider, store, working_set=files, visibility={"key.md": ["tool", "reviewer"]})
@@ -120,7 +118,7 @@ def test_the_caller_can_narrow_what_a_file_allows(provider: Provider, store: Mem
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_pinned_text_goes_to_those_it_is_for(provider: Provider, store: MemoryStore, target: Any) -> None:
+def test_pinned_text_goes_to_its_targets(provider: Provider, store: MemoryStore, target: Any) -> None:
     store.open(KEY).files.save("context/pinned/key.md", SECRET.encode())
     heard = Listening()
     reply = Chat(provider, store, visibility={"pinned": [target]}).say("Open it.", answer=heard)
@@ -130,7 +128,7 @@ def test_a_pinned_text_goes_to_those_it_is_for(provider: Provider, store: Memory
         assert given == ([SECRET] if other == target != "model" else [])
 
 
-def test_what_was_handed_to_a_tool_is_an_injection_of_its_own(provider: Provider, store: MemoryStore) -> None:
+def test_handed_out_text_is_logged_as_an_injection(provider: Provider, store: MemoryStore) -> None:
     store.open(KEY).files.save("context/pinned/key.md", SECRET.encode())
     call = ToolCall("call-1", "open", "{}")
     chat = Chat(provider, store, visibility={"pinned": ["tool", "evidence_export"]})
@@ -148,7 +146,7 @@ def test_what_was_handed_to_a_tool_is_an_injection_of_its_own(provider: Provider
     assert SECRET not in envelope_of("s", turn=1, target="reviewer", store=store).as_bytes().decode()
 
 
-def test_nothing_is_handed_out_of_what_is_for_the_model_alone(provider: Provider, store: MemoryStore) -> None:
+def test_model_only_text_is_not_handed_out(provider: Provider, store: MemoryStore) -> None:
     store.open(KEY).files.save("context/pinned/key.md", SECRET.encode())
     reply = Chat(provider, store).say("Open it.")
     assert [ctxwrap.resources_for(target, reply) for target in TARGETS] == [()] * len(TARGETS)
@@ -157,14 +155,14 @@ def test_nothing_is_handed_out_of_what_is_for_the_model_alone(provider: Provider
         ctxwrap.resources_for("martian", reply)  # type: ignore[arg-type]
 
 
-def test_what_is_handed_out_is_redacted(provider: Provider, store: MemoryStore) -> None:
+def test_handed_out_text_is_redacted(provider: Provider, store: MemoryStore) -> None:
     store.open(KEY).files.save("context/pinned/key.md", b"ask ada@example.com")
     settings: dict[str, Any] = {"visibility": {"pinned": ["tool"]}, "redaction": ctxwrap.Redaction()}
     reply = Chat(provider, store, **settings).say("Open it.")
     assert [each.text for each in ctxwrap.resources_for("tool", reply)] == ["ask [redacted:email]"]
 
 
-def test_what_was_handed_out_goes_when_it_is_purged(provider: Provider, store: MemoryStore) -> None:
+def test_purge_removes_handed_out_text(provider: Provider, store: MemoryStore) -> None:
     chat = Chat(provider, store, visibility={"pinned": ["tool"]})
     chat.say(f"The word is {SECRET}.")
     store.open(KEY).files.save("context/pinned/key.md", f"The word is {SECRET}.".encode())
@@ -175,13 +173,13 @@ def test_what_was_handed_out_goes_when_it_is_purged(provider: Provider, store: M
     assert all(SECRET.encode() not in data for data in kept)
 
 
-def test_exports_see_what_the_caller_lets_them(provider: Provider, store: MemoryStore) -> None:
+def test_exports_see_only_permitted_items(provider: Provider, store: MemoryStore) -> None:
     Chat(provider, store, visibility={"request": ["model", "reviewer"]}).say("Once upon a time.")
     assert "Once upon a time." in envelope_of("s", turn=1, target="reviewer", store=store).as_bytes().decode()
     assert "Once upon a time." not in envelope_of("s", turn=1, store=store).as_bytes().decode()
 
 
-def test_streams_and_async_hand_out_the_same(provider: Provider, store: MemoryStore) -> None:
+def test_streams_and_async_calls_hand_out_the_same(provider: Provider, store: MemoryStore) -> None:
     store.open(KEY).files.save("context/pinned/key.md", SECRET.encode())
     client = openai.OpenAI(api_key="x", base_url=provider.openai_url, max_retries=0)
     chat: Any = ctxwrap.wrap(client, store=store, session="s", visibility={"pinned": ["tool"]})

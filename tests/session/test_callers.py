@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import CHAT
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.memory import MemoryStore

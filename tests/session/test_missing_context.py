@@ -18,7 +18,7 @@ from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.export.evidence import Evidence, envelope_of, faults_in
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import CHAT
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.missing import open_in
 from ctxwrap.session.operator import missing_in
 from ctxwrap.session.session import Session

@@ -63,9 +63,9 @@ def test_a_reply_that_used_a_tool_of_the_provider_writes_no_core(api: str, name:
     ],
 )
 def test_a_search_that_need_not_be_told_counts_as_one(body: Body) -> None:
-    wire = APIS["chat"].wire
+    adapter = APIS["chat"].adapter
     usual = {"web_search_options": None, "tools": [{"type": "function"}]}
-    assert [wire.rewriter(each, PlainStream).reply.fetched for each in (usual, {**usual, **body})] == [False, True]
+    assert [adapter.rewriter(each, PlainStream).reply.fetched for each in (usual, {**usual, **body})] == [False, True]
 
 
 @WAYS

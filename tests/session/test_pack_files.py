@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctxwrap.pack.builder import PackSources
-from ctxwrap.providers import CHAT
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.abi import pack_issues
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings

@@ -1,4 +1,4 @@
-"""Counting without a network, and machines on which litellm's files are missing."""
+"""Counting without a network, and without litellm's files."""
 
 import importlib.machinery
 import socket

@@ -1,4 +1,4 @@
-"""Counting: exact where it can be, an estimate with a margin elsewhere, the same in every thread, never an error."""
+"""Counters: exact with an encoding, otherwise an estimate with a margin; shared by threads; no errors."""
 
 import os
 import subprocess
@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from ctxwrap.tokens import counter_for
 from ctxwrap.tokens import counting as encodings_module
 from ctxwrap.tokens.counting import (
+    CACHE_SIZE,
+    LONGEST_KEY,
     PIECE,
-    REMEMBERED,
-    SHORT,
     Counter,
+    by_characters,
     count_with,
     encoding,
     forget_counters,
     pieces,
-    weighed,
 )
 from ctxwrap.tokens.models import UNKNOWN, Family, family_of, litellm_directory
 from tests.tokens.texts import SAMPLES
@@ -95,12 +95,12 @@ texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=300) 
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-def test_counts_are_exactly_those_of_the_encoding(sample: str) -> None:
+def test_counts_equal_the_encodings(sample: str) -> None:
     counters = [counter_for(model) for model in ("gpt-4", "gpt-4o", "text-davinci-003")]
     assert tuple(counter.count(SAMPLES[sample]) for counter in counters) == TOKENS[sample]
 
 
-def test_special_tokens_are_text_and_anything_is_a_text() -> None:
+def test_special_tokens_and_odd_texts_count_as_text() -> None:
     count = counter_for("gpt-4o").count
     assert count("") == 0
     assert count("tiktoken is great!") == 6
@@ -110,14 +110,14 @@ def test_special_tokens_are_text_and_anything_is_a_text() -> None:
 
 
 @pytest.mark.parametrize(("model", "name"), EXACT.items())
-def test_the_models_of_openai_are_counted_exactly(model: str, name: str) -> None:
+def test_openai_models_are_counted_exactly(model: str, name: str) -> None:
     counter = counter_for(model)
     assert (counter.name, counter.exact, counter.margin) == (name, True, 0)
     assert counter.at_most(1000) == 1000
 
 
 @pytest.mark.parametrize(("model", "latin"), ESTIMATED.items())
-def test_others_are_estimated_and_marked_so(model: str, latin: float) -> None:
+def test_other_models_are_estimated_with_a_margin(model: str, latin: float) -> None:
     counter, family = counter_for(model), family_of(model)
     assert isinstance(family, Family)
     assert family.latin == latin
@@ -126,7 +126,7 @@ def test_others_are_estimated_and_marked_so(model: str, latin: float) -> None:
     assert counter.at_most(1000) == 1000 + round(1000 * counter.margin)
 
 
-def test_the_names_agree_with_tiktoken() -> None:
+def test_encoding_names_agree_with_tiktoken() -> None:
     from tiktoken.model import MODEL_PREFIX_TO_ENCODING, MODEL_TO_ENCODING
 
     same = {"o200k_harmony": "o200k_base"}
@@ -142,7 +142,7 @@ def test_models_of_a_family_share_a_counter() -> None:
 
 
 @given(texts)
-def test_a_count_is_never_negative_and_remembered_as_it_was(text: str) -> None:
+def test_counts_are_not_negative_and_cached_unchanged(text: str) -> None:
     for model in MODELS:
         counter = counter_for(model)
         fresh = counter._counting(text)
@@ -152,7 +152,7 @@ def test_a_count_is_never_negative_and_remembered_as_it_was(text: str) -> None:
 
 
 @given(texts, texts)
-def test_the_parts_of_a_text_have_about_as_many_tokens_as_the_whole(left: str, right: str) -> None:
+def test_parts_of_a_text_have_about_as_many_tokens_as_the_whole(left: str, right: str) -> None:
     for model in MODELS:
         count = counter_for(model).count
         apart = count(left) + count(right)
@@ -164,7 +164,7 @@ def test_the_parts_of_a_text_have_about_as_many_tokens_as_the_whole(left: str, r
 @given(
     st.lists(st.sampled_from([" ", "\n", "\t", "word", "Wort's", "漢字", "12345", "!?", "_", "\r\n", "é"]), min_size=1)
 )
-def test_pieces_make_the_text_and_keep_its_tokens(words: list[str]) -> None:
+def test_pieces_join_to_the_text_and_keep_its_tokens(words: list[str]) -> None:
     text = " ".join("".join(words) for _ in range(2 * PIECE // len("".join(words)) + 1))
     cut = list(pieces(text))
     assert "".join(cut) == text
@@ -177,7 +177,7 @@ def test_pieces_make_the_text_and_keep_its_tokens(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "\n", "-", "漢", "aB1", "\u0301", "A\u02b0", "\ud800"])
-def test_long_runs_take_no_longer_than_their_length(unit: str) -> None:
+def test_long_runs_take_linear_time(unit: str) -> None:
     count = counter_for("gpt-4o")._counting
     short, long = unit * (2 * PIECE // len(unit)), unit * (16 * PIECE // len(unit))
     times = {text: min(_time_of(count, text) for _ in range(3)) for text in (short, long)}
@@ -191,46 +191,46 @@ def _time_of(count: Callable[[str], int], text: str) -> float:
     return process_time() - started
 
 
-def test_what_makes_tiktoken_panic_is_counted() -> None:
+def test_text_that_makes_tiktoken_panic_is_counted() -> None:
     assert counter_for("gpt-4o").count(" " * 1_000_000) == pytest.approx(7813, rel=0.01)
 
 
-def test_counts_are_remembered_up_to_a_number_of_texts() -> None:
+def test_count_cache_is_bounded() -> None:
     asked: list[str] = []
     counter = Counter("test", 0, lambda text: asked.append(text) or len(text))  # type: ignore[func-returns-value]
-    long = "x" * (SHORT + 1)
-    for text in ("a", "a", long, "x" * (SHORT + 1), "a"):
+    long = "x" * (LONGEST_KEY + 1)
+    for text in ("a", "a", long, "x" * (LONGEST_KEY + 1), "a"):
         counter.count(text)
     assert asked == ["a", long]
-    assert all(len(key) <= SHORT for key in (*counter._known, *counter._older))
-    for number in range(REMEMBERED - 1):
+    assert all(len(key) <= LONGEST_KEY for key in (*counter._recent, *counter._older))
+    for number in range(CACHE_SIZE - 1):
         counter.count(str(number))
         counter.count("a")
     counter.count(long)
     assert asked[-1] == long, "the one that was not asked for in the meantime is forgotten"
     assert asked.count("a") == 1
-    assert len(counter._known) + len(counter._older) <= REMEMBERED
+    assert len(counter._recent) + len(counter._older) <= CACHE_SIZE
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
-def test_weighing_characters_comes_near_the_encodings(model: str) -> None:
+def test_character_estimates_are_near_the_encodings(model: str) -> None:
     counter = counter_for(model)
     for name, text in SAMPLES.items():
-        assert 0.75 < weighed(text, counter.name) / counter.count(text) < 1.35, name
+        assert 0.75 < by_characters(text, counter.name) / counter.count(text) < 1.35, name
 
 
-def test_claude_takes_more_tokens_of_latin_script_since_opus_4_7() -> None:
+def test_claude_since_opus_4_7_has_more_tokens_for_latin_script() -> None:
     old, new = counter_for("claude-opus-4-6").count, counter_for("claude-opus-4-7").count
     assert new(SAMPLES["english"]) / old(SAMPLES["english"]) == pytest.approx(1.375, rel=0.05)
     assert new(SAMPLES["chinese"]) == old(SAMPLES["chinese"])
 
 
-def test_every_digit_counts_where_the_family_has_it_so() -> None:
+def test_single_digit_families_count_every_digit() -> None:
     assert counter_for("gemini-2.5-pro").count("1234567890") == 10 + 1
     assert counter_for("deepseek-chat").count("1234567890") == 5
 
 
-def test_threads_share_what_is_loaded_once(afresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_one_loaded_encoding(afresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[str] = []
     load = encodings_module._load
     monkeypatch.setattr(encodings_module, "_load", lambda name: loads.append(name) or load(name))  # type: ignore[func-returns-value]
@@ -252,17 +252,17 @@ def _all_are_estimates() -> None:
     assert counter_for("gpt-4o").count("\ud800") > 0
 
 
-def test_without_the_files_everything_is_an_estimate(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
+def test_counts_are_estimates_without_the_files(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
     litellm_at(tmp_path)
     _all_are_estimates()
 
 
-def test_without_litellm_everything_is_an_estimate(litellm_at: Callable[[Path | None], None]) -> None:
+def test_counts_are_estimates_without_litellm(litellm_at: Callable[[Path | None], None]) -> None:
     litellm_at(None)
     _all_are_estimates()
 
 
-def test_a_broken_file_is_left_alone(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
+def test_damaged_encoding_file_is_left_alone(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
     directory = tmp_path / "litellm_core_utils" / "tokenizers"
     directory.mkdir(parents=True)
     for file, _ in encodings_module._FILES.values():
@@ -272,12 +272,12 @@ def test_a_broken_file_is_left_alone(litellm_at: Callable[[Path | None], None], 
     assert len(list(directory.iterdir())) == 3
 
 
-def test_a_tiktoken_that_fails_is_an_estimate(afresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_are_estimates_if_tiktoken_fails(afresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     assert counter_for("gpt-4o").name == "estimate"
 
 
-def test_the_users_own_cache_comes_first_and_stays(
+def test_users_tiktoken_cache_is_preferred_and_kept(
     litellm_at: Callable[[Path | None], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     litellm = litellm_directory()
@@ -292,7 +292,7 @@ def test_the_users_own_cache_comes_first_and_stays(
 
 
 @pytest.mark.parametrize("value", [None, "", "/nowhere"])
-def test_the_environment_is_as_it_was(afresh: None, monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+def test_environment_is_restored(afresh: None, monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
     if value is None:
         monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     else:
@@ -301,7 +301,7 @@ def test_the_environment_is_as_it_was(afresh: None, monkeypatch: pytest.MonkeyPa
     assert os.environ.get("TIKTOKEN_CACHE_DIR") == value
 
 
-def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+def test_heavy_modules_are_imported_on_demand() -> None:
     code = (
         "import sys, ctxwrap, ctxwrap.tokens as tokens\n"
         "heavy = {'tiktoken', 'litellm', 'requests', 'regex', 'openai', 'asyncio'}\n"
@@ -320,7 +320,7 @@ def _modules_after(code: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_forgetting_makes_new_counters() -> None:
+def test_forget_counters_makes_new_counters() -> None:
     before = counter_for("some-model")
     forget_counters()
     assert counter_for("some-model") is not before

@@ -1,4 +1,4 @@
-"""Requests: what is published comes out to the token, and nothing in a request is forgotten or fetched."""
+"""Tokens of requests: published formulas hold exactly, and every part counts without being fetched."""
 
 import base64
 import json
@@ -10,15 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES
-from ctxwrap.tokens import body_tokens, counter_for, message_tokens, messages_tokens
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
+from ctxwrap.tokens import counter_for, message_tokens, messages_tokens
 from ctxwrap.tokens.counting import Counter
-from ctxwrap.tokens.images import OF_UNKNOWN_MODELS, Size, image_tokens, size_of_base64, size_of_url
-from ctxwrap.tokens.messages import OF_A_FILE, OF_AUDIO, PER_CALL, PER_MESSAGE, PER_REPLY, TOOLS_OF_CLAUDE, as_types
+from ctxwrap.tokens.images import UNKNOWN_MODEL_IMAGE, Size, image_tokens, size_of_base64, size_of_url
+from ctxwrap.tokens.messages import AUDIO, CLAUDE_TOOLS, PER_CALL, PER_MESSAGE, PER_PAGE, PER_REPLY, as_types
 from ctxwrap.types import Body, Message
 
 GPT = counter_for("gpt-4o")
-WIRES = [wire.name for wire in (CHAT, COMPLETIONS, MESSAGES, RESPONSES)]
+ADAPTERS = {adapter.name: adapter for adapter in (CHAT, COMPLETIONS, MESSAGES, RESPONSES)}
 WORDS = Counter("words", 0, lambda text: len(text.split()))
 """One token a word, so that numbers can be checked by hand."""
 
@@ -61,25 +64,25 @@ names?: string[],
 
 
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
-def test_messages_take_what_openai_publishes(model: str) -> None:
+def test_message_tokens_follow_openais_formula(model: str) -> None:
     """Three for each message, one for its role, its text, its name and one more for that; three for the reply."""
     tokens = (3 + 1 + 7) + (3 + 1 + 7 + 1 + 1) + (3 + 1 + 12) + 3
     count = counter_for(model).count
     assert [count(message["content"]) for message in FERRY] == [7, 7, 12]
     assert count("ada") == 1
-    assert body_tokens("openai_chat", {"model": model, "messages": FERRY}, counter_for(model)) == tokens
+    assert CHAT.request_tokens({"model": model, "messages": FERRY}, counter_for(model)) == tokens
 
 
-def test_tools_are_counted_in_the_form_that_models_see() -> None:
+def test_tools_count_in_the_form_that_models_see() -> None:
     assert as_types([{"type": "function", "function": BOOKING}]) == BOOKING_AS_TYPES
     tokens = GPT.count(BOOKING_AS_TYPES)
-    bare = body_tokens("openai_chat", {"messages": FERRY}, GPT)
+    bare = CHAT.request_tokens({"messages": FERRY}, GPT)
     for tools in ({"tools": [{"type": "function", "function": BOOKING}]}, {"functions": [BOOKING]}):
-        assert body_tokens("openai_chat", {"messages": FERRY, **tools}, GPT) == bare + tokens
+        assert CHAT.request_tokens({"messages": FERRY, **tools}, GPT) == bare + tokens
     assert tokens < GPT.count(json.dumps(BOOKING))
 
 
-def test_the_formula_by_hand() -> None:
+def test_message_formula_by_hand() -> None:
     """3 for each message, its role, its text, its name and 1 for that; 3 for the reply."""
     body = {
         "messages": [
@@ -87,14 +90,14 @@ def test_the_formula_by_hand() -> None:
             {"role": "assistant", "content": "four"},
         ]
     }
-    assert body_tokens("openai_chat", body, WORDS) == (3 + 1 + 3 + 1 + 1) + (3 + 1 + 1) + 3
+    assert CHAT.request_tokens(body, WORDS) == (3 + 1 + 3 + 1 + 1) + (3 + 1 + 1) + 3
     messages = [Message("user", "one two three", "ada"), Message("assistant", "four")]
     assert messages_tokens(messages, WORDS) == 17
     assert message_tokens(messages[1], WORDS) == 5
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5"])
-def test_the_log_and_the_wire_agree(model: str) -> None:
+def test_logged_messages_and_request_have_equal_counts(model: str) -> None:
     counter = counter_for(model)
     messages: list[Body] = [
         {"role": "system", "content": "Be brief."},
@@ -106,13 +109,13 @@ def test_the_log_and_the_wire_agree(model: str) -> None:
         {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
     ]
     body = {"model": model, "messages": messages}
-    assert messages_tokens(CHAT.read(body).messages, counter, model) == body_tokens("openai_chat", body, counter)
+    assert messages_tokens(CHAT.read(body).messages, counter, model) == CHAT.request_tokens(body, counter)
 
 
 CHAT_CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}}
 
 
-def test_calls_and_results_count_in_every_api() -> None:
+def test_tool_calls_and_results_count_in_every_api() -> None:
     arguments = '{"city":"Oslo"}'
     call = PER_CALL + GPT.count("weather") + GPT.count(arguments)
     result = PER_CALL + GPT.count("12 degrees")
@@ -162,35 +165,35 @@ def test_calls_and_results_count_in_every_api() -> None:
         ),
     }
     for name, (body, tokens) in bodies.items():
-        assert body_tokens(name, body, GPT) == tokens, name
+        assert ADAPTERS[name].request_tokens(body, GPT) == tokens, name
 
 
-def test_what_stands_beside_the_messages_counts() -> None:
+def test_system_prompt_and_schema_count() -> None:
     said = [{"role": "user", "content": "Hi"}]
     bare = PER_REPLY + PER_MESSAGE + 1 + 1
     schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     tokens = GPT.count(json.dumps(schema, separators=(",", ":")))
-    assert body_tokens("openai_chat", {"messages": said}, GPT) == bare
-    assert body_tokens("openai_chat", {"messages": said, "response_format": schema}, GPT) == bare + tokens
-    assert body_tokens("openai_chat", {"messages": said, "response_format": {"type": "text"}}, GPT) == bare
-    assert body_tokens("openai_responses", {"input": "Hi"}, GPT) == bare
-    assert body_tokens("openai_responses", {"input": "Hi", "instructions": "Be brief."}, GPT) == bare + 4 + 3
-    assert body_tokens("openai_responses", {"input": "Hi", "text": {"format": schema}}, GPT) == bare + tokens
-    assert body_tokens("anthropic_messages", {"messages": said, "system": "Be brief."}, GPT) == bare + 3 + 3
+    assert CHAT.request_tokens({"messages": said}, GPT) == bare
+    assert CHAT.request_tokens({"messages": said, "response_format": schema}, GPT) == bare + tokens
+    assert CHAT.request_tokens({"messages": said, "response_format": {"type": "text"}}, GPT) == bare
+    assert RESPONSES.request_tokens({"input": "Hi"}, GPT) == bare
+    assert RESPONSES.request_tokens({"input": "Hi", "instructions": "Be brief."}, GPT) == bare + 4 + 3
+    assert RESPONSES.request_tokens({"input": "Hi", "text": {"format": schema}}, GPT) == bare + tokens
+    assert MESSAGES.request_tokens({"messages": said, "system": "Be brief."}, GPT) == bare + 3 + 3
     blocks = [{"type": "text", "text": "Be brief."}]
-    assert body_tokens("anthropic_messages", {"messages": said, "system": blocks}, GPT) == bare + 3 + 3
+    assert MESSAGES.request_tokens({"messages": said, "system": blocks}, GPT) == bare + 3 + 3
     claude = {
         "model": "claude-sonnet-4-5",
         "messages": said,
         "tools": [{"name": "x", "input_schema": {"type": "object"}}],
     }
-    assert TOOLS_OF_CLAUDE < body_tokens("anthropic_messages", claude, GPT) < TOOLS_OF_CLAUDE + 60
+    assert CLAUDE_TOOLS < MESSAGES.request_tokens(claude, GPT) < CLAUDE_TOOLS + 60
 
 
-def test_prompts_of_the_older_api() -> None:
+def test_completions_prompts_count() -> None:
     prompts = ["one two", ["one", "one two three"], [1, 2, 3, 4], [[1, 2], [3]], None, []]
-    assert [body_tokens("openai_completions", {"prompt": prompt}, WORDS) for prompt in prompts] == [2, 3, 4, 2, 0, 0]
-    assert body_tokens("openai_completions", {"prompt": "one", "suffix": "two"}, WORDS) == 2
+    assert [COMPLETIONS.request_tokens({"prompt": prompt}, WORDS) for prompt in prompts] == [2, 3, 4, 2, 0, 0]
+    assert COMPLETIONS.request_tokens({"prompt": "one", "suffix": "two"}, WORDS) == 2
 
 
 def png(width: int, height: int) -> bytes:
@@ -229,7 +232,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_the_size_of_a_picture_is_read_from_its_head(kind: str) -> None:
+def test_image_size_is_read_from_the_header(kind: str) -> None:
     assert size_of_base64(encoded(PICTURES[kind])) == (1024, 700)
     assert size_of_url(f"data:image/x;base64,{encoded(PICTURES[kind])}") == (1024, 700)
     for length in range(0, 60, 7):
@@ -240,7 +243,7 @@ def test_the_size_of_a_picture_is_read_from_its_head(kind: str) -> None:
     "url",
     ["", "https://example.org/a.png", "data:image/png;base64,", "data:image/png,abc", "data:x;base64,!!!!", "data:"],
 )
-def test_other_pictures_have_no_size(url: str) -> None:
+def test_other_data_has_no_image_size(url: str) -> None:
     assert size_of_url(url) is None
 
 
@@ -248,7 +251,7 @@ def test_other_pictures_have_no_size(url: str) -> None:
     st.binary(max_size=80)
     | st.sampled_from([b"\xff\xd8" + b"\xff\xe0\0\2" * 500, b"\xff\xd8\xff\xe0\0\0" * 99, png(0, 5)])
 )
-def test_no_data_is_an_error(data: bytes) -> None:
+def test_image_size_of_any_data_raises_nothing(data: bytes) -> None:
     for start in (b"", b"\xff\xd8\xff", b"RIFF", b"GIF8", b"\x89PNG\r\n\x1a\n"):
         size = size_of_base64(encoded(start + data))
         assert size is None or min(size) > 0
@@ -275,19 +278,19 @@ def test_no_data_is_an_error(data: bytes) -> None:
         ("claude-sonnet-4-5", (6000, 4000), "auto", 1600),
         ("claude-opus-4-7", (6000, 4000), "auto", 4784),
         ("claude-opus-4-7", None, "auto", 4784),
-        ("some-model", (5, 5), "auto", OF_UNKNOWN_MODELS),
+        ("some-model", (5, 5), "auto", UNKNOWN_MODEL_IMAGE),
     ],
 )
-def test_pictures_cost_what_the_guides_say(model: str, size: tuple[int, int] | None, detail: str, tokens: int) -> None:
+def test_image_tokens_follow_the_guides(model: str, size: tuple[int, int] | None, detail: str, tokens: int) -> None:
     assert image_tokens(model, Size(*size) if size else None, detail) == tokens
 
 
 @given(st.integers(1, 100_000), st.integers(1, 100_000), st.sampled_from(["gpt-4o", "o4-mini", "gpt-5.4", "claude-3"]))
-def test_every_size_has_a_price_and_none_is_endless(width: int, height: int, model: str) -> None:
+def test_image_tokens_are_positive_and_bounded(width: int, height: int, model: str) -> None:
     assert 0 < image_tokens(model, Size(width, height)) <= 12_000
 
 
-def test_pictures_sound_and_files_in_every_api() -> None:
+def test_images_audio_and_files_count_in_every_api() -> None:
     data, url = encoded(png(1024, 1024)), "https://example.org/a.png"
     parts: dict[str, list[tuple[Body, int]]] = {
         "openai_chat": [
@@ -295,20 +298,20 @@ def test_pictures_sound_and_files_in_every_api() -> None:
             ({"type": "image_url", "image_url": {"url": url, "detail": "low"}}, 85),
             ({"type": "image_url", "image_url": PNG}, 765),
             ({"type": "input_audio", "input_audio": {"data": "A" * 640_000, "format": "mp3"}}, 300),
-            ({"type": "input_audio", "input_audio": {}}, OF_AUDIO),
-            ({"type": "file", "file": {"file_id": "f"}}, OF_A_FILE),
-            ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + "A" * 400_000}}, 4 * OF_A_FILE),
+            ({"type": "input_audio", "input_audio": {}}, AUDIO),
+            ({"type": "file", "file": {"file_id": "f"}}, PER_PAGE),
+            ({"type": "file", "file": {"file_data": "data:application/pdf;base64," + "A" * 400_000}}, 4 * PER_PAGE),
         ],
         "openai_responses": [
             ({"type": "input_image", "image_url": PNG}, 765),
             ({"type": "input_image", "image_url": PNG, "detail": "low"}, 85),
             ({"type": "input_image", "file_id": "f"}, 1445),
-            ({"type": "input_file", "file_id": "f"}, OF_A_FILE),
+            ({"type": "input_file", "file_id": "f"}, PER_PAGE),
         ],
         "anthropic_messages": [
             ({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}, 765),
             ({"type": "image", "source": {"type": "url", "url": url}}, 1445),
-            ({"type": "document", "source": {"type": "base64", "data": "A" * 100}}, OF_A_FILE),
+            ({"type": "document", "source": {"type": "base64", "data": "A" * 100}}, PER_PAGE),
             ({"type": "document", "source": {"type": "text", "data": "Hi"}}, 1),
             ({"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "Hi"}]}}, 1),
             ({"type": "thinking", "thinking": "Hi", "signature": "x" * 999}, 1),
@@ -320,12 +323,12 @@ def test_pictures_sound_and_files_in_every_api() -> None:
         for part, tokens in given_parts:
             key = "input" if name == "openai_responses" else "messages"
             body = {"model": "gpt-4o", key: [{"role": "user", "content": [part]}]}
-            assert body_tokens(name, body, GPT) == framing + tokens, part
+            assert ADAPTERS[name].request_tokens(body, GPT) == framing + tokens, part
 
 
-def test_pictures_in_unknown_places_are_not_read_as_text() -> None:
+def test_data_urls_in_unknown_fields_do_not_count_as_text() -> None:
     part = {"type": "screenshot", "picture": "data:image/png;base64," + "A" * 1_000_000}
-    assert body_tokens("openai_chat", {"messages": [{"role": "user", "content": [part]}]}, GPT) < 100
+    assert CHAT.request_tokens({"messages": [{"role": "user", "content": [part]}]}, GPT) < 100
 
 
 def test_tools_of_any_kind_are_counted() -> None:
@@ -345,8 +348,8 @@ def test_tools_of_any_kind_are_counted() -> None:
         "broken",
         {"type": "function", "function": 5},
     ]
-    bare = body_tokens("openai_responses", {"input": "Hi"}, GPT)
-    sizes = [body_tokens("openai_responses", {"input": "Hi", "tools": tools[:number]}, GPT) for number in range(7)]
+    bare = RESPONSES.request_tokens({"input": "Hi"}, GPT)
+    sizes = [RESPONSES.request_tokens({"input": "Hi", "tools": tools[:number]}, GPT) for number in range(7)]
     assert sizes[0] == bare
     assert sizes == sorted(sizes)
     assert len(set(sizes)) == 7
@@ -366,7 +369,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(names, values, max_size=6))
-def test_no_body_is_an_error(body: Body) -> None:
-    for wire in WIRES:
-        assert body_tokens(wire, body, WORDS) >= 0
+def test_counting_any_body_raises_nothing(body: Body) -> None:
+    for adapter in ADAPTERS.values():
+        assert adapter.request_tokens(body, WORDS) >= 0
     assert messages_tokens([Message("user", [body])], WORDS) >= PER_REPLY

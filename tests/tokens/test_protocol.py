@@ -1,4 +1,4 @@
-"""What the protocol takes of every request."""
+"""Tokens of the protocol in every request."""
 
 import pytest
 
@@ -10,13 +10,13 @@ MOST = 450
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS.keys())
-def test_the_protocol_and_its_reminder_are_short(words: Words) -> None:
+def test_protocol_and_reminder_are_short(words: Words) -> None:
     measure = Measure("gpt-4o")
     assert measure.exact
     assert 0 < measure.text(words.protocol) + measure.text(words.reminder) <= MOST
 
 
 @pytest.mark.parametrize("kind", ["delta", "full"])
-def test_whoever_is_to_write_a_snapshot_is_reminded_of_it(kind: str) -> None:
+def test_reminder_is_sent_when_a_snapshot_is_wanted(kind: str) -> None:
     assert WORDS[kind].reminder
     assert WORDS[kind] == Words.from_text(WORDS[kind].as_text())

@@ -1,4 +1,4 @@
-"""Too long: the shapes in which providers say it, and what only looks alike."""
+"""Errors for requests that are too long: the forms that providers use, and similar errors."""
 
 import json
 from types import SimpleNamespace
@@ -199,7 +199,7 @@ OTHERS: dict[str, tuple[int | None, Any]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_is_recognised_read_and_unread(shape: str) -> None:
+def test_too_long_errors_are_recognised_as_text_and_parsed(shape: str) -> None:
     status, body, expected = SHAPES[shape]
     written = body if isinstance(body, str) else json.dumps(body)
     assert too_long(status, body) == expected
@@ -209,7 +209,7 @@ def test_every_shape_is_recognised_read_and_unread(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", OTHERS)
-def test_other_errors_are_not_it(shape: str) -> None:
+def test_other_errors_are_not_too_long(shape: str) -> None:
     status, body = OTHERS[shape]
     assert too_long(status, body) is None
 
@@ -228,7 +228,7 @@ class ContextWindowExceededError(BadRequestError):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exceptions_are_recognised_by_what_they_make_public(shape: str) -> None:
+def test_exceptions_are_recognised_by_public_attributes(shape: str) -> None:
     status, body, expected = SHAPES[shape]
     assert too_long_in(BadRequestError("Error", status_code=status, body=body)) == expected
     assert too_long_in(BadRequestError("Error", body=body)) == expected
@@ -236,7 +236,7 @@ def test_exceptions_are_recognised_by_what_they_make_public(shape: str) -> None:
     assert too_long_in(BadRequestError("Error", status_code=status, body=inner)) == expected
 
 
-def test_exceptions_are_recognised_by_code_class_or_words_alone() -> None:
+def test_exceptions_are_recognised_by_code_class_or_message_alone() -> None:
     assert too_long_in(BadRequestError("no", status_code=400, code="context_length_exceeded")) == TooLong()
     assert too_long_in(ContextWindowExceededError("no", status_code=400)) == TooLong()
     assert too_long_in(ValueError("prompt is too long: 3 tokens > 2 maximum")) == TooLong(2, 3)
@@ -245,7 +245,7 @@ def test_exceptions_are_recognised_by_code_class_or_words_alone() -> None:
     assert too_long_in(BadRequestError("no", body=SimpleNamespace(), code=5, status_code="x")) is None
 
 
-def test_the_errors_of_the_sdks_themselves() -> None:
+def test_sdk_errors_are_recognised() -> None:
     import anthropic
     import httpx
     import openai
@@ -266,13 +266,13 @@ json_values = st.recursive(
 
 
 @given(st.none() | st.integers(), json_values)
-def test_nothing_that_a_server_sends_is_an_error_of_ours(status: int | None, body: Any) -> None:
+def test_any_error_body_raises_nothing(status: int | None, body: Any) -> None:
     too_long(status, body)
     too_long(status, json.dumps(body))
     too_long_in(BadRequestError(str(body), status_code=status, body=body, code=body))
 
 
-def test_endless_bodies_are_not_read_to_their_end() -> None:
+def test_long_error_bodies_are_searched_in_part() -> None:
     assert too_long(400, "[" * 1_000_000) is None
     assert too_long(400, "maximum context length is 5 " * 1_000_000) == TooLong(5, None)
     assert too_long(400, f"maximum context length is {'9' * 10_000} tokens") is not None

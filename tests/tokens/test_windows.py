@@ -1,4 +1,4 @@
-"""Windows: by any name of a model, what the table has not is a guess, and what the caller says goes first."""
+"""Context windows: by any name of a model, a default for unknown models, the caller's windows first."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,12 +36,12 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("model", "sizes"), KNOWN.items())
-def test_a_window_is_what_goes_in_and_what_comes_out(model: str, sizes: tuple[int, int]) -> None:
+def test_window_has_input_and_output_tokens(model: str, sizes: tuple[int, int]) -> None:
     assert window_of(model) == ContextWindow(*sizes, known=True)
 
 
 @pytest.mark.parametrize(("model", "taken"), TAKEN.items())
-def test_a_name_that_is_not_in_the_table_is_found_by_shorter_forms(model: str, taken: int) -> None:
+def test_window_is_found_by_shorter_names(model: str, taken: int) -> None:
     window = window_of(model)
     assert (window.input_tokens, window.known) == (taken, True)
 
@@ -49,11 +49,11 @@ def test_a_name_that_is_not_in_the_table_is_found_by_shorter_forms(model: str, t
 @pytest.mark.parametrize(
     "model", ["", "some-model", "foo/bar", "sample_spec", "dall-e-3", "/", ":", "ft:", "@", "a.b.c"]
 )
-def test_others_are_a_guess(model: str) -> None:
+def test_unknown_models_get_a_default_window(model: str) -> None:
     assert window_of(model) == ContextWindow(8192, 4096, known=False)
 
 
-def test_a_name_gets_shorter_step_by_step() -> None:
+def test_names_are_shortened_step_by_step() -> None:
     assert list(spellings("azure/us/gpt-4o-2024-08-06")) == [
         "azure/us/gpt-4o-2024-08-06",
         "azure/us/gpt-4o",
@@ -66,7 +66,7 @@ def test_a_name_gets_shorter_step_by_step() -> None:
     assert "gpt-4" not in spellings("gpt-4.1"), "a version is no suffix"
 
 
-def test_the_callers_own_windows_go_first() -> None:
+def test_callers_windows_take_precedence() -> None:
     own: dict[str, int | ContextWindow] = {"GPT-4o": 5000, "house-model": ContextWindow(70_000, 9_000, known=True)}
     assert window_of("azure/gpt-4o-2024-08-06", own) == ContextWindow(5000, 4096, known=True)
     assert window_of("house-model", own) == ContextWindow(70_000, 9_000, known=True)
@@ -88,12 +88,12 @@ def test_the_callers_own_windows_go_first() -> None:
         ("some-model", 50_000, 8192),
     ],
 )
-def test_a_reply_is_left_what_was_asked_for_as_far_as_there_can_be(model: str, asked_for: int, reserve: int) -> None:
+def test_reply_reserve_is_the_limit_within_the_window(model: str, asked_for: int, reserve: int) -> None:
     assert reply_reserve(model, asked_for) == reserve
 
 
 @pytest.mark.parametrize("table", [None, b"", b"[]", b'{"gpt-4o": 5, "gpt-4": {"max_input_tokens": "many"}}'])
-def test_without_a_table_all_are_guesses(
+def test_windows_are_defaults_without_a_table(
     litellm_at: Callable[[Path | None], None], tmp_path: Path, table: bytes | None
 ) -> None:
     if table is not None:
@@ -104,7 +104,7 @@ def test_without_a_table_all_are_guesses(
     assert not window_of("gpt-4").known
 
 
-def test_a_table_with_only_one_number_is_understood(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
+def test_row_with_one_size_is_read(litellm_at: Callable[[Path | None], None], tmp_path: Path) -> None:
     rows = '{"old": {"max_tokens": 2048, "mode": "chat"}, "new": {"max_tokens": 99, "max_input_tokens": 5000}}'
     (tmp_path / "model_prices_and_context_window_backup.json").write_text(rows)
     litellm_at(tmp_path)
@@ -112,7 +112,7 @@ def test_a_table_with_only_one_number_is_understood(litellm_at: Callable[[Path |
     assert window_of("new") == ContextWindow(5000, 99, known=True)
 
 
-def test_a_row_found_in_the_text_is_the_row_of_the_parsed_table() -> None:
+def test_row_found_in_the_text_equals_the_parsed_row() -> None:
     rows = {name.lower(): row for name, row in model_rows().items()}
     for name in list(rows)[::60]:
         found = model_row(name)

@@ -1,4 +1,4 @@
-"""Texts of our own in several scripts and forms."""
+"""Sample texts in several scripts and forms."""
 
 SAMPLES = {
     "english": "The harbour was quiet when we arrived, and the last of the fishing boats lay on the sand.",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import CHAT
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.tokens import TooLong
@@ -241,7 +241,7 @@ numbers = st.none() | st.integers(0, 5000)
 
 
 def size(body: Body) -> int:
-    return Measure("m").body(CHAT.name, body) + (body.get("max_tokens") or 0)
+    return Measure("m").body(CHAT.request_tokens, body) + (body.get("max_tokens") or 0)
 
 
 @given(

@@ -13,11 +13,11 @@ CACHED_FROM, STEP = 1024, 128
 _REMEMBERED = 16
 _ENCODED_AS = "gpt-4o"
 _FRAME = 3
-_WIRES: dict[ApiName, str] = {
-    "chat": "openai_chat",
-    "completions": "openai_completions",
-    "responses": "openai_responses",
-    "messages": "anthropic_messages",
+_PATHS: dict[ApiName, str] = {
+    "chat": "/chat/completions",
+    "completions": "/completions",
+    "responses": "/responses",
+    "messages": "/messages",
 }
 
 
@@ -52,12 +52,14 @@ def tokens_in(text: str) -> int:
 
 
 def input_tokens(ask: Ask) -> int:
-    from ctxwrap.tokens import body_tokens, counter_for
+    from ctxwrap.providers import provider_for
+    from ctxwrap.tokens import counter_for
 
-    body = ask.body
+    adapter, body = provider_for(_PATHS[ask.api]), ask.body
+    assert adapter is not None
     if ask.earlier:
         body = {**body, "input": [*ask.earlier, *response_items(body)]}
-    return body_tokens(_WIRES[ask.api], body, counter_for(_ENCODED_AS))
+    return adapter.request_tokens(body, counter_for(_ENCODED_AS))
 
 
 def output_tokens(answers: Sequence[Answer]) -> int:

@@ -9,8 +9,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.testing.practice import Answer, Ask, ToolCall
-from ctxwrap.tokens import body_tokens, counter_for
+from ctxwrap.tokens import counter_for
 
 TEA = Answer("Tea is a fine drink.")
 WEATHER = ToolCall("call_1", "weather", '{"city": "Paris"}')
@@ -28,7 +29,7 @@ SAY_HELLO: dict[str, Any] = {"model": "m", "messages": HELLO}
 
 def _tools(tools: Any) -> int:
     """What definitions of tools add to a request."""
-    return body_tokens("openai_chat", {"tools": tools}, counter_for("gpt-4o")) - 3
+    return CHAT.request_tokens({"tools": tools}, counter_for("gpt-4o")) - 3
 
 
 # --- chat completions ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Wires: each API's requests are read, injected into without being touched, and its replies stripped in every view."""
+"""Adapters read requests, inject into them without changing the caller's, and remove the trailer from replies."""
 
 import copy
 import json
@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import CHAT, COMPLETIONS, MESSAGES, RESPONSES, provider_for
+from ctxwrap.providers import provider_for
+from ctxwrap.providers.anthropic import MESSAGES
+from ctxwrap.providers.base import ProviderAdapter
+from ctxwrap.providers.openai_chat import CHAT
+from ctxwrap.providers.openai_completions import COMPLETIONS
+from ctxwrap.providers.openai_responses import RESPONSES
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.testing.practice.answer import Answer, ToolCall
-from ctxwrap.types import Body, Injection, Message, ProviderAdapter
+from ctxwrap.types import Body, Injection, Message
 from tests.providers.replies import SPEAKERS, Speaker
 from tests.support import CANARY
 
@@ -24,11 +29,11 @@ INJECTION = Injection("PROTOCOL", "BLOCK", (Message("user", "earlier"), Message(
 SPOKEN = st.text(max_size=30).filter(lambda text: "context" not in text.lower())
 """What is no separator; hypothesis tries the words that it finds in the code."""
 
-SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.wire.name)
+SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.adapter.name)
 
 
 @pytest.mark.parametrize(
-    ("path", "wire"),
+    ("path", "adapter"),
     [
         ("/chat/completions", CHAT),
         ("/v1/messages", MESSAGES),
@@ -40,8 +45,8 @@ SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speak
         ("/v1/messages/count_tokens", None),
     ],
 )
-def test_a_path_has_the_wire_of_its_api(path: str, wire: ProviderAdapter | None) -> None:
-    assert provider_for(path) is wire
+def test_adapter_is_found_by_url_path(path: str, adapter: ProviderAdapter | None) -> None:
+    assert provider_for(path) is adapter
 
 
 BODIES: list[tuple[ProviderAdapter, Body]] = [
@@ -71,10 +76,10 @@ BODIES: list[tuple[ProviderAdapter, Body]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wire", "body"), BODIES)
-def test_injection_adds_and_changes_nothing_of_the_callers(wire: ProviderAdapter, body: Body) -> None:
+@pytest.mark.parametrize(("adapter", "body"), BODIES)
+def test_injection_only_adds_to_the_callers_body(adapter: ProviderAdapter, body: Body) -> None:
     before = copy.deepcopy(body)
-    sent = wire.inject(body, INJECTION)
+    sent = adapter.inject(body, INJECTION)
     assert body == before
     text = json.dumps(sent)
     assert text.count("PROTOCOL") == text.count("BLOCK") == 1
@@ -84,7 +89,7 @@ def test_injection_adds_and_changes_nothing_of_the_callers(wire: ProviderAdapter
             assert sent[name] == value + 100
 
 
-def test_tool_results_keep_the_block_where_the_user_spoke() -> None:
+def test_block_stays_on_the_user_message_when_tool_results_follow() -> None:
     """So that the prefix of the prompt stays the same within a round."""
     first = {"messages": [{"role": "user", "content": "hi"}]}
     second = {
@@ -97,14 +102,14 @@ def test_tool_results_keep_the_block_where_the_user_spoke() -> None:
     assert CHAT.inject(second, INJECTION)["messages"][:4] == CHAT.inject(first, INJECTION)["messages"]
 
 
-def test_a_stored_responses_call_carries_nothing_in_its_input() -> None:
+def test_stored_responses_call_has_no_injected_input() -> None:
     body = {"input": "hi", "previous_response_id": "r"}
     sent = RESPONSES.inject(body, Injection("PROTOCOL", "BLOCK"))
     assert (sent["input"], sent["instructions"]) == ("hi", "PROTOCOL\n\nBLOCK")
 
 
 @pytest.mark.parametrize(
-    ("wire", "body", "reason"),
+    ("adapter", "body", "reason"),
     [
         (CHAT, {"response_format": {"type": "json_schema"}}, "structured output"),
         (CHAT, {"response_format": {"type": "json_object"}}, "structured output"),
@@ -120,14 +125,14 @@ def test_a_stored_responses_call_carries_nothing_in_its_input() -> None:
         (MESSAGES, {"tool_choice": {"type": "auto"}}, ""),
     ],
 )
-def test_a_reply_that_cannot_carry_a_trailer_is_known_before(wire: ProviderAdapter, body: Body, reason: str) -> None:
-    assert wire.read({"messages": [], "input": "", **body}).no_trailer == reason
+def test_request_says_why_its_reply_cannot_have_a_trailer(adapter: ProviderAdapter, body: Body, reason: str) -> None:
+    assert adapter.read({"messages": [], "input": "", **body}).no_trailer == reason
 
 
 @pytest.mark.parametrize(
     "body", [{"prompt": ["a", "b"]}, {"prompt": [1, 2]}, {"prompt": "a", "echo": True}, {"prompt": "a", "suffix": "b"}]
 )
-def test_a_prompt_that_cannot_carry_context_is_known_before(body: Body) -> None:
+def test_request_says_why_its_prompt_cannot_have_context(body: Body) -> None:
     assert COMPLETIONS.read(body).no_context
 
 
@@ -143,7 +148,7 @@ CONVERSATION = (
 
 
 @pytest.mark.parametrize(
-    ("wire", "body"),
+    ("adapter", "body"),
     [
         (CHAT, {"messages": [
             {"role": "developer", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]},
@@ -170,15 +175,15 @@ CONVERSATION = (
     ],
     ids=["chat", "responses", "messages"],
 )  # fmt: skip
-def test_the_same_conversation_reads_the_same_in_every_api(wire: ProviderAdapter, body: Body) -> None:
-    assert wire.read(body).messages == CONVERSATION
+def test_conversation_reads_the_same_in_every_api(adapter: ProviderAdapter, body: Body) -> None:
+    assert adapter.read(body).messages == CONVERSATION
 
 
-@pytest.mark.parametrize("wire", [CHAT, RESPONSES, MESSAGES], ids=lambda wire: wire.name)
-def test_history_put_into_a_request_reads_back_as_it_was(wire: ProviderAdapter) -> None:
+@pytest.mark.parametrize("adapter", [CHAT, RESPONSES, MESSAGES], ids=lambda adapter: adapter.name)
+def test_injected_history_reads_back_unchanged(adapter: ProviderAdapter) -> None:
     body = {"messages": [{"role": "user", "content": "and now?"}], "input": "and now?"}
-    sent = wire.inject(body, Injection("P", "B", CONVERSATION[1:5]))
-    read = [message for message in wire.read(sent).messages if message.role != "system"]
+    sent = adapter.inject(body, Injection("P", "B", CONVERSATION[1:5]))
+    read = [message for message in adapter.read(sent).messages if message.role != "system"]
     assert tuple(read[:-1]) == CONVERSATION[1:5]
 
 
@@ -192,9 +197,9 @@ def cut(text: str, cuts: list[int]) -> tuple[str, ...]:
 
 @SPEAKER
 @given(text=SPOKEN | st.just("A line\n<<<CONTROL flow"), cuts=st.lists(st.integers(0, 300), max_size=9))
-def test_for_every_cut_a_stream_shows_what_the_whole_shows(speaker: Speaker, text: str, cuts: list[int]) -> None:
+def test_stream_shows_the_text_of_the_whole_reply_for_every_cut(speaker: Speaker, text: str, cuts: list[int]) -> None:
     answer = Answer(text + TRAILER, pieces=cut(text + TRAILER, cuts), logprobs=speaker.has_logprobs)
-    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    whole, stream = (speaker.adapter.rewriter({}, ReplyStream) for _ in range(2))
     payload = whole.whole(speaker.whole(answer))
     events = [out for event in speaker.events(answer) for out in stream.event(event)] + stream.close()
     assert speaker.text_of(payload) == speaker.streamed_text(events) == text.rstrip(" \t\r\n")
@@ -206,9 +211,9 @@ def test_for_every_cut_a_stream_shows_what_the_whole_shows(speaker: Speaker, tex
 
 @SPEAKER
 @given(text=SPOKEN, cuts=st.lists(st.integers(0, 300), max_size=9))
-def test_a_reply_without_a_trailer_goes_through_unchanged(speaker: Speaker, text: str, cuts: list[int]) -> None:
+def test_reply_without_a_trailer_passes_unchanged(speaker: Speaker, text: str, cuts: list[int]) -> None:
     answer = Answer(text, pieces=cut(text, cuts))
-    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    whole, stream = (speaker.adapter.rewriter({}, ReplyStream) for _ in range(2))
     payload = speaker.whole(answer)
     assert whole.whole(payload) == payload
     events = [out for event in speaker.events(answer) for out in stream.event(event)] + stream.close()
@@ -216,17 +221,17 @@ def test_a_reply_without_a_trailer_goes_through_unchanged(speaker: Speaker, text
 
 
 @SPEAKER
-def test_the_callers_payload_is_never_changed_in_place(speaker: Speaker) -> None:
+def test_payload_is_not_changed_in_place(speaker: Speaker) -> None:
     payload = speaker.whole(Answer("Hello." + TRAILER))
     before = copy.deepcopy(payload)
-    speaker.wire.rewriter({}, ReplyStream).whole(payload)
+    speaker.adapter.rewriter({}, ReplyStream).whole(payload)
     assert payload == before
 
 
-@pytest.mark.parametrize("speaker", [s for s in SPEAKERS if s.wire is not COMPLETIONS], ids=lambda s: s.wire.name)
-def test_tool_calls_are_kept_whole_and_streamed(speaker: Speaker) -> None:
+@pytest.mark.parametrize("speaker", [s for s in SPEAKERS if s.adapter is not COMPLETIONS], ids=lambda s: s.adapter.name)
+def test_tool_calls_are_read_from_whole_and_streamed_replies(speaker: Speaker) -> None:
     answer = Answer("Let me see.", tool_calls=(ToolCall("t1", "f", '{"a": 1}'), ToolCall("t2", "g", "{}")))
-    whole, stream = (speaker.wire.rewriter({}, ReplyStream) for _ in range(2))
+    whole, stream = (speaker.adapter.rewriter({}, ReplyStream) for _ in range(2))
     whole.whole(speaker.whole(answer))
     for event in speaker.events(answer):
         stream.event(event)
@@ -238,18 +243,18 @@ def test_tool_calls_are_kept_whole_and_streamed(speaker: Speaker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "said", "text_of"),
+    ("adapter", "said", "text_of"),
     [
         (CHAT, {"delta": {"content": "Hello.\n<"}}, lambda choice: choice["delta"].get("content", "")),
         (COMPLETIONS, {"text": "Hello.\n<"}, lambda choice: choice["text"]),
     ],
     ids=["chat", "completions"],
 )
-def test_text_that_comes_with_the_end_keeps_its_order(
-    wire: ProviderAdapter, said: Body, text_of: Callable[[Body], str]
+def test_text_in_the_last_event_keeps_its_order(
+    adapter: ProviderAdapter, said: Body, text_of: Callable[[Body], str]
 ) -> None:
     choice = {"index": 0, **said, "finish_reason": "stop"}
-    choices = [event["choices"][0] for event in wire.rewriter({}, ReplyStream).event({"choices": [choice]})]
+    choices = [event["choices"][0] for event in adapter.rewriter({}, ReplyStream).event({"choices": [choice]})]
     assert "".join(map(text_of, choices)) == "Hello.\n<"
     assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
 
@@ -264,7 +269,7 @@ def test_text_that_comes_with_the_end_keeps_its_order(
         {"prompt_filter_results": [], "choices": []},
     ],
 )
-def test_chunks_without_choices_or_deltas_go_through(event: dict[str, Any]) -> None:
+def test_chunks_without_choices_or_deltas_pass(event: dict[str, Any]) -> None:
     assert CHAT.rewriter({}, ReplyStream).event(event) == [event]
 
 
@@ -272,7 +277,7 @@ def test_chunks_without_choices_or_deltas_go_through(event: dict[str, Any]) -> N
     st.lists(st.sampled_from(["Grüße", " ", "\n\n", "and 😀", f"\n{SEPARATOR}\n", "{", "}"]), max_size=8),
     st.lists(st.integers(0, 900), max_size=60),
 )
-def test_log_probabilities_make_up_the_text_around_snapshots(pieces: list[str], cuts: list[int]) -> None:
+def test_log_probabilities_match_the_visible_text(pieces: list[str], cuts: list[int]) -> None:
     snapshot = f"\n\n{SEPARATOR}\n" + json.dumps({"version": "2.2", "runtime": {}, "memory": {"core": []}}) + "\n"
     text = "Hello." + snapshot + "".join(pieces) + snapshot + "\nBye."
     edges = sorted({0, len(text), *(cut % len(text) for cut in cuts)})
@@ -288,7 +293,7 @@ def test_log_probabilities_make_up_the_text_around_snapshots(pieces: list[str], 
     assert channel.tokens_of_all(tokens) == released
 
 
-def test_a_snapshot_in_an_earlier_text_of_a_reply_counts_and_what_follows_is_shown() -> None:
+def test_snapshot_in_an_earlier_text_is_read_and_later_text_is_visible() -> None:
     texts = [f"One.{TRAILER}", "Two."]
     content = [{"type": "text", "text": text} for text in texts]
     rewriter = MESSAGES.rewriter({}, ReplyStream)
