@@ -23,20 +23,24 @@ from ctxwrap.documents.vocabulary import (
     UNRESOLVED,
 )
 from ctxwrap.language.dates import Day, days_in
-from ctxwrap.language.lexicon import OFTEN, PAST
+from ctxwrap.language.lexicon import FREQUENCY_ADVERBS, PAST_FORMS
+from ctxwrap.language.rules import MASK, AssertedSentence, Statement
 from ctxwrap.language.slots import name_in
-from ctxwrap.language.statement import MASK, AssertedSentence, Statement, asserted_in
-from ctxwrap.language.statements import stated_in
+from ctxwrap.language.statements import asserted_sentences, statements_of
 
 _TOKEN = re.compile(r"[\w'’]+")
-_I = re.compile(rf"I (?P<adverb>(?:{'|'.join(OFTEN.split())}) )?(?P<verb>[a-z]+(?:['’]t)?)\b(?P<rest>.*)", re.S)
+_I = re.compile(
+    rf"I (?P<adverb>(?:{'|'.join(FREQUENCY_ADVERBS.split())}) )?(?P<verb>[a-z]+(?:['’]t)?)\b(?P<rest>.*)", re.S
+)
 _SHORT = re.compile(r"I['’](?P<verb>m|ve|ll) (?P<rest>.*)", re.S)
 _MY = re.compile(r"My (?P<rest>.*)", re.S)
 _SECOND_VERB = re.compile(r"\b(?:and|but|or)\b|[,;]")
 _SELVES, _OTHERS = frozenset(NAMED_PERSONS.split()), frozenset(OTHER_PERSONS.split())
 _AMBIGUOUS = frozenset(["put", "read", "set", "quit", "cut", "hurt", "let", "left", "found"])
 """They are of the present or of the past, or other verbs altogether."""
-_PAST = frozenset(PAST.split()) - _AMBIGUOUS | frozenset(["was", "can", "can't", "cannot", "will", "won't", "must"])
+_PAST = frozenset(PAST_FORMS.split()) - _AMBIGUOUS | frozenset(
+    ["was", "can", "can't", "cannot", "will", "won't", "must"]
+)
 _PRESENT = dict(
     pair.split(":")
     for pair in [
@@ -164,8 +168,8 @@ class DocumentLine(NamedTuple):
 def lines_from(raw: RawMessage, who: str) -> list[DocumentLine]:
     """What a message of a user's says that lasts, in its order."""
     found: dict[DocumentLine, None] = {}
-    for sentence in asserted_in(raw.text):
-        stated = [_stated(each, who) for each in stated_in(sentence)]
+    for sentence in asserted_sentences(raw.text):
+        stated = [_stated(each, who) for each in statements_of(sentence)]
         lines = stated or _lines_in(sentence, who, raw.role)
         found |= dict.fromkeys(DocumentLine(section, _short(text)) for section, text in lines)
     return list(found)[:_MOST]

@@ -25,7 +25,7 @@ from ctxwrap.documents.vocabulary import (
 )
 from ctxwrap.language.dates import days_in
 from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME
-from ctxwrap.language.words import plain
+from ctxwrap.language.words import normalise_word
 
 
 class Summary(str):
@@ -356,7 +356,7 @@ def _facts_in(sentence: str) -> frozenset[str]:
 
 
 def _may_be_name(word: str) -> bool:
-    return word[:1].isupper() and plain(word) not in _STOP and word.lower() not in _NO_NAMES
+    return word[:1].isupper() and normalise_word(word) not in _STOP and word.lower() not in _NO_NAMES
 
 
 def salience(sentence: str) -> float:

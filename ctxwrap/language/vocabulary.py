@@ -1,4 +1,4 @@
-"""Vocabulary: the few words of common languages that the rules know by heart."""
+"""Word lists of common languages, shared by all rules about text."""
 
 STOP = """
     a about after again all also always am an and any anything are aren as at be because been before being both
@@ -24,7 +24,7 @@ STOP = """
     het een en van ik jij zij wij jullie niet maar ook naar voor zijn was heeft hebben mijn jouw
     и в на не что я ты он она мы вы они это как с по из за у к о а но да
 """
-"""They say nothing by themselves."""
+"""Stop words."""
 
 FORMS = """
     begin began begun
@@ -124,7 +124,7 @@ FORMS = """
     color colour
     movie film
 """
-"""Words that no ending shows to be the same; the first of a line stands for all."""
+"""Irregular forms; the first word of each line is the canonical one."""
 
 TOPICS = """
     pet animal dog puppy pup cat kitten kitty turtle bird parrot fish rabbit bunny hamster horse pony lizard snake
@@ -197,7 +197,7 @@ TOPICS = """
 FIRST_PERSON = """
     i me my mine we us our ich mir mein meine wir je mon mes yo mis io mio eu meu minha
 """
-"""Somebody speaks of themselves."""
+"""First-person pronouns."""
 
 TIME = """
     yesterday today tonight tomorrow ago last next recently since monday tuesday wednesday thursday friday
@@ -205,19 +205,19 @@ TIME = """
     september october november december gestern heute morgen letzte nächste hier demain ayer mañana ieri domani
     ontem amanhã
 """
-"""It says when."""
+"""Time expressions."""
 
 FIGURE = """
     two three four five six seven eight nine ten eleven twelve dozen twenty thirty hundred thousand first second
     third twice couple
 """
-"""Numbers in words."""
+"""Number words."""
 
 STANDING = """
     always never prefer preferred preference preferences remember whenever allergic immer nie niemals bevorzuge
     toujours jamais préfère siempre nunca prefiero recuerda sempre mai preferisco ricorda prefiro lembre
 """
-"""Instructions and preferences."""
+"""Words of lasting instructions and preferences."""
 
 STANDING_PHRASES = (
     "from now on",

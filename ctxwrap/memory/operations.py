@@ -5,9 +5,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ctxwrap.language.rules import LIFE
 from ctxwrap.language.slots import name_in, slot_of
-from ctxwrap.language.statement import LIFE, asserted_in
-from ctxwrap.language.statements import MOST, Statement, statements_in
+from ctxwrap.language.statements import MAX_STATEMENTS, Statement, asserted_sentences, statements_in
 from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
 from ctxwrap.memory.items import (
     PLACES,
@@ -90,13 +90,13 @@ def stated_in(said: str, contents: Iterable[str]) -> tuple[Statement, ...]:
     """
     plain = statements_in(said)
     told, wanted = [subjects(each.content) for each in plain], [subjects(content) for content in contents]
-    sentences = (sentence.text for sentence in asserted_in(said) if not sentence.asks) if wanted else ()
+    sentences = (sentence.text for sentence in asserted_sentences(said) if not sentence.asks) if wanted else ()
     pointed = (
         LIFE.of(f"The user said: {sentence}")
         for sentence in sentences
         if any(mentions(each, sentence) for each in wanted) and not any(mentions(each, sentence) for each in told)
     )
-    return (*plain, *filter(None, pointed))[:MOST]
+    return (*plain, *filter(None, pointed))[:MAX_STATEMENTS]
 
 
 def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from ctxwrap.language.words import READ, terms_of
+from ctxwrap.language.words import MAX_READ, terms_of
 
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NEGATIONS = {"no", "not", "never", "none", "without", "don't", "doesn't", "isn't", "aren't", "can't", "won't"}
@@ -59,7 +59,7 @@ def telling_words(text: str) -> set[str]:
 
 def marks(text: str) -> set[str]:
     """What gives a text away in a line of other words: two words that follow each other, and codes."""
-    lines = (line[start : start + READ] for line in text.split("\n") for start in range(0, len(line), READ))
+    lines = (line[start : start + MAX_READ] for line in text.split("\n") for start in range(0, len(line), MAX_READ))
     return {mark for line in lines for mark in (*_neighbours(line), *codes(line))}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxwrap.language.dates import dates_in
-from ctxwrap.language.words import READ, terms_of
+from ctxwrap.language.words import MAX_READ, terms_of
 from ctxwrap.retrieval.index import STANDING, Index
 from ctxwrap.retrieval.passages import TOPICS_OF, TextFeature, bits
 from ctxwrap.retrieval.scan import REACH, CandidateScan, FeatureColumn, Term, lookup_in
@@ -76,7 +76,7 @@ class FeatureMatrix:
     """Columns of evidence beside `looking.places`."""
 
     def __init__(self, index: Index, text: str, vectors: "Vectors | None" = None) -> None:
-        text = text[:READ]
+        text = text[:MAX_READ]
         self._index, self._text, self._lookup = index, text, lookup_in(index)
         wanted = list(dict.fromkeys(terms_of(text)))
         names = self._lookup.names()
@@ -216,7 +216,7 @@ class FeatureMatrix:
 def is_specific(index: Index, text: str) -> bool:
     """Whether a term of `text`, or a date in it, tells documents apart: what nearly all of them have finds nothing."""
     lookup, common = lookup_in(index), max(_FEW, _COMMON * len(index))
-    for word in dict.fromkeys(terms_of(text[:READ])):
+    for word in dict.fromkeys(terms_of(text[:MAX_READ])):
         own, forms = lookup.find(word)
         having = [term.having for term in ([own] if own else forms)]
         having += [count for topic in bits(TOPICS_OF.get(word, 0)) if (count := index.topical[topic])]
