@@ -117,6 +117,8 @@ PLACES = """
     |vancouver |venice|vermont|vienna|vietnam|vilnius|virginia|wales|warsaw|washington|wellington
     |winnipeg|wisconsin|wroclaw|wrocław|wuhan|xi'an |yokohama|york|zagreb|zaragoza|zurich|zürich
 """
+
+KNOWN_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
 """Place names that need no capital or further evidence."""
 
 NOT_NAMES = """

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
+from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, KNOWN_PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
 from ctxwrap.language.patterns import lazy_pattern
 
 MAX_READ = 300
@@ -37,7 +37,6 @@ _END = (
     r"(?: (?:now|currently|since .{3,30}|in \d{4}|last (?:week|month|year)|this (?:week|month"
     r"|year)|with (?:her|his|their) .{3,40}|for work))?\.?$"
 )
-_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
 
 Slot = Callable[[re.Match[str]], str]
 
@@ -108,7 +107,9 @@ def _normalise_subject(text: str) -> str:
 
 def _moved(found: re.Match[str]) -> str:
     place = found["place"].lower().removeprefix("the ")
-    return "home" if place in _PLACES or place.split(",")[0] in _PLACES or ", " in place or found["from"] else ""
+    return (
+        "home" if place in KNOWN_PLACES or place.split(",")[0] in KNOWN_PLACES or ", " in place or found["from"] else ""
+    )
 
 
 def _favourite(found: re.Match[str]) -> str:
@@ -135,7 +136,7 @@ def _budget(found: re.Match[str]) -> str:
 
 
 def _born(found: re.Match[str]) -> str:
-    if found["place"].split(",")[0].lower() in _PLACES or not re.search(
+    if found["place"].split(",")[0].lower() in KNOWN_PLACES or not re.search(
         r"\d|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec", found["place"]
     ):
         return "birthplace"
@@ -144,7 +145,7 @@ def _born(found: re.Match[str]) -> str:
 
 def _home_zh(found: re.Match[str]) -> str:
     place = found["place"]
-    unknown = re.search("[A-Za-z]", place) and place.lower() not in _PLACES
+    unknown = re.search("[A-Za-z]", place) and place.lower() not in KNOWN_PLACES
     return "" if unknown or re.search("和|、|的|附近|[上里边]$", place) else "home"
 
 

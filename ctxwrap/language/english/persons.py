@@ -9,7 +9,6 @@ from ctxwrap.language.english.values import (
     I_DO,
     KIN,
     KIN_WORDS,
-    KNOWN_PLACES,
     NAME_WORD,
     NO_HOMES,
     PET_WORDS,
@@ -22,7 +21,7 @@ from ctxwrap.language.english.values import (
     template_rule,
     trim_clause,
 )
-from ctxwrap.language.lexicon import LANGUAGES, NATIONS, NOT_NAMES, PROFESSIONS, STATES
+from ctxwrap.language.lexicon import KNOWN_PLACES, LANGUAGES, NATIONS, NOT_NAMES, PROFESSIONS, STATES
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.rules import LIFE, NAME, PROJECT, RuleMatch, RuleTable, Statement, compile_rules, third_person
 

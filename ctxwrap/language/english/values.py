@@ -2,7 +2,7 @@
 
 import re
 
-from ctxwrap.language.lexicon import NO_PLACES, PETS, PLACES, PROFESSIONS, RELATIVES
+from ctxwrap.language.lexicon import KNOWN_PLACES, NO_PLACES, PETS, PROFESSIONS, RELATIVES
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.rules import MASK, RuleAction, RuleMatch, Statement, StatementCategory, third_person
 
@@ -66,8 +66,6 @@ def specific_value(text: str) -> str:
 NAME_WORD = r"[A-ZÀ-ÖØ-ÞŁŚŻČŠŽ][\w'\-]{1,24}"
 
 NO_HOMES, TRADES = frozenset(NO_PLACES.split()), frozenset(PROFESSIONS.split())
-
-KNOWN_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
 
 PROPER = (
     rf"(?:(?:the|New|San|St\.|El|La|Los|Las) )?{NAME_WORD}(?:(?: |-| (?:de|of|am|an der|upon|sur|do|da"
