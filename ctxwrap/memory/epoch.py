@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
 
-EpochState = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
 MIN_CHANGES = 256
