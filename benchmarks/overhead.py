@@ -38,7 +38,7 @@ from session import MOMENT, past
 
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.language.vocabulary import TOPICS
+from ctxwrap.language.vocabulary import FORMS
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -72,11 +72,11 @@ def serve(pipe: Connection) -> None:
         pipe.recv()
 
 
-WORDS = sorted(set(TOPICS.split()))
+WORDS = sorted(set(FORMS.split()))
 
 
 def question(turn: int) -> dict[str, str]:
-    """A question that shares topics with a few others, so that the search finds earlier messages."""
+    """A question that shares words with a few others, so that the search finds earlier messages."""
     things = random.Random(turn).sample(WORDS, 12)
     return {"role": "user", "content": f"question {turn}: what of the {' and the '.join(things)}, as we said before?"}
 

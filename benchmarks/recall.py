@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ctxwrap.language.vocabulary import STOP, TOPICS  # noqa: E402
+from ctxwrap.language.vocabulary import STOP  # noqa: E402
 from ctxwrap.language.words import terms_of  # noqa: E402
 from ctxwrap.retrieval.index import Index  # noqa: E402
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking  # noqa: E402
@@ -208,8 +208,6 @@ class Babble:
         self.random = random.Random(seed)
         syllables = [consonant + vowel for consonant in "bcdfghklmnprstvz" for vowel in "aeiou"]
         words = ["".join(self.random.choices(syllables, k=self.random.randint(2, 4))) for _ in range(30_000)]
-        for word in dict.fromkeys(TOPICS.split()):
-            words.insert(self.random.randrange(3000), word)
         empty = STOP.split()[:150]
         shares = [1 / (rank + 3) for rank in range(len(empty))], [1 / (rank + 20) for rank in range(len(words))]
         weights = [share / sum(each) for each in shares for share in each]

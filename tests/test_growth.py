@@ -18,7 +18,7 @@ from ctxwrap.language.statements import statements_in
 from ctxwrap.language.words import terms_of
 from ctxwrap.memory.similarity import Facts, same_fact, subjects
 from ctxwrap.protocol.instructions import SEPARATOR, neutral, unframe, without_injected
-from ctxwrap.protocol.lookalikes import poses
+from ctxwrap.protocol.lookalikes import has_imitation
 from ctxwrap.protocol.recovery import recover
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.sse import MAX_FRAME, Framer
@@ -97,7 +97,7 @@ def manifest(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "neutral": neutral,
-    "poses": poses,
+    "poses": has_imitation,
     "read_reply": lambda text: read_reply(text, RUNTIME, None, ("x",)),
     "read_reply of a trailer": lambda text: read_reply(BEFORE + text, RUNTIME, None, (text,)),
     "ReplyStream": streamed,

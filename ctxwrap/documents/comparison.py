@@ -1,4 +1,4 @@
-"""Comparison of lines: same subject, same statement, another date, a finished task."""
+"""Compares lines: same subject, same statement, another date, a finished task."""
 
 import re
 from collections.abc import Sequence
@@ -43,40 +43,40 @@ _SUBJECT_END = re.compile(
     rf"\s(?:is|are|was|were|has|have|got|will|ist|sind|wurde|wird|est|a été|es|fue|se|{_MOVES})\b",
     re.I,
 )
-_NEAR, _NEARER = 0.75, 0.85
-_FEWEST = 0.6
-_FURTHER = 3
-"""So many words more may tell the same decision, or the same day or number, at greater length."""
+_SIMILAR, _VERY_SIMILAR = 0.75, 0.85
+_MIN_OVERLAP = 0.6
+_MAX_ADDED_WORDS = 3
+"""A decision, date or number may be stated with this many additional words."""
 
 
 class Gist(NamedTuple):
-    """What a line speaks of, and what it says of it."""
+    """The subject of a line, and what the line states about it."""
 
     text: str
     terms: frozenset[str]
     names: frozenset[str]
     days: frozenset[str]
     struck: frozenset[str]
-    """The days that it had before."""
+    """Former days, struck through."""
     numbers: frozenset[str]
     negated: bool
     tentative: bool
 
 
-def bare(line: str) -> str:
-    """The line without its mark, what is struck, and when it was said or done."""
+def strip_line(line: str) -> str:
+    """Remove the list mark, struck text, and the dates of statement and completion."""
     return _SAID.sub("", _DONE_ON.sub("", _STRUCK.sub("", _MARK.sub("", line[:600])).rstrip()))
 
 
 @lru_cache(maxsize=4096)
 def gist_of(line: str) -> Gist:
-    whole = bare(line)
+    whole = strip_line(line)
     addresses = addresses_in(whole)
     text = ADDRESS.sub(" ", whole)
     days = days_in(text)
     for day in reversed(days):
         text = f"{text[: day.start]} to {text[day.end :]}"
-    about, numbers = _parted(text)
+    about, numbers = _split_numbers(text)
     words = set(words_of(text))
     return Gist(
         whole,
@@ -90,8 +90,8 @@ def gist_of(line: str) -> Gist:
     )
 
 
-def _parted(text: str) -> tuple[str, list[str]]:
-    """What is spoken of, and the numbers that are said of it: those behind a verb or the like."""
+def _split_numbers(text: str) -> tuple[str, list[str]]:
+    """Separate the subject from the numbers that follow a verb or the like."""
     about: list[str] = []
     numbers: list[str] = []
     said = False
@@ -101,8 +101,8 @@ def _parted(text: str) -> tuple[str, list[str]]:
     return " ".join(about), numbers
 
 
-def verdict(old: Gist, new: Gist) -> Verdict:
-    """How what is new stands to what is known; rather `other` than wrong."""
+def compare_gists(old: Gist, new: Gist) -> Verdict:
+    """Classify a new line against a known one; in doubt `other`."""
     share = _share(old, new)
     if not share:
         return "other"
@@ -112,16 +112,16 @@ def verdict(old: Gist, new: Gist) -> Verdict:
     if values <= known and new.negated == old.negated:
         if old.tentative and not new.tentative and new.days:
             return "confirmed"
-        return "same" if share >= _NEARER or (values and share >= _NEAR) else "other"
+        return "same" if share >= _VERY_SIMILAR or (values and share >= _SIMILAR) else "other"
     if (new.days and old.days and new.days != old.days) or (new.numbers and old.numbers and new.numbers != old.numbers):
         return "changed"
     if new.negated != old.negated:
         return "changed"
-    return "changed" if share >= _NEARER and known < values else "other"
+    return "changed" if share >= _VERY_SIMILAR and known < values else "other"
 
 
 def _share(old: Gist, new: Gist) -> float:
-    """How much of what they speak of is the same; 0 if it may be two things."""
+    """Return the overlap of the subjects, or 0 if they may differ."""
     common, either = old.terms & new.terms, old.terms | new.terms
     if not common or (len(common) < 2 and old.terms != new.terms):
         return 0.0
@@ -129,19 +129,19 @@ def _share(old: Gist, new: Gist) -> float:
         return 0.0
     share = len(common) / len(either)
     within = old.terms <= new.terms or new.terms <= old.terms
-    return share if share >= _NEAR or (within and share >= _FEWEST) else 0.0
+    return share if share >= _SIMILAR or (within and share >= _MIN_OVERLAP) else 0.0
 
 
-def as_confirmed(line: str) -> str:
-    """The line with its first word of doubt taken back."""
+def confirm(line: str) -> str:
+    """Replace the first word of doubt by **confirmed**."""
     return _TENTATIVE_WORD.sub("**confirmed**", line, count=1)
 
 
 def covers(more: Gist, less: Gist, section: str, own: frozenset[str]) -> bool:
-    """Whether one line of a section says all that another says; `own` are the words of the user's name.
+    """Whether one line of a section includes all that another says; `own` are the terms of the user's name.
 
-    What is said of the user may hold of somebody else: there a further word makes it another matter, unless a number or
-    a day shows that it is the same.
+    A statement about the user may also hold for somebody else: there an additional word makes it another statement,
+    unless a number or a day shows that it is the same.
     """
     if more.negated != less.negated or not less.terms or not less.terms - own <= more.terms:
         return False
@@ -149,23 +149,23 @@ def covers(more: Gist, less: Gist, section: str, own: frozenset[str]) -> bool:
         return False
     has_values = bool(less.days or (less.numbers and less.numbers == more.numbers))
     further = len(more.terms - less.terms - own)
-    return further <= (_FURTHER if section == "Decisions" or has_values else 0)
+    return further <= (_MAX_ADDED_WORDS if section == "Decisions" or has_values else 0)
 
 
 class DateChange(NamedTuple):
-    """What a sentence says was put off, or brought forward, to another day."""
+    """A date that a sentence moves to another day."""
 
     terms: frozenset[str]
     day: str
-    """The new one, as the sentence has it."""
+    """The new day as written."""
     name: str
-    """The same as YYYY-MM-DD, or --MM-DD."""
+    """The new day as YYYY-MM-DD, or --MM-DD."""
     before: str
-    """The old one, by its name, if it is said."""
+    """The former day in the same form, if stated."""
 
 
-def move_in(sentence: str) -> DateChange | None:
-    """The move that a sentence tells of, if it is certain what moves and whereto."""
+def date_change_in(sentence: str) -> DateChange | None:
+    """Return the date change that a sentence states, if subject and day are certain."""
     words = words_of(sentence)
     days, verb = days_in(sentence[:600]), _MOVE.search(sentence[:600])
     if not verb or not days or is_question(sentence) or not _UNCERTAIN.isdisjoint(words):
@@ -178,8 +178,8 @@ def move_in(sentence: str) -> DateChange | None:
     return DateChange(subject, _text_of(sentence, new[0]), new[0].name, old[0].name if old else "")
 
 
-def moved_by(move: DateChange, lines: Sequence[str]) -> int | None:
-    """The place of the line whose day a move changes; None if it is none, or may be one of several."""
+def moved_line(move: DateChange, lines: Sequence[str]) -> int | None:
+    """Return the position of the line whose day changes, or None if there is none or it is ambiguous."""
     gists = [gist_of(line) for line in lines]
     places = [
         at
@@ -194,8 +194,8 @@ def moved_by(move: DateChange, lines: Sequence[str]) -> int | None:
     return places[0] if is_clear else None
 
 
-def is_known(move: DateChange, lines: Sequence[str]) -> bool:
-    """Whether a line tells of the move already."""
+def is_applied(move: DateChange, lines: Sequence[str]) -> bool:
+    """Whether a line already states the change."""
     gists = map(gist_of, lines)
     return any(move.terms <= each.terms and each.struck and move.name in each.days for each in gists)
 
@@ -208,14 +208,14 @@ def _text_of(text: str, day: Day) -> str:
     return text[day.start : day.end].rstrip(".,") if day.name.startswith("-") else day.name
 
 
-def retold(line: str, text: str) -> str:
-    """The line in other words, with the days that are struck in it and with when it was said."""
+def rephrase(line: str, text: str) -> str:
+    """Rephrase a line, keeping struck days and the date of statement."""
     said = _SAID.search(line)
     return f"{_mark(line)}{''.join(_STRUCK.findall(line))}{text}{said[0] if said else ''}"
 
 
 def is_dated(line: str) -> bool:
-    """Whether it ends with when it was said, as lines made of messages do."""
+    """Whether the line ends with the date of a statement, as lines from messages do."""
     return _SAID.search(line) is not None
 
 
@@ -224,8 +224,8 @@ def _mark(line: str) -> str:
     return found[0] if found else ""
 
 
-def with_day(line: str, day: str) -> str:
-    """The line with the only day that it names, beside when it was said, struck and the new one behind it."""
+def replace_day(line: str, day: str) -> str:
+    """Strike the line's only day and add the new one after it."""
     said = _SAID.search(line)
     body, tail = (line[: said.start()], line[said.start() :]) if said else (line, "")
     days = days_in(_STRUCK.sub(lambda found: " " * len(found[0]), body))
@@ -239,7 +239,7 @@ _DONE, _NOT_YET = frozenset(DONE.split()), frozenset(NOT_YET.split())
 _DONE_TERMS, _TIME_TERMS = frozenset(terms_of(DONE)), frozenset(terms_of(TIME))
 _OPEN = re.compile(r"\s{0,20}[-*•+]\s(?:\[ \]\s)?(?!\[)")
 _TICKED = re.compile(r"\s{0,20}[-*•+]\s\[[xX]\]\s")
-_BEHIND_OBJECT = re.compile(r"\s(?:to|by|for|with|from|on|until|before|at|bei|mit|bis|an|von|chez|con|à|a)\s")
+_AFTER_OBJECT = re.compile(r"\s(?:to|by|for|with|from|on|until|before|at|bei|mit|bis|an|von|chez|con|à|a)\s")
 _TO_DO = re.compile(r"(?P<lead>.{0,60}?\b(?:needs|has|have|must|faut|que) (?:to )?)(?=\w)")
 
 
@@ -251,23 +251,23 @@ def is_ticked(line: str) -> bool:
     return _TICKED.match(line) is not None
 
 
-def ticked(line: str, day: str) -> str:
-    """The line of a task as one that is done."""
+def tick(line: str, day: str) -> str:
+    """Mark a task as done."""
     mark = _OPEN.match(line)
     return f"- [x] {line[mark.end() :] if mark else line}{f' – done {day}' if day else ''}"
 
 
-def finished_by(sentence: str, tasks: Sequence[str]) -> int | None:
-    """The place of the task that is done now; None if the sentence does not say so, or says it of several."""
+def finished_task(sentence: str, tasks: Sequence[str]) -> int | None:
+    """Return the position of the task that the sentence finishes, or None if there is none or it is ambiguous."""
     if is_question(sentence) or not _NOT_YET.isdisjoint(words_of(sentence)):
         return None
-    shares = [_shared(sentence, task) for task in tasks]
+    shares = [_share_done(sentence, task) for task in tasks]
     best = max(shares, default=0.0)
     return shares.index(best) if best and shares.count(best) == 1 else None
 
 
 def says_only_done(sentence: str) -> bool:
-    """Whether it says that something is done without saying what."""
+    """Whether the sentence says that something is done without naming it."""
     words = words_of(sentence)
     return _says_done(sentence) and len(words) <= 4 and set(terms_of(sentence)) <= _DONE_TERMS
 
@@ -276,23 +276,23 @@ def _says_done(sentence: str) -> bool:
     return not _DONE.isdisjoint(words_of(sentence)) or any(map(sentence.__contains__, DONE_UNSPACED))
 
 
-def _shared(sentence: str, task: str) -> float:
-    """How much of a task is spoken of as done; 0 if not all of what is to be done something with."""
-    text = bare(task)
+def _share_done(sentence: str, task: str) -> float:
+    """Return the share of a task that the sentence mentions as done; 0 unless it mentions the task's object."""
+    text = strip_line(task)
     lead = _TO_DO.match(text)
     verb, _, rest = text[lead.end() if lead else 0 :].partition(" ")
-    object = set(terms_of(_BEHIND_OBJECT.split(f"{rest} ", maxsplit=1)[0])) - _TIME_TERMS
+    object = set(terms_of(_AFTER_OBJECT.split(f"{rest} ", maxsplit=1)[0])) - _TIME_TERMS
     wanted, said = gist_of(task), gist_of(sentence)
     spoken = said.terms | said.numbers
     about = (wanted.terms | wanted.numbers) - _TIME_TERMS - {term_of(verb)}
     elsewhere = (wanted.names - said.terms - _TIME_TERMS) and (said.names - wanted.terms - _TIME_TERMS)
     if not object or not object <= spoken | _DONE_TERMS or not object & spoken or elsewhere:
         return 0.0
-    return len(about & spoken) / len(about) if _says_done(sentence) or _did(sentence, verb) else 0.0
+    return len(about & spoken) / len(about) if _says_done(sentence) or _has_past_form(sentence, verb) else 0.0
 
 
-def _did(sentence: str, verb: str) -> bool:
-    """Whether the sentence has a verb in another form that tells of the past."""
+def _has_past_form(sentence: str, verb: str) -> bool:
+    """Whether the sentence has the verb in a past form."""
     return bool(term_of(verb)) and any(
         term_of(word) == term_of(verb) and word != verb.lower() and not word.endswith(("ing", "s"))
         for word in words_of(sentence)

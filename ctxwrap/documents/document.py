@@ -1,59 +1,58 @@
-"""The context document: what lasts of a conversation, grown from raw messages only, in at most 5000 characters."""
+"""The context document: lasting information from raw messages, in at most 5000 characters."""
 
 import json
 from collections.abc import Sequence
 
 from ctxwrap.documents.comparison import (
     Gist,
-    as_confirmed,
+    compare_gists,
+    confirm,
     covers,
-    finished_by,
+    date_change_in,
+    finished_task,
     gist_of,
+    is_applied,
     is_dated,
-    is_known,
     is_open,
-    move_in,
-    moved_by,
-    retold,
+    moved_line,
+    rephrase,
+    replace_day,
     says_only_done,
-    ticked,
-    verdict,
-    with_day,
+    tick,
 )
-from ctxwrap.documents.extraction import SILENT, DocumentLine, lines_from, remembered
-from ctxwrap.documents.sections import Section, sections_of, text_of, with_line
+from ctxwrap.documents.extraction import IGNORED_ROLES, DocumentLine, extract_lines, line_of_item
+from ctxwrap.documents.sections import Section, append_line, sections_of, text_of
 from ctxwrap.documents.sentences import (
     MemoryLine,
     RawMessage,
     in_one_line,
     is_filler,
-    must_be_raw,
+    require_raw,
     sentences_in,
-    without_opener,
+    strip_opener,
 )
-from ctxwrap.documents.trimming import LONGEST, TRIMMED, settled, trimmed
+from ctxwrap.documents.trimming import LONGEST, TRIMMED, drop_surplus_decisions, trimmed
 from ctxwrap.language.words import terms_of
 
-__all__ = ["EMPTY", "LONGEST", "PLACEHOLDER", "TRIMMED", "grown", "is_placeholder", "trimmed"]
+__all__ = ["LONGEST", "TRIMMED", "trimmed"]
 
 PLACEHOLDER = (
     "This is default context that's created with the memory. "
     "Instructions for AI Agent: Provide relevant context as soon as it's available."
 )
-"""What a memory that nobody has written to has for a document."""
+"""The document of a memory that was never written to."""
 
 _INIT = "NEW MEMORY – init context"
 
 EMPTY = "# Description\n"
-"""The document of a memory that knows nothing yet."""
+"""The document of a memory without content."""
 
 _TASK, _LINE = "- [ ] ", "- "
-_ALONE = frozenset({"Tasks", "Participants", "Notes"})
+_SEPARATE = frozenset({"Tasks", "Participants", "Notes"})
 _MARKS = ("- ", "* ", "• ", "+ ")
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether a document is only what a memory begins with."""
     text = text.strip() if len(text) < 1000 else ""
     if text.startswith("{"):
         try:
@@ -64,33 +63,33 @@ def is_placeholder(text: str) -> bool:
 
 
 def grown(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLine] = ()) -> str:
-    """The document with what new messages and memory tell merged in, and no longer than it may be.
+    """Merge new messages and memory items into the document, and trim it.
 
-    What stands in it is kept as it is, but for a line that a message confirms or changes, and tasks that are done.
+    Existing text stays, except lines that a message confirms or changes, and finished tasks.
     """
-    entries = [must_be_raw(entry) for entry in entries]
+    entries = [require_raw(entry) for entry in entries]
     document = EMPTY if is_placeholder(document) else trimmed(document)
-    growth = _Growth(document)
+    growth = _DocumentMerge(document)
     for entry in entries:
         growth.take(entry)
     for item in items:
         growth.remember(item)
-    return trimmed(settled(text_of(growth.sections))) if growth.changed else document
+    return trimmed(drop_surplus_decisions(text_of(growth.sections))) if growth.changed else document
 
 
-class _Growth:
-    """A document while messages are merged into it."""
+class _DocumentMerge:
+    """A document during the merge."""
 
     def __init__(self, document: str) -> None:
         self.sections = sections_of(document)
         self._blank = document.strip() in ("", EMPTY.strip())
         self.changed = False
         self._asked: list[str] = []
-        """The tasks that the last message brought."""
+        """Tasks from the last message."""
 
     def take(self, raw: RawMessage) -> None:
         raw = in_one_line(raw)
-        if raw.role.lower() in SILENT:
+        if raw.role.lower() in IGNORED_ROLES:
             return
         self._describe(raw)
         if raw.speaker:
@@ -98,55 +97,55 @@ class _Growth:
         changes = [self._finish(sentence, raw) or self._move(sentence) for sentence in _sentences(raw)]
         if raw.role == "assistant":
             return
-        lines = [] if any(changes) and len(changes) == 1 else lines_from(raw, raw.speaker or raw.role.capitalize())
+        lines = [] if any(changes) and len(changes) == 1 else extract_lines(raw, raw.speaker or raw.role.capitalize())
         self._asked = [text for line in lines if (text := self._merge(line, raw.day)) and line.section == "Tasks"]
 
     def remember(self, item: MemoryLine) -> None:
-        """Merge an item of memory. One that tells of a task that is done closes it and is no line itself."""
+        """Merge a memory item. An item that reports a finished task ticks it and adds no line."""
         if not item.content.strip() or self._finish(item.content) or self._move(item.content):
             return
-        self._merge(remembered(item.type, item.content, "User"), "", is_item=True)
+        self._merge(line_of_item(item.type, item.content, "User"), "", is_item=True)
 
     def _describe(self, raw: RawMessage) -> None:
         if self._blank:
             self._blank = False
             since = f" since {raw.day}" if raw.day else ""
-            self._set(with_line(self.sections, "Description", f"A conversation between user and assistant{since}."))
+            self._set(append_line(self.sections, "Description", f"A conversation between user and assistant{since}."))
 
     def _set(self, sections: list[Section]) -> None:
         self.sections, self.changed = sections, True
 
     def _finish(self, sentence: str, raw: RawMessage | None = None) -> bool:
-        """Tick the task that the sentence says is done; whether there was one."""
+        """Tick the task that the sentence finishes; return whether there was one."""
         tasks = [each for each in self._lines("Tasks") if is_open(each[2])]
-        at = finished_by(sentence, [line for _, _, line in tasks])
+        at = finished_task(sentence, [line for _, _, line in tasks])
         if at is None and raw and len(self._asked) == 1 and says_only_done(sentence):
             at = next((place for place, task in enumerate(tasks) if task[2] == self._asked[0]), None)
         if at is not None:
             section, place, line = tasks[at]
-            self._replace(section, place, ticked(line, raw.day if raw else ""))
+            self._replace(section, place, tick(line, raw.day if raw else ""))
         return at is not None
 
     def _move(self, sentence: str) -> bool:
-        """Strike the day of the line whose matter the sentence says is moved; whether there was one."""
-        move = move_in(sentence)
+        """Change the day of the line that the sentence moves; return whether there was one."""
+        move = date_change_in(sentence)
         lines = (
             [each for name in ("Timeline", "Facts", "Tasks", "Decisions", "") for each in self._lines(name)]
             if move
             else []
         )
         texts = [line for _, _, line in lines]
-        if move is None or is_known(move, texts):
+        if move is None or is_applied(move, texts):
             return move is not None
-        if (at := moved_by(move, texts)) is None:
+        if (at := moved_line(move, texts)) is None:
             return False
         section, place, line = lines[at]
-        changed = with_day(line, move.day)
-        self._replace(section, place, as_confirmed(changed))
+        changed = replace_day(line, move.day)
+        self._replace(section, place, confirm(changed))
         return changed != line
 
     def _lines(self, name: str) -> list[tuple[int, int, str]]:
-        """The lines of lists under one of our headings, or under none of them, each with its place."""
+        """Return the list lines under a standard heading, or under other headings for "", with their positions."""
         return [
             (at, place, unit)
             for at, section in enumerate(self.sections)
@@ -156,9 +155,9 @@ class _Growth:
         ]
 
     def _merge(self, new: DocumentLine, day: str, is_item: bool = False) -> str:
-        """Bring a line in: nowhere if it is known, in the place of what it changes, else at the end of its section.
+        """Merge a line: skip it if known, replace the line it changes, else append it to its section.
 
-        The line as it stands then, or nothing.
+        Return the resulting line, or "".
         """
         said = f" ({day})" if day and new.section != "Participants" else ""
         line = f"{_TASK if new.section == 'Tasks' else _LINE}{new.text}{said}"
@@ -166,30 +165,30 @@ class _Growth:
         if self._has(gist.text) or self._is_covered(gist, new, is_item):
             return ""
         for at, place, unit in self._lines_beside(new.section):
-            outcome = verdict(gist_of(unit), gist)
+            outcome = compare_gists(gist_of(unit), gist)
             if outcome == "confirmed":
-                self._replace(at, place, as_confirmed(unit))
+                self._replace(at, place, confirm(unit))
             if outcome in ("same", "confirmed"):
                 return ""
             if outcome == "changed" and (changed := self._change(at, place, new.section, line)):
                 return changed
-        self._set(with_line(self.sections, new.section, line))
+        self._set(append_line(self.sections, new.section, line))
         return line
 
     def _is_covered(self, gist: Gist, new: DocumentLine, is_item: bool) -> bool:
-        """Whether a line of the same section says as much; a line by rules is retold in an item's words."""
+        """Whether a line of the section already says this; an item's wording replaces a line from rules."""
         own = self._own_terms()
         for at, place, unit in self._lines(new.section) if new.section != "Tasks" else ():
             old = gist_of(unit)
             if covers(old, gist, new.section, own):
                 return True
             if is_item and is_dated(unit) and covers(gist, old, new.section, own):
-                self._replace(at, place, retold(unit, new.text))
+                self._replace(at, place, rephrase(unit, new.text))
                 return True
         return False
 
     def _own_terms(self) -> frozenset[str]:
-        """The words of the user's name."""
+        """Return the terms of the user's name."""
         lines = (line for _, _, line in self._lines("Participants"))
         return frozenset(term for line in lines if line.endswith(" – user") for term in terms_of(line))
 
@@ -198,26 +197,26 @@ class _Growth:
         return any(text in unit and gist_of(unit).text == text for unit in units)
 
     def _lines_beside(self, section: str) -> list[tuple[int, int, str]]:
-        """The lines that may speak of the same thing as one of that section: tasks and names only among themselves."""
+        """Return the lines that may share the subject; tasks, participants and notes only among themselves."""
         names = dict.fromkeys(each.name for each in self.sections)
         return [
             line
             for name in names
-            if name == section or _ALONE.isdisjoint({name, section})
+            if name == section or _SEPARATE.isdisjoint({name, section})
             for line in self._lines(name)
         ]
 
     def _change(self, at: int, place: int, section: str, line: str) -> str:
-        """Put what is new in the place of what was, which loses nothing else; the new line, or nothing."""
+        """Replace an outdated line if nothing else is lost; return the new line, or ""."""
         unit = self.sections[at].units[place]
         old, new = gist_of(unit), gist_of(line)
         days = sorted(new.days - old.days)
-        if len(days) == 1 and old.days and (changed := with_day(unit, days[0].lstrip("-"))) != unit:
-            self._replace(at, place, changed if new.tentative else as_confirmed(changed))
+        if len(days) == 1 and old.days and (changed := replace_day(unit, days[0].lstrip("-"))) != unit:
+            self._replace(at, place, changed if new.tentative else confirm(changed))
             return changed
         if old.terms <= new.terms and self.sections[at].name and unit.startswith(_LINE):
             self._replace(at, place, None)
-            self._set(with_line(self.sections, section, line))
+            self._set(append_line(self.sections, section, line))
             return line
         return ""
 
@@ -233,5 +232,5 @@ def _sentences(raw: RawMessage) -> list[str]:
     return [
         text
         for sentence in sentences_in(raw.text)
-        if not is_filler(text := without_opener(sentence)) or says_only_done(text)
+        if not is_filler(text := strip_opener(sentence)) or says_only_done(text)
     ]

@@ -1,20 +1,20 @@
-"""Extraction: the lines of a context document that rules find in one message."""
+"""Finds the document lines in one message by rules."""
 
 import re
 from typing import NamedTuple
 
 from ctxwrap.documents.sentences import (
     RawMessage,
-    capitalised,
-    cut,
+    capitalise,
     decides,
     is_filler,
     one_line,
-    without_opener,
+    shorten,
+    strip_opener,
     words_of,
 )
 from ctxwrap.documents.vocabulary import (
-    NAMED_PERSONS,
+    FIRST_PERSON_SINGULAR,
     NO_NAMES,
     OTHER_PERSONS,
     STATE_VERBS,
@@ -23,20 +23,24 @@ from ctxwrap.documents.vocabulary import (
     UNRESOLVED,
 )
 from ctxwrap.language.dates import Day, days_in
-from ctxwrap.language.lexicon import OFTEN, PAST
+from ctxwrap.language.lexicon import FREQUENCY_ADVERBS, PAST_FORMS
+from ctxwrap.language.rules import MASK, AssertedSentence, Statement
 from ctxwrap.language.slots import name_in
-from ctxwrap.language.statement import MASK, AssertedSentence, Statement, asserted_in
-from ctxwrap.language.statements import stated_in
+from ctxwrap.language.statements import asserted_sentences, statements_of
 
 _TOKEN = re.compile(r"[\w'’]+")
-_I = re.compile(rf"I (?P<adverb>(?:{'|'.join(OFTEN.split())}) )?(?P<verb>[a-z]+(?:['’]t)?)\b(?P<rest>.*)", re.S)
+_I = re.compile(
+    rf"I (?P<adverb>(?:{'|'.join(FREQUENCY_ADVERBS.split())}) )?(?P<verb>[a-z]+(?:['’]t)?)\b(?P<rest>.*)", re.S
+)
 _SHORT = re.compile(r"I['’](?P<verb>m|ve|ll) (?P<rest>.*)", re.S)
 _MY = re.compile(r"My (?P<rest>.*)", re.S)
 _SECOND_VERB = re.compile(r"\b(?:and|but|or)\b|[,;]")
-_SELVES, _OTHERS = frozenset(NAMED_PERSONS.split()), frozenset(OTHER_PERSONS.split())
+_FIRST_PERSON, _OTHERS = frozenset(FIRST_PERSON_SINGULAR.split()), frozenset(OTHER_PERSONS.split())
 _AMBIGUOUS = frozenset(["put", "read", "set", "quit", "cut", "hurt", "let", "left", "found"])
-"""They are of the present or of the past, or other verbs altogether."""
-_PAST = frozenset(PAST.split()) - _AMBIGUOUS | frozenset(["was", "can", "can't", "cannot", "will", "won't", "must"])
+"""Present and past are equal, or it is also another verb."""
+_PAST = frozenset(PAST_FORMS.split()) - _AMBIGUOUS | frozenset(
+    ["was", "can", "can't", "cannot", "will", "won't", "must"]
+)
 _PRESENT = dict(
     pair.split(":")
     for pair in [
@@ -64,19 +68,19 @@ _PRESENT = dict(
 )
 
 
-def speaks_of_oneself(sentence: str) -> bool:
-    """Whether `I`, `my` or the like stands in it, in one of some languages."""
-    return not _SELVES.isdisjoint(_words(sentence)) or "我" in sentence.replace("我们", "")
+def is_first_person(sentence: str) -> bool:
+    """Whether the sentence contains a first-person pronoun of a known language."""
+    return not _FIRST_PERSON.isdisjoint(_words(sentence)) or "我" in sentence.replace("我们", "")
 
 
 def in_third_person(sentence: str, name: str) -> str | None:
-    """The sentence with a name for its speaker; as it is if it tells of no person, None if that cannot be done.
+    """Replace the speaker by a name; return the sentence unchanged if it mentions no person, None if unsafe.
 
-    Only an `I` or `My` at the start is replaced, in a sentence of no other person: `her` behind a name may be the
-    named one's.
+    Only an initial `I` or `My` is replaced, in a sentence without other persons: a following `her` may refer to the
+    name.
     """
     words = _words(sentence)
-    selves = sum(word in _SELVES for word in words)
+    selves = sum(word in _FIRST_PERSON for word in words)
     if "我" in sentence:
         return None
     if not selves:
@@ -106,16 +110,16 @@ def _words(sentence: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _TOKEN.findall(sentence[:600])]
 
 
-SILENT = frozenset({"tool", "function", "system", "developer"})
-"""From them nothing is learnt: what they say can be had again, and anybody may have written it."""
+IGNORED_ROLES = frozenset({"tool", "function", "system", "developer"})
+"""Roles that are ignored: their text is reproducible and may have any author."""
 
-_MOST = 6
-"""So many lines come from one message."""
+_MAX_LINES = 6
+"""Maximum lines per message."""
 
-_LONGEST = 220
-"""So many characters of a sentence go into a line."""
+_MAX_LINE = 220
+"""Maximum characters of a line."""
 
-_LONGEST_FACT = 160
+_MAX_FACT = 160
 
 _SECTIONS = {"preference": "Preferences", "instruction": "Preferences", "constraint": "Preferences"}
 _USER = re.compile(r"(?:the )?user\b(?!-)", re.I)
@@ -125,7 +129,7 @@ _NAME = r"[A-ZÀ-ÖØ-Þ][\w'\-]{1,30}(?: [A-ZÀ-ÖØ-Þ][\w'\-]{1,30}){0,2}"
 _CALLED = re.compile(rf"\b(?i:ich heiße|mein name ist|je m'appelle|me llamo|mi nombre es) (?P<name>{_NAME})")
 _IS = re.compile(
     rf"(?P<name>{_NAME}) (?:is|ist|est|es) "
-    r"(?P<what>(?:our|my|the|unser|unsere|mein|meine|notre|mon|ma|nuestro|nuestra|mi) [^\d:;,]{3,80})"
+    r"(?P<what>(?:our|the|unser|unsere|notre|nuestro|nuestra) [^\d:;,]{3,80})"
 )
 _DOES = re.compile(
     rf"(?P<name>{_NAME}) (?P<what>(?:leads|heads|manages|runs|owns|does|handles|is responsible for|is in charge of) "
@@ -141,8 +145,8 @@ _PLEASE = re.compile(
     r"(?i:please (?:don't forget to |remember to )?|(?:can|could) you (?:please )?)"
     rf"(?P<what>(?i:{'|'.join(TO_DO.split())})\b.*)"
 )
-_NOT_PLEASE = re.compile(r"(?i:please )?(?P<what>(?i:don't|do not) (?!forget|worry|think|know|you)[a-z]{3,20} .*)")
-_TO_CHAT = re.compile(r"\w+ (?:me|us)\b")
+_PLEASE_DONT = re.compile(r"(?i:please )(?P<what>(?i:don't|do not) (?!forget|worry|think|know|you)[a-z]{3,20} .*)")
+_ANSWERED_IN_CHAT = re.compile(r"\w+ (?:me|us)\b")
 _ASKED_ELSEWHERE = re.compile(r"(?i:bitte|merci de|por favor) (?P<what>[^\W\d_]{3,20} \w.*)")
 _NEEDS = re.compile(rf"{_NAME} (?:needs|has) to (?!be\b|know\b|say\b)[a-z]{{2,20}} \w.*|(?:[Ii]l faut|[Hh]ay que) \w.*")
 _UP_TO_DAY = re.compile(
@@ -155,40 +159,40 @@ _STATE_VERBS, _NO_NAMES = frozenset(STATE_VERBS.split()), frozenset(NO_NAMES.spl
 
 
 class DocumentLine(NamedTuple):
-    """One thing to keep, without its mark and without when it was said."""
+    """A line without list mark and date."""
 
     section: str
     text: str
 
 
-def lines_from(raw: RawMessage, who: str) -> list[DocumentLine]:
-    """What a message of a user's says that lasts, in its order."""
+def extract_lines(raw: RawMessage, who: str) -> list[DocumentLine]:
+    """Return the lasting information of a user's message, in order."""
     found: dict[DocumentLine, None] = {}
-    for sentence in asserted_in(raw.text):
-        stated = [_stated(each, who) for each in stated_in(sentence)]
+    for sentence in asserted_sentences(raw.text):
+        stated = [_line_of_statement(each, who) for each in statements_of(sentence)]
         lines = stated or _lines_in(sentence, who, raw.role)
         found |= dict.fromkeys(DocumentLine(section, _short(text)) for section, text in lines)
-    return list(found)[:_MOST]
+    return list(found)[:_MAX_LINES]
 
 
-def remembered(type: str, content: str, who: str) -> DocumentLine:
-    """The line of a memory item, in the words of whoever wrote that."""
-    content = one_line(content, 2 * _LONGEST)
-    section, text = _stated(Statement(type.strip().casefold(), "working", 0.5, content), who)
+def line_of_item(type: str, content: str, who: str) -> DocumentLine:
+    """Return the line of a memory item, in its own words."""
+    content = one_line(content, 2 * _MAX_LINE)
+    section, text = _line_of_statement(Statement(type.strip().casefold(), "working", 0.5, content), who)
     return DocumentLine(section, _short(text))
 
 
-def _stated(told: Statement, who: str) -> DocumentLine:
-    text = told.content.rstrip(" .。")
-    if told.type == "identity" and (name := name_in(told.content)):
+def _line_of_statement(statement: Statement, who: str) -> DocumentLine:
+    text = statement.content.rstrip(" .。")
+    if statement.type == "identity" and (name := name_in(statement.content)):
         return DocumentLine("Participants", f"{name} – user")
-    if told.type == "decision":
+    if statement.type == "decision":
         return DocumentLine("Decisions", _named(_DECIDED.sub("", text, count=1), who))
-    if told.type == "task":
+    if statement.type == "task":
         return DocumentLine("Tasks", _named(_TASK.sub("", text, count=1), who))
-    if told.type in ("deadline", "event", "date") and (days := _days_of(text)):
+    if statement.type in ("deadline", "event", "date") and (days := _days_of(text)):
         return DocumentLine("Timeline", _dated(_named(text, who), days))
-    return DocumentLine(_SECTIONS.get(told.type, "Facts"), _named(text, who))
+    return DocumentLine(_SECTIONS.get(statement.type, "Facts"), _named(text, who))
 
 
 def _named(text: str, who: str) -> str:
@@ -197,8 +201,8 @@ def _named(text: str, who: str) -> str:
 
 
 def _lines_in(sentence: AssertedSentence, who: str, role: str) -> list[DocumentLine]:
-    """What a sentence says that no rule about its author knows; words that rules cannot resolve make it nothing."""
-    text = without_opener(sentence.text)
+    """Return lines of a sentence that the statement rules do not cover; unresolved words yield none."""
+    text = strip_opener(sentence.text)
     words = words_of(text)
     if MASK in text or is_filler(text) or not words or text.endswith(":"):
         return []
@@ -206,60 +210,56 @@ def _lines_in(sentence: AssertedSentence, who: str, role: str) -> list[DocumentL
         return [DocumentLine("Tasks", task)]
     if sentence.asks or words[0] in _UNRESOLVED or not _UNCERTAIN.isdisjoint(words):
         return []
-    said = f"{who}: {text}" if speaks_of_oneself(text) else text
+    said = f"{who}: {text}" if is_first_person(text) else text
     if _DECIDES.match(text) and decides(text):
         return [DocumentLine("Decisions", said)]
-    if people := _people(text, who, role):
+    if people := _people(text, role):
         return people
     if days := _days_of(text):
         return [DocumentLine("Timeline", _dated(said, _days_of(said)))] if "you" not in words and len(days) < 3 else []
-    if found := _NOT_PLEASE.match(text):
+    if found := _PLEASE_DONT.match(text):
         return [DocumentLine("Preferences", found["what"])]
     return [DocumentLine("Facts", said)] if _is_plain_fact(text, words) else []
 
 
 def _task(text: str, asks: bool) -> str:
     if found := _PLEASE.match(text) or (_ASKED_ELSEWHERE.match(text) if not asks else None):
-        is_answered = _TO_CHAT.match(found["what"]) or (asks and found.re is _PLEASE)
+        is_answered = _ANSWERED_IN_CHAT.match(found["what"]) or (asks and found.re is _PLEASE)
         return found["what"] if not is_answered or _days_of(text) else ""
     return text if not asks and _NEEDS.match(text) else ""
 
 
-def _people(text: str, who: str, role: str) -> list[DocumentLine]:
+def _people(text: str, role: str) -> list[DocumentLine]:
     if called := _CALLED.search(text[:200]):
         return [DocumentLine("Participants", f"{called['name']} – {role}")]
-    clauses = _CLAUSE.split(text) if len(text) <= _LONGEST_FACT else []
+    clauses = _CLAUSE.split(text) if len(text) <= _MAX_FACT else []
     found = [_IS.fullmatch(clause) or _DOES.fullmatch(clause) for clause in clauses]
     return [
-        DocumentLine("Participants", f"{each['name']} – {_role(each['what'], who)}")
+        DocumentLine("Participants", f"{each['name']} – {each['what']}")
         for each in found
         if each and each["name"].split(" ")[0].lower() not in _NO_NAMES
     ]
 
 
-def _role(what: str, who: str) -> str:
-    return f"{who}’s {what[3:]}" if what.startswith("my ") else what
-
-
 def _is_plain_fact(text: str, words: list[str]) -> bool:
-    """Whether something is said to be or to have something, and a number or the like is in it."""
+    """Whether the text attributes a number to a subject with `is`, `has` or the like."""
     has_value = not _STATE_VERBS.isdisjoint(words[1:]) and any(map(str.isdigit, text))
-    return has_value and len(text) <= _LONGEST_FACT and words[0] not in _NO_SUBJECTS and "you" not in words
+    return has_value and len(text) <= _MAX_FACT and words[0] not in _NO_SUBJECTS and "you" not in words
 
 
 def _days_of(text: str) -> list[Day]:
-    return days_in(text[: 2 * _LONGEST])
+    return days_in(text[: 2 * _MAX_LINE])
 
 
-def _dated(told: str, days: list[Day]) -> str:
-    """What happens on a day, behind that day, which need not be said again at the end."""
+def _dated(text: str, days: list[Day]) -> str:
+    """Put the day first, and drop it from the end."""
     last = days[-1]
-    name = told[last.start : last.end].rstrip(".") if last.name.startswith("-") else last.name
-    before, at_end = told[: last.start], len(days) == 1 and not told[last.end :].strip(" .!")
+    name = text[last.start : last.end].rstrip(".") if last.name.startswith("-") else last.name
+    before, at_end = text[: last.start], len(days) == 1 and not text[last.end :].strip(" .!")
     lead = _UP_TO_DAY.search(before) if at_end else None
-    rest = before[: lead.start()] if lead and len(before[: lead.start()].split()) > 1 else told
+    rest = before[: lead.start()] if lead and len(before[: lead.start()].split()) > 1 else text
     return f"{name} – {rest}"
 
 
 def _short(text: str) -> str:
-    return cut(capitalised(text).rstrip(" .!。"), _LONGEST)
+    return shorten(capitalise(text).rstrip(" .!。"), _MAX_LINE)

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 HEADINGS = ("Description", "Participants", "Facts", "Preferences", "Decisions", "Tasks", "Notes", "Timeline")
-"""In the order in which a document has them."""
+"""In document order."""
 
-_ALSO = {
+_OTHER_HEADINGS = {
     "people": "Participants",
     "entities": "Participants",
     "participant": "Participants",
@@ -24,7 +24,7 @@ _ALSO = {
     "fact": "Facts",
     "note": "Notes",
 }
-"""First words of headings that mean one of ours."""
+"""First words of other headings that mean a standard one."""
 
 _HEADING = re.compile(r"#{1,6}[ \t]+\S")
 _FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
@@ -33,25 +33,25 @@ _NAME = re.compile(r"[\w\-]+")
 
 class Section(NamedTuple):
     heading: str
-    """The whole line; empty for what stands before the first heading."""
+    """The complete line; empty before the first heading."""
     units: tuple[str, ...]
-    """Lines, and blocks between fences as one."""
+    """Lines; a fenced block is one unit."""
 
     @property
     def name(self) -> str:
-        """The one of our headings that it is, or nothing."""
-        return name_of(self.heading)
+        """The standard heading, or ""."""
+        return standard_name(self.heading)
 
 
 @lru_cache(maxsize=256)
-def name_of(heading: str) -> str:
+def standard_name(heading: str) -> str:
     found = _NAME.search(heading[:80])
     word = found[0].lower() if found else ""
-    return word.capitalize() if word.capitalize() in HEADINGS else _ALSO.get(word, "")
+    return word.capitalize() if word.capitalize() in HEADINGS else _OTHER_HEADINGS.get(word, "")
 
 
 def sections_of(document: str) -> list[Section]:
-    """The parts of a document; the first has no heading."""
+    """Split a document; the first section has no heading."""
     found = [("", list[str]())]
     for unit in _units(document.split("\n")):
         if _HEADING.match(unit):
@@ -71,7 +71,7 @@ def _units(lines: Sequence[str]) -> Iterable[str]:
 
 
 def _fence_ends(lines: Sequence[str]) -> dict[int, int]:
-    """For each line that opens a block the one that closes it; a block that nothing closes is none."""
+    """Map each opening fence to its closing line; an unclosed fence is plain text."""
     ends: dict[int, int] = {}
     opened: tuple[int, str] | None = None
     for at, line in enumerate(lines):
@@ -90,8 +90,8 @@ def text_of(sections: Iterable[Section]) -> str:
     return "\n".join(lines)
 
 
-def with_line(sections: Sequence[Section], name: str, line: str) -> list[Section]:
-    """The sections with a line more at the end of one of them, which is made if there is none."""
+def append_line(sections: Sequence[Section], name: str, line: str) -> list[Section]:
+    """Append a line to a section, creating the section if needed."""
     for at, section in enumerate(sections):
         if section.name == name:
             return [*sections[:at], Section(section.heading, _appended(section.units, line)), *sections[at + 1 :]]
@@ -104,7 +104,7 @@ def with_line(sections: Sequence[Section], name: str, line: str) -> list[Section
 
 
 def _place(sections: Sequence[Section], name: str) -> int:
-    """Where a new section goes: behind the last of ours that comes before it."""
+    """Return the position of a new section: after the last standard one that precedes it."""
     earlier = set(HEADINGS[: HEADINGS.index(name)])
     places = [at + 1 for at, section in enumerate(sections) if section.name in earlier]
     return max(places, default=1)
@@ -174,7 +174,7 @@ _NO_NODE = frozenset(
 
 
 def node_counts(document: str) -> list[int]:
-    """The number of nodes of each diagram, in their order."""
+    """Return the number of nodes of each diagram, in order."""
     return [len(_nodes(found["code"])) for found in _BLOCK.finditer(document)]
 
 
@@ -202,7 +202,7 @@ def _of_flowchart(line: str) -> set[str]:
 
 
 def _of_relations(line: str) -> set[str]:
-    """The two sides of a message, a transition or a relation, or what is declared."""
+    """Return both sides of a message, transition or relation, or the declared node."""
     if declared := _DECLARED.match(line):
         return {declared["id"]}
     sides = _RELATION.split(" ".join(line.partition(":")[0].split()), maxsplit=1)

@@ -1,4 +1,4 @@
-"""Sentences of raw messages: splitting, how informative each is, and filler."""
+"""Splits raw messages into sentences, rates how informative they are, and detects filler."""
 
 import re
 import unicodedata
@@ -25,43 +25,43 @@ from ctxwrap.documents.vocabulary import (
 )
 from ctxwrap.language.dates import days_in
 from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME
-from ctxwrap.language.words import plain
+from ctxwrap.language.words import normalise_word
 
 
 class Summary(str):
-    """One message in short, for finding it again; nothing may be learnt from it."""
+    """A short version of a message, for search only; nothing may be derived from it."""
 
     __slots__ = ()
 
 
 class RawMessage(NamedTuple):
-    """One message as it was said: what a context document grows from, beside memory."""
+    """A message as it was said, the source of the context document."""
 
     number: int
     role: str
     text: str
     time: str = ""
-    """When it was said, as ISO 8601 has it."""
+    """ISO 8601."""
     speaker: str = ""
-    """The name of who said it, if it has one beside the role."""
+    """The author's name, if known."""
 
     @property
     def day(self) -> str:
-        """When it was said, as YYYY-MM-DD, or nothing."""
+        """The day as YYYY-MM-DD, or ""."""
         year, month, day = self.time[:4], self.time[5:7], self.time[8:10]
         return f"{year}-{month}-{day}" if len(day) == 2 and (year + month + day).isdecimal() else ""
 
 
 class MemoryLine(NamedTuple):
-    """An item of memory, in the words of whoever wrote it: the model, the user or a rule."""
+    """A memory item, as the model, the user or a rule wrote it."""
 
     type: str
     """Such as fact, preference, decision, task or deadline."""
     content: str
 
 
-def must_be_raw(entry: object) -> RawMessage:
-    """The entry itself; `TypeError` if it is, or is made of, a summary: nothing may grow from those."""
+def require_raw(entry: object) -> RawMessage:
+    """Return the entry; raise `TypeError` for a summary: documents must not grow from summaries."""
     if isinstance(entry, Summary) or (isinstance(entry, RawMessage) and isinstance(entry.text, Summary)):
         raise TypeError("a summary stands where a raw message is wanted: documents grow from raw messages only")
     if not isinstance(entry, RawMessage):
@@ -69,8 +69,8 @@ def must_be_raw(entry: object) -> RawMessage:
     return entry
 
 
-HEAD, TAIL = 16_000, 8_000
-"""So many characters at the start and at the end of a text are read; in between, a longer one is not."""
+MAX_HEAD, MAX_TAIL = 16_000, 8_000
+"""Characters read from the start and the end of a text; the middle of a longer one is skipped."""
 
 ELLIPSIS = "…"
 
@@ -82,16 +82,16 @@ _ENDS = ".!?…。！？؟۔।॥｡．።፧။"
 _LAST_WORD = re.compile(r"[\w.\-]*$")
 _ABBREVIATIONS = frozenset(ABBREVIATIONS.split())
 _WORD = re.compile(r"[\w'\-]+")
-_READ = 600
+_MAX_READ = 600
 _JOINERS = "\u200d\ufe0e\ufe0f\u20e3"
-_STEPS = 64
-"""A character of more marks than that is no character to spare."""
+_MAX_MARKS = 64
+"""Limit for combining marks of one character."""
 
 
 def readable(text: str) -> str:
-    """The text without what cannot be printed, and without the middle of one that is too long to read."""
-    if len(text) > HEAD + TAIL:
-        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
+    """Remove unprintable characters, and the middle of a very long text."""
+    if len(text) > MAX_HEAD + MAX_TAIL:
+        text = f"{text[:MAX_HEAD]}\n{text[-MAX_TAIL:]}"
     return (
         text
         if text.isprintable()
@@ -104,7 +104,7 @@ def _blank(character: str) -> str:
 
 
 def sentences_in(text: str) -> list[str]:
-    """The sentences, each on one line and without the marks of a list; code between fences is none."""
+    """Return the sentences, one line each, without list marks and fenced code."""
     found: list[str] = []
     fenced = False
     for line in readable(text).split("\n"):
@@ -123,7 +123,7 @@ def _bare(line: str) -> str:
 
 
 def _is_symbol(sentence: str) -> bool:
-    """Whether it is an emoji or the like, rather than a rule or a stray mark."""
+    """Whether it contains an emoji or another symbol, not just punctuation."""
     return any(unicodedata.category(each) == "So" for each in sentence[:40])
 
 
@@ -145,7 +145,7 @@ def _is_end(line: str, end: int, following: int) -> bool:
 
 
 def _is_abbreviated(before: str, after: str) -> bool:
-    """Whether the dot behind `before` belongs to a word: an abbreviation, an initial, the day of a date."""
+    """Whether the dot after `before` belongs to an abbreviation, an initial or a date."""
     found = _LAST_WORD.search(before)
     word = found[0].lower() if found else ""
     if word.isdecimal() and len(word) <= 2:
@@ -154,33 +154,33 @@ def _is_abbreviated(before: str, after: str) -> bool:
 
 
 def words_of(sentence: str) -> list[str]:
-    """The words in lower case, of as much of a sentence as is ever looked at."""
-    return _WORD.findall(sentence[:_READ].lower().replace("’", "'"))
+    """Return the words in lower case, up to the reading limit."""
+    return _WORD.findall(sentence[:_MAX_READ].lower().replace("’", "'"))
 
 
 def one_line(text: str, limit: int) -> str:
-    return cut(" ".join(readable(text).split()), limit)
+    return shorten(" ".join(readable(text).split()), limit)
 
 
 def in_one_line(raw: RawMessage) -> RawMessage:
-    """The message with a role and a speaker that can stand in a line."""
+    """Make role and speaker fit in one line."""
     return raw._replace(role=one_line(raw.role, 30), speaker=one_line(raw.speaker, 60))
 
 
-def cut(text: str, limit: int) -> str:
-    """The text, or its beginning and `…`, of no more characters than that, and none of them torn apart."""
+def shorten(text: str, limit: int) -> str:
+    """Shorten the text to `limit` characters with `…`, without splitting combined characters."""
     if len(text) <= limit:
         return text
     if limit < 1:
         return ""
-    kept = text[: whole(text, limit - 1)]
+    kept = text[: character_boundary(text, limit - 1)]
     border = kept.rfind(" ")
     return (kept[:border] if border > len(kept) * 2 // 3 else kept).rstrip(" ,;:–-") + ELLIPSIS
 
 
-def whole(text: str, at: int) -> int:
-    """The next place at or before `at` that does not part a character from what is joined to it."""
-    for place in range(at, max(-1, at - _STEPS), -1):
+def character_boundary(text: str, at: int) -> int:
+    """Return the nearest position up to `at` that does not split a combined character."""
+    for place in range(at, max(-1, at - _MAX_MARKS), -1):
         if not _is_joined(text, place):
             return place
     return at
@@ -204,14 +204,14 @@ def _is_half_a_flag(character: str) -> bool:
 
 
 def _halves_before(text: str, at: int) -> int:
-    """How many halves of flags stand in a row before a place."""
-    return sum(1 for _ in takewhile(_is_half_a_flag, reversed(text[max(0, at - 2 * _STEPS) : at])))
+    """Count the flag halves in a row before a position."""
+    return sum(1 for _ in takewhile(_is_half_a_flag, reversed(text[max(0, at - 2 * _MAX_MARKS) : at])))
 
 
 _FILLER, _PRAISE, _FUNCTION = (frozenset(each.split()) for each in (FILLER, PRAISE, FUNCTION_WORDS))
 _KNOWN = _FILLER | _PRAISE | _FUNCTION
 _YES_OR_NO, _TIME = frozenset(YES_OR_NO.split()), frozenset(TIME.split())
-_LONGEST = 80
+_MAX_FILLER = 80
 _UNSPACED = re.compile(rf"(?:{'|'.join(FILLER_UNSPACED)}|[，、！!。～~ ])+")
 _POLITE = re.compile(
     r"(?:please )?(?:let me know if|feel free to|don't hesitate|(?:i )?hope (?:this|that) helps|(?:i )?hope you"
@@ -226,7 +226,7 @@ _THANKS = re.compile(r"(?:many |big |and )?(?:thanks|thank you|thx|danke|merci|g
 _GREAT = re.compile(
     r"that(?:'s| is) (?:a |so |such a |really )?(?:great|good|awesome|amazing|nice|wonderful)(?: \w+)?[.! ]*$"
 )
-_CALLS = frozenset(
+_INTERJECTIONS = frozenset(
     [
         "thanks",
         "thank",
@@ -260,15 +260,15 @@ _OPENER = re.compile(
 
 
 def informative_in(text: str) -> list[str]:
-    """The sentences that say something, each once, without greetings and openers."""
-    _, rest = greeted(text)
-    bare = (without_opener(sentence) for sentence in sentences_in(rest))
+    """Return the informative sentences once each, without greetings and openers."""
+    _, rest = split_greeting(text)
+    bare = (strip_opener(sentence) for sentence in sentences_in(rest))
     return list(dict.fromkeys(sentence for sentence in bare if not is_filler(sentence)))
 
 
 def is_filler(sentence: str) -> bool:
-    """Whether it is a greeting, a thank you, praise or the like, and nothing else."""
-    if len(sentence) > _LONGEST:
+    """Whether the sentence is only a greeting, thanks, praise or the like."""
+    if len(sentence) > _MAX_FILLER:
         return False
     words = words_of(sentence)
     if not words or _UNSPACED.fullmatch(sentence):
@@ -281,40 +281,38 @@ def is_filler(sentence: str) -> bool:
         return True
     unknown = [word for word in words if word not in _KNOWN and word not in names]
     said = not (_FILLER | _PRAISE).isdisjoint(words) and (not _NEGATION.search(small) or words == ["not", "bad"])
-    return said and not unknown and len(names) <= (words[0] in _CALLS)
+    return said and not unknown and len(names) <= (words[0] in _INTERJECTIONS)
 
 
 def _names_in(sentence: str) -> set[str]:
-    """The words behind the first one that have a capital and may be names, in lower case."""
+    """Return possible names, capitalised words after the first, in lower case."""
     found = {word.strip(".,!?;:\"'()").rstrip("’") for word in sentence.split()[1:]}
     return {
         word.lower() for word in found if word[:1].isupper() and word.lower() not in _KNOWN | {"i'll", "i'd", "i've"}
     }
 
 
-def greeted(text: str) -> tuple[str, str]:
-    """Whom a message greets by name, if anybody, and the message without the greeting."""
+def split_greeting(text: str) -> tuple[str, str]:
+    """Return the name that a message greets, if any, and the message without the greeting."""
     found = _GREETED.match(text[:200])
     if not found:
         return "", text
-    return (found["name"] or "").strip(), capitalised(text[found.end() :])
+    return (found["name"] or "").strip(), capitalise(text[found.end() :])
 
 
-def without_opener(sentence: str) -> str:
-    """The sentence without a first word that only leads to it."""
+def strip_opener(sentence: str) -> str:
+    """Remove an introductory word."""
     found = _OPENER.match(sentence[:60])
     rest = sentence[found.end() :] if found else ""
-    return capitalised(rest) if len(rest.split()) > 2 or len(rest) > 20 else sentence
+    return capitalise(rest) if len(rest.split()) > 2 or len(rest) > 20 else sentence
 
 
-def capitalised(text: str) -> str:
-    """The text with a capital at its start, of the same length; an address or a name such as iPhone stays."""
+def capitalise(text: str) -> str:
+    """Capitalise the first letter; addresses and names such as iPhone stay."""
     first = text.partition(" ")[0]
     is_word = first.isalpha() and first.islower() and len(text[:1].upper()) == 1
     return text[:1].upper() + text[1:] if is_word else text
 
-
-"""So many characters of a sentence are looked at; no more of it is ever kept."""
 
 _SCORED_WORD = re.compile(r"\d[\d.,:]*\d(?![\w\-/])|\w[\w'’.\-/@+#%€$]*")
 ADDRESS = re.compile(r"\b(?:https?://|www\.)\S+|\b[\w.+\-]{1,64}@[\w\-]{1,64}\.[\w.\-]{1,64}")
@@ -322,12 +320,7 @@ _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
 _SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
-_STOP, _DECIDED, _TASK, _CLOCK_TIME = (
-    frozenset(STOP.split()),
-    frozenset(DECIDED.split()),
-    frozenset(TASK.split()),
-    frozenset(TIME.split()),
-)
+_STOP, _DECIDED, _TASK = (frozenset(words.split()) for words in (STOP, DECIDED, TASK))
 _FINITE, _NO_NAMES = frozenset(FINITE.split()), frozenset(f"{NO_NAMES} {STOP}".split())
 _PERSONAL = frozenset(FIRST_PERSON.split()) | frozenset(STANDING.split())
 
@@ -337,8 +330,8 @@ def addresses_in(sentence: str) -> frozenset[str]:
 
 
 def facts_in(sentence: str) -> frozenset[str]:
-    """What it names: people and things by a capital, days, numbers, ids, addresses, titles between quotes."""
-    return _facts_in(sentence[:_READ])
+    """Return what the sentence names: capitalised words, days, numbers, ids, addresses, quoted titles."""
+    return _facts_in(sentence[:_MAX_READ])
 
 
 @lru_cache(maxsize=1024)
@@ -351,36 +344,31 @@ def _facts_in(sentence: str) -> frozenset[str]:
     found |= {word for word in words if any(map(str.isdigit, word)) or any(map(str.isupper, word[1:]))}
     found |= {word for word in words[1:] if _may_be_name(word)}
     if len(words) > 1 and _may_be_name(words[0]) and words[1] in _FINITE:
-        found.add(words[0])  # what begins a sentence has a capital anyway
+        found.add(words[0])  # the first word is capitalised anyway
     return frozenset(found)
 
 
 def _may_be_name(word: str) -> bool:
-    return word[:1].isupper() and plain(word) not in _STOP and word.lower() not in _NO_NAMES
+    return word[:1].isupper() and normalise_word(word) not in _STOP and word.lower() not in _NO_NAMES
 
 
 def salience(sentence: str) -> float:
-    """From 0 for filler up; what counts are the facts, and what was decided or is to be done."""
-    return _worth(sentence[:_READ])
+    """Rate a sentence from 0 for filler upwards, by facts, decisions and tasks."""
+    return _salience(sentence[:_MAX_READ])
 
 
 @lru_cache(maxsize=1024)
-def _worth(sentence: str) -> float:
+def _salience(sentence: str) -> float:
     if is_filler(sentence):
         return 0.0
     words = set(words_of(sentence))
     total = 2.0 * len(facts_in(sentence)) + 4.0 * decides(sentence) + 3.0 * assigns(sentence)
-    total += (not _CLOCK_TIME.isdisjoint(words)) + (not _PERSONAL.isdisjoint(words))
+    total += (not _TIME.isdisjoint(words)) + (not _PERSONAL.isdisjoint(words))
     return total + 0.5 + 0.05 * min(len(words - _STOP), 20)
 
 
-def is_informative(sentence: str) -> bool:
-    """Whether it names something, or says what was decided or is to be done."""
-    return bool(facts_in(sentence)) or decides(sentence) or assigns(sentence)
-
-
 def decides(sentence: str) -> bool:
-    """Whether it tells what was decided, rather than asks or doubts it."""
+    """Whether it states a decision, without question or doubt."""
     return (
         not is_question(sentence) and _has(sentence, _DECIDED, DECIDED_PHRASES) and not _has(sentence, _UNDECIDED, ())
     )
@@ -395,8 +383,8 @@ _UNDECIDED = frozenset(UNDECIDED.split())
 
 
 def assigns(sentence: str) -> bool:
-    """Whether it tells what is to be done."""
-    return _has(sentence, _TASK, TASK_PHRASES) or _MUST.search(sentence[:_READ]) is not None
+    """Whether it states a task."""
+    return _has(sentence, _TASK, TASK_PHRASES) or _MUST.search(sentence[:_MAX_READ]) is not None
 
 
 def is_question(sentence: str) -> bool:
@@ -404,5 +392,5 @@ def is_question(sentence: str) -> bool:
 
 
 def _has(sentence: str, words: frozenset[str], phrases: tuple[str, ...]) -> bool:
-    small = sentence[:_READ].lower().replace("’", "'")
+    small = sentence[:_MAX_READ].lower().replace("’", "'")
     return not words.isdisjoint(words_of(small)) or any(map(small.__contains__, phrases))

@@ -1,28 +1,28 @@
-"""Summaries by rules: the informative sentences of one message, never longer than the message itself.
+"""Summaries by rules: the informative sentences of one message, never longer than the message.
 
-The words are those of the message. Rules cannot tell who `he` is, so pronouns stay, but for an `I` that is certainly
-the speaker. Speaker and day are named as far as there is room for them.
+The words are the message's own. Rules cannot resolve `he`, so pronouns stay, except an `I` that is certainly the
+speaker. Speaker and day are added if they fit.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 
-from ctxwrap.documents.extraction import in_third_person, speaks_of_oneself
+from ctxwrap.documents.extraction import in_third_person, is_first_person
 from ctxwrap.documents.sentences import (
     ELLIPSIS,
-    HEAD,
-    TAIL,
+    MAX_HEAD,
+    MAX_TAIL,
     RawMessage,
     Summary,
-    cut,
     facts_in,
-    greeted,
     in_one_line,
     informative_in,
-    must_be_raw,
     one_line,
+    require_raw,
     salience,
     sentences_in,
+    shorten,
+    split_greeting,
 )
 
 LONGEST = 512
@@ -30,36 +30,36 @@ LONGEST = 512
 _NAMED = re.compile(r"^[-*•] (?P<name>[^\s–][^–\n]{0,60}?) – (?P<role>user|assistant)\b", re.M)
 _ENDS = ".!?…。！？؟۔।"
 _UNSPACED_ENDS = "。！？｡．"
-_REPORTED = 1.4
-"""So much longer than the message may one sentence about a request be: as it is in the example that it follows."""
+_MAX_REPORT = 1.4
+"""Maximum length of a reported request relative to the message."""
 _STATED = re.compile(r"(?:[Oo]ur|[Tt]he) (?P<what>.{3,200})[.!]", re.S)
 _ASKED = re.compile(r"(?:[Pp]lease|[Cc](?:an|ould) you(?: please)?) (?P<what>[a-z]{3,20} .{3,200})[.!?]", re.S)
 
 
 def summary_of(raw: RawMessage, document: str = "") -> Summary:
-    """A message in short. `document` is what is known already: the name of who speaks, if the message has none."""
-    raw = must_be_raw(raw)
+    """Summarise a message. `document` supplies the speaker's name if the message has none."""
+    raw = require_raw(raw)
     who, room = _who(raw, document), min(LONGEST, len(raw.text))
-    if reported := _reported(raw, who):
+    if reported := _report_request(raw, who):
         return Summary(reported)
     sentences = informative_in(raw.text)
     if not sentences:
         return Summary(
-            cut(" ".join(sentences_in(raw.text)[:1]) or one_line(raw.text, room), room) or (raw.text and ELLIPSIS)
+            shorten(" ".join(sentences_in(raw.text)[:1]) or one_line(raw.text, room), room) or (raw.text and ELLIPSIS)
         )
-    is_read = len(raw.text) <= HEAD + TAIL
+    is_read = len(raw.text) <= MAX_HEAD + MAX_TAIL
     fitting = (text for text in _forms(sentences, who, raw.day) if is_read and len(text) <= room)
-    return Summary(next(fitting, "") or _shortened(sentences, f"{who}: ", room))
+    return Summary(next(fitting, "") or _select_and_join(sentences, f"{who}: ", room))
 
 
 def fitted(text: str) -> Summary:
-    """A summary that somebody wrote: as it is, or without the sentences that tell the least, and with `…`."""
+    """Shorten a given summary to the limit by dropping the least informative sentences."""
     if len(text) <= LONGEST:
         return Summary(text)
     if len(line := " ".join(text.split())) <= LONGEST:
         return Summary(line)
     sentences = list(dict.fromkeys(sentences_in(text))) or [one_line(text, LONGEST * 2)]
-    return Summary(_shortened(sentences, "", LONGEST))
+    return Summary(_select_and_join(sentences, "", LONGEST))
 
 
 def _who(raw: RawMessage, document: str) -> str:
@@ -68,42 +68,42 @@ def _who(raw: RawMessage, document: str) -> str:
 
 
 def _names_in(document: str) -> dict[str, str]:
-    """By their roles the names of user and assistant, where a document has exactly one."""
+    """Return the names of user and assistant by role, where the document has exactly one."""
     found = [(match["role"], match["name"].strip("* ")) for match in _NAMED.finditer(document[:20_000])]
     roles = [role for role, _ in found]
     return {role: name for role, name in found if roles.count(role) == 1}
 
 
-def _reported(raw: RawMessage, who: str) -> str:
-    """`Who stated … and asked Sam to …` for one statement and one request to somebody who is greeted by name."""
-    name, text = greeted(raw.text)
+def _report_request(raw: RawMessage, who: str) -> str:
+    """Return `Who stated … and asked Sam to …` for one statement and one request to a person greeted by name."""
+    name, text = split_greeting(raw.text)
     sentences = sentences_in(text) if name and len(text) < LONGEST else []
     if len(sentences) != 2 or any(
         in_third_person(each, "") != each for each in (sentences[0].partition(" ")[2], *sentences[1:])
     ):
         return ""
     stated, asked = _STATED.fullmatch(sentences[0]), _ASKED.fullmatch(sentences[1])
-    told = f"{who} stated the {stated['what']} and asked {name} to {asked['what']}." if stated and asked else ""
-    return told if len(told) <= min(LONGEST, _REPORTED * len(raw.text)) else ""
+    text = f"{who} stated the {stated['what']} and asked {name} to {asked['what']}." if stated and asked else ""
+    return text if len(text) <= min(LONGEST, _MAX_REPORT * len(raw.text)) else ""
 
 
 def _forms(sentences: Sequence[str], who: str, day: str) -> Iterable[str]:
-    """The sentences with more or less beside them, the most telling form first."""
-    if any(map(speaks_of_oneself, sentences)):
+    """Yield forms of the summary, the most complete first."""
+    if any(map(is_first_person, sentences)):
         named = [in_third_person(sentence, who) for sentence in sentences]
         if None not in named:
-            told = _joined([sentence for sentence in named if sentence])
-            yield from ([f"{day}: {told}"] if day else [])
-            yield told
-    told = _joined(sentences)
-    yield from ([f"{who}, {day}: {told}"] if day else [])
-    yield f"{who}: {told}"
-    yield told
+            text = _join([sentence for sentence in named if sentence])
+            yield from ([f"{day}: {text}"] if day else [])
+            yield text
+    text = _join(sentences)
+    yield from ([f"{who}, {day}: {text}"] if day else [])
+    yield f"{who}: {text}"
+    yield text
     yield " ".join(sentences)
 
 
-def _joined(sentences: Sequence[str]) -> str:
-    """The sentences in one line; what has no end, such as an item of a list, is parted by a semicolon."""
+def _join(sentences: Sequence[str]) -> str:
+    """Join the sentences in one line; list items without an end mark are separated by semicolons."""
     parts = []
     for sentence in sentences[:-1]:
         last = sentence.rstrip("\"'”’»)]*")[-1:]
@@ -111,19 +111,19 @@ def _joined(sentences: Sequence[str]) -> str:
     return "".join([*parts, *sentences[-1:]])
 
 
-def _shortened(sentences: Sequence[str], lead: str, room: int) -> str:
-    """As many of the sentences as fit, those that tell the most, and `…`."""
+def _select_and_join(sentences: Sequence[str], lead: str, room: int) -> str:
+    """Return the most informative sentences that fit, with `…`."""
     lead = lead if len(lead) < room // 4 else ""
-    kept = _most_telling(sentences, room - len(lead) - len(ELLIPSIS))
-    return cut(f"{lead}{_joined(kept)}".rstrip(".。 …;") + ELLIPSIS, room)
+    kept = _most_informative(sentences, room - len(lead) - len(ELLIPSIS))
+    return shorten(f"{lead}{_join(kept)}".rstrip(".。 …;") + ELLIPSIS, room)
 
 
-def _most_telling(sentences: Sequence[str], room: int) -> list[str]:
-    """Those that tell the most for their length and fit, in their order; the beginning of the best if none fits."""
+def _most_informative(sentences: Sequence[str], room: int) -> list[str]:
+    """Return the most informative sentences for their length, in order; the start of the best if none fits."""
     order = sorted(range(len(sentences)), key=lambda at: (-salience(sentences[at]) / (len(sentences[at]) + 40), at))
     taken: set[int] = set()
     known: set[str] = set()
-    for fresh in (True, False):  # first what adds to the facts, then what there is room for
+    for fresh in (True, False):  # first those with new facts, then any that fit
         for at in order:
             size = len(sentences[at]) + 2
             adds = bool(facts_in(sentences[at]) - known) or not fresh
@@ -132,4 +132,4 @@ def _most_telling(sentences: Sequence[str], room: int) -> list[str]:
                 known |= facts_in(sentences[at])
                 room -= size
     kept = [sentences[at] for at in sorted(taken)]
-    return kept or [cut(sentences[order[0]], room + 1).removesuffix(ELLIPSIS)]
+    return kept or [shorten(sentences[order[0]], room + 1).removesuffix(ELLIPSIS)]

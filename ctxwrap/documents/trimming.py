@@ -1,4 +1,4 @@
-"""Trimming: what goes from a document that has become too long, the oldest and least telling first."""
+"""Shortens a document, removing the oldest and least informative lines first."""
 
 import heapq
 import re
@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 from ctxwrap.documents.comparison import is_ticked
 from ctxwrap.documents.sections import Section, sections_of, text_of
-from ctxwrap.documents.sentences import assigns, cut, decides, facts_in, one_line, whole
+from ctxwrap.documents.sentences import assigns, character_boundary, decides, facts_in, one_line, shorten
 
 LONGEST = 5000
 TRIMMED = 4800
 CORE = 3800
-"""While a document grows, participants, tasks and decisions take no more than that as long as decisions can go."""
+"""Participants, tasks and decisions together may use this much as long as decisions can be removed."""
 
 _ALWAYS_KEPT = 20
-"""Fewer decisions than that are never too many."""
+"""This many decisions are always kept."""
 
 _READ_HEAD, _READ_TAIL = 15_000, 25_000
-"""So much of a text is looked at; what lies between goes unread."""
+"""Characters read from the start and the end of a text; the middle is skipped."""
 
 _CORE = frozenset({"Description", "Decisions", "Tasks", "Participants"})
 _WEIGHTS = {"Notes": 3.0, "Timeline": 1.5, "Facts": 1.0, "Preferences": 0.5}
@@ -27,8 +27,8 @@ _OPEN_TASK = re.compile(r"\s{0,20}[-*•+]\s\[ \]\s")
 _PARTICIPANT = re.compile(
     r"\s{0,20}[-*•+]\s\**[^\W\d_][\w .'’\-]{1,60}\** (?:–|—|-|\() ?\w|.{0,40}\bparticipants?\b", re.I
 )
-_LAST = 1_000_000
-"""The age of what goes after everything else."""
+_NEVER_OLD = 1_000_000
+"""The age of lines that are removed last."""
 
 
 class LinePosition(NamedTuple):
@@ -37,20 +37,21 @@ class LinePosition(NamedTuple):
 
 
 def trimmed(text: str) -> str:
-    """The text itself if it is short enough, else without its oldest low-value lines.
+    """Return the text, without its oldest low-value lines if it is too long.
 
-    Participants, open tasks and decisions stay as long as anything else can go; then the oldest of them go too. What
-    stands between fences, such as a diagram, goes as a whole.
+    Participants, open tasks and decisions are removed last, oldest first. A fenced block, such as a diagram, is removed
+    as a whole.
     """
     if len(text) <= LONGEST:
         return text
     if len(text) > _READ_HEAD + _READ_TAIL:
-        text = f"{text[: whole(text, _READ_HEAD)]}\n{text[whole(text, len(text) - _READ_TAIL) :]}"
+        head_end, tail_start = (character_boundary(text, at) for at in (_READ_HEAD, len(text) - _READ_TAIL))
+        text = f"{text[:head_end]}\n{text[tail_start:]}"
     sections = sections_of(text)
     gone: set[LinePosition] = set()
     left = [sum(1 for unit in section.units if unit.strip()) for section in sections]
     size = len(text)
-    for place in _in_order(sections):
+    for place in _removal_order(sections):
         if size <= TRIMMED:
             break
         gone.add(place)
@@ -59,11 +60,11 @@ def trimmed(text: str) -> str:
         left[place.section] -= bool(unit.strip())
         if not left[place.section] and sections[place.section].heading:
             size -= len(sections[place.section].heading) + 1
-    return _cut_down(_without(sections, gone))
+    return _cut_down(_text_without(sections, gone))
 
 
 def removed(before: str, after: str) -> str:
-    """What trimming took away, by section: `12 of Notes, 3 of Timeline`."""
+    """Describe what trimming removed: `12 of Notes, 3 of Timeline`."""
     gone = _line_counts(before) - _line_counts(after)
     return ", ".join(f"{count} of {name or 'no heading'}" for name, count in gone.items())
 
@@ -75,8 +76,8 @@ def _line_counts(text: str) -> Counter[str]:
     return counts
 
 
-def settled(text: str) -> str:
-    """The text, or if it is too long, without the oldest of more decisions than leave room for anything else."""
+def drop_surplus_decisions(text: str) -> str:
+    """Remove the oldest surplus decisions from a text that is too long."""
     if len(text) <= LONGEST:
         return text
     sections = sections_of(text)
@@ -86,7 +87,7 @@ def settled(text: str) -> str:
         if core > CORE:
             gone.add(place)
             core -= len(unit) + 1
-    return _without(sections, gone)
+    return _text_without(sections, gone)
 
 
 def _decisions(sections: Sequence[Section]) -> list[tuple[LinePosition, str]]:
@@ -99,8 +100,8 @@ def _decisions(sections: Sequence[Section]) -> list[tuple[LinePosition, str]]:
     ]
 
 
-def _without(sections: Sequence[Section], gone: set[LinePosition]) -> str:
-    """The text of what stays; a heading that nothing stays under goes as well."""
+def _text_without(sections: Sequence[Section], gone: set[LinePosition]) -> str:
+    """Return the remaining text, without headings whose lines are all removed."""
     kept = []
     for at, section in enumerate(sections):
         units = tuple(unit for place, unit in enumerate(section.units) if LinePosition(at, place) not in gone)
@@ -111,12 +112,12 @@ def _without(sections: Sequence[Section], gone: set[LinePosition]) -> str:
 
 
 def _cut_down(text: str) -> str:
-    """What is left if even one line is too long."""
-    return text if len(text) <= LONGEST else cut(text, TRIMMED)
+    """Cut a text whose single line is too long."""
+    return text if len(text) <= LONGEST else shorten(text, TRIMMED)
 
 
-def _in_order(sections: Sequence[Section]) -> Iterator[LinePosition]:
-    """All that can go, in the order in which it goes."""
+def _removal_order(sections: Sequence[Section]) -> Iterator[LinePosition]:
+    """Yield all positions in the order of removal."""
     heap = [entry for at, section in enumerate(sections) for entry in _ranked(at, section)]
     heapq.heapify(heap)
     while heap:
@@ -124,27 +125,27 @@ def _in_order(sections: Sequence[Section]) -> Iterator[LinePosition]:
 
 
 def _ranked(at: int, section: Section) -> Iterator[tuple[bool, float, LinePosition]]:
-    """Each unit with whether it is core, and how old it is: how many of its kind came after it."""
+    """Yield each unit with whether it is core, and its age: the number of later units of the same kind."""
     following = {True: 0, False: 0}
     for place in range(len(section.units) - 1, -1, -1):
         unit = section.units[place]
         core = _is_core(section.name, unit)
         age = following[core] * _WEIGHTS.get(section.name, 1.0)
         if section.name == "Description":
-            age -= _LAST
+            age -= _NEVER_OLD
         elif not unit.strip():
-            core, age = False, float(_LAST) if _needless(section.units, place) else -1.0
+            core, age = False, float(_NEVER_OLD) if _is_repeated_blank(section.units, place) else -1.0
         yield core, -age, LinePosition(at, place)
         following[core] += 1
 
 
-def _needless(units: Sequence[str], place: int) -> bool:
+def _is_repeated_blank(units: Sequence[str], place: int) -> bool:
     """Whether an empty line follows another."""
     return place > 0 and not units[place - 1].strip()
 
 
 def _is_core(name: str, unit: str) -> bool:
-    """Participants, decisions and open tasks, by the heading or, where there is none of ours, by what is said."""
+    """Whether a unit is a participant, decision or open task, by its heading or else by its words."""
     if is_ticked(unit):
         return False
     if name:

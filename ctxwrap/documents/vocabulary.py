@@ -1,10 +1,10 @@
-"""Vocabulary: words of some languages that tell greetings, decisions, tasks and changes."""
+"""Word lists of several languages for greetings, decisions, tasks and changes."""
 
 GREETING = """
     hi hello hey dear howdy greetings hallo moin servus liebe lieber guten salut bonjour bonsoir coucou cher
     chère hola buenos buenas querido querida ciao olá
 """
-"""What a message may begin with, before the name of whom it is for."""
+"""Greetings before a name."""
 
 FILLER = """
     hi hello hey howdy greetings good morning afternoon evening night day there everyone all team thanks thank
@@ -20,7 +20,7 @@ FILLER = """
     tardes noches gracias muchas mil vale claro perfecto genial sí hasta luego pronto adiós saludos de nada qué
     tal cómo estás está por favor muy amable
 """
-"""A sentence of nothing but these tells nothing."""
+"""A sentence with only these words is filler."""
 
 FILLER_UNSPACED = (
     "你好",
@@ -59,10 +59,10 @@ FUNCTION_WORDS = """
     that that's this it it's is was sounds looks seems such an i'm i am we you're you your yours me my to of on in at
     so much be been what how he she they us everyone everything hear see for and the a for with too all more
 """
-"""With nothing but these beside filler or praise a sentence still tells nothing."""
+"""Next to filler or praise, these words do not make a sentence informative."""
 
 YES_OR_NO = "yes no oui non ja nein sí si not never nicht pas"
-"""Short answers that are answers."""
+"""Short words that are real answers."""
 
 OPENERS = """
     well|haha|lol|wow|hm|oh|ah|ok|okay|alright|great|perfect|cool|anyway|btw|by the way|actually|fyi|also|so|hmm|sure
@@ -70,7 +70,7 @@ OPENERS = """
     |one more thing|übrigens|also gut|na ja|gut|alors|bon|au fait
     |bueno|pues|por cierto
 """
-"""What a sentence may begin with before its comma, or colon, and say the same without."""
+"""Introductory words before a comma or colon."""
 
 DECIDED = """
     decide decided decides decision decisions agreed approve approved approves chose chosen settled finalized
@@ -152,7 +152,7 @@ CHANGED = """
     date day verschoben geändert jetzt nun neu neue neuer neues statt déplacé reporté maintenant nouveau
     nouvelle désormais movido cambiado ahora nuevo nueva aplazado pasa cambia cambió
 """
-"""They say that something changes, not what."""
+"""Words that signal a change, but not of what."""
 
 ABBREVIATIONS = """
     mr mrs ms dr prof st sr jr vs etc e.g i.e eg ie no nr vol fig approx inc ltd co corp dept est jan feb mar
@@ -165,7 +165,7 @@ COPULAS = """
     becomes ist sind war waren hat haben kostet beträgt auf um wird liegt est sont était a ont coûte passe à au
     sera es son era fue cuesta tiene tienen pasa será al
 """
-"""Behind one of these a number is what is said; before it, it is part of what it is said of."""
+"""A number after one of these is a value; before it, part of the subject."""
 
 FINITE = """
     is are was were has have had will would can could should must may might does do did don't doesn't didn't
@@ -174,13 +174,13 @@ FINITE = """
     costs likes lives works starts ends wants prefers leaves arrives opens closes meets live work like need want
     prefer love hate use moves owns takes cost comes keeps gives says shows includes uses
 """
-"""Verbs that make a sentence whole."""
+"""Verbs that complete a sentence."""
 
 NO_NAMES = """
     the this that it he she there here what who my our your today yesterday everything das der die es le la ce
     el ella her his their one everyone everybody nobody somebody something nothing anyone
 """
-"""No names, however they are written."""
+"""Capitalised words that are never names."""
 
 NEGATIONS = """
     not never no don't doesn't isn't aren't won't can't nicht kein keine pas jamais nunca
@@ -189,48 +189,48 @@ NEGATIONS = """
 UNDECIDED = """
     not haven't hasn't didn't if whether yet undecided nicht noch ob pas encore aún todavía
 """
-"""With one of these nothing is decided yet."""
+"""These words leave a decision open."""
 
-NAMED_PERSONS = """
+FIRST_PERSON_SINGULAR = """
     i i'm i've i'll i'd me my mine myself im ive ich mir mich mein meine meinen meinem meiner je j'ai moi mon ma mes yo
     mi mis
 """
-"""Who speaks, alone."""
+"""First person singular."""
 
 OTHER_PERSONS = """
     we we're we've we'll we'd us our ours ourselves you you're you've you'll you'd your yours yourself u ur he he's
     him his himself she she's her hers herself they they're they've them their theirs themselves wir uns unser unsere
     du dir dich dein er sie ihn ihm ihr nous notre vous votre il elle nosotros nuestro tú usted él ella
 """
-"""Who may be taken for the one who speaks, once there is a name in that place."""
+"""Pronouns that become ambiguous once a name replaces `I`."""
 
 UNRESOLVED = """
     he he's she she's it it's they they're this that that's these those there there's his her their its him them er sie
     es das il elle ce ça él ella eso yes no yeah nope ja nein oui non sí
 """
-"""A sentence that begins with one of these tells of something that only what was said before can name."""
+"""A sentence that starts with one of these depends on earlier text."""
 
 UNCERTAIN = """
     if maybe perhaps might could would should probably possibly unless whether imagine suppose hopefully guess think
     wish vielleicht wenn falls könnte würde sollte peut-être si quizás tal
 """
-"""With one of these a sentence states nothing."""
+"""These words make a sentence uncertain."""
 
 STATE_VERBS = """
     is are was were has have had costs cost weighs equals opens closes starts ends belongs needs ist sind war waren hat
     haben kostet beträgt liegt est sont était ont coûte es son era cuesta tiene pesa
 """
-"""Behind one of these a number is said of something."""
+"""A number after one of these is a value of the subject."""
 
 TO_DO = """
     update order call send book buy pay sign email mail phone ring reserve cancel renew schedule arrange deliver submit
     contact invite return repair clean ship transfer confirm register deploy install print remind collect fetch
     forward invoice refund
 """
-"""What is done elsewhere, so that an answer alone does not do it."""
+"""Actions outside the chat, which an answer alone cannot complete."""
 
 MOVED = """
     moved moves postponed rescheduled shifted pushed delayed brought_forward put_off is_now are_now now_on changed
     verschoben verlegt reporté reportée déplacé aplazado aplazada movido
 """
-"""Something is on another day than before."""
+"""Verbs of a date change."""

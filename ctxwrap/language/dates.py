@@ -1,4 +1,4 @@
-"""Dates: the days and months that a text names."""
+"""Finds the days and months that a text names."""
 
 import re
 from datetime import UTC, date, datetime
@@ -22,7 +22,7 @@ _NAMES = (
 )
 _MONTHS = {name: number for number, names in enumerate(_NAMES, 1) for name in names}
 _AMBIGUOUS = {"may", "march", "mar", "jun", "mars", "mai", "sep"}
-"""These are months only with a capital."""
+"""These count as months only when capitalised."""
 
 _WORD = lazy_pattern(r"[^\W\d_]{3,12}|\d{1,4}")
 _ISO = lazy_pattern(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")
@@ -42,14 +42,14 @@ _DIGITS = lazy_pattern(r"\d+")
 
 
 class Dates(NamedTuple):
-    """What a question says of when: months of the year, and days of them."""
+    """The months, days and years that a question names."""
 
     months: frozenset[int]
     days: frozenset[tuple[int, int]]
     years: frozenset[int]
 
     def nearness(self, time: int) -> tuple[float, float]:
-        """Whether a moment is in one of the months, and how near it is to one of the days; both from 0 to 1."""
+        """Score a moment: 1 if it is in one of the months, else 0, and its nearness to one of the days from 0 to 1."""
         if not self.months:
             return 0.0, 0.0
         moment = datetime.fromtimestamp(time, UTC)
@@ -70,16 +70,16 @@ def _near(moment: datetime, month: int, day: int) -> float:
 
 
 class Day(NamedTuple):
-    """A day that a text names, and where."""
+    """A day named in a text, with its position."""
 
     start: int
     end: int
     name: str
-    """As YYYY-MM-DD, or --MM-DD if no year is said."""
+    """YYYY-MM-DD, or --MM-DD without a year."""
 
 
 def days_in(text: str) -> list[Day]:
-    """The days that are named beyond doubt, in their order; 3/4/2025 may be two of them and is none."""
+    """Return the unambiguous days in order; 3/4/2025 is ambiguous and left out."""
     return [Day(found.start(), found.end(), name) for found in _DAYS.finditer(text) if (name := _named(found))]
 
 
@@ -93,7 +93,7 @@ def _named(found: re.Match[str]) -> str:
         return _as_day(*([0, *numbers][-3:]))
     year = int(found["year"] or found["year_after"] or 0)
     word = found["month"] or found["month_first"]
-    month = _MONTHS.get(word.lower(), 0) if year else _month(word)  # with a year beside it, no word means anything else
+    month = _MONTHS.get(word.lower(), 0) if year else _month(word)  # next to a year even an ambiguous word is a month
     return _as_day(year, month, int(found["day"] or found["day_after"])) if month else ""
 
 
@@ -106,7 +106,7 @@ def _as_day(year: int, month: int, day: int) -> str:
 
 
 def dates_in(text: str) -> Dates:
-    """Years are told only beside a month: alone they say too little."""
+    """Return the dates in the text; a year counts only next to a month."""
     small = text.lower()
     if not any(map(small.__contains__, (*_MONTHS, "月"))) and not _ISO.search(text):
         return Dates(frozenset(), frozenset(), frozenset())
@@ -115,14 +115,14 @@ def dates_in(text: str) -> Dates:
     years: set[int] = set()
     for year, month, day in _ISO.findall(text):
         years.add(int(year))
-        _note(months, days, int(month), day)
+        _add_day(months, days, int(month), day)
     for month, day in _CJK_MONTH.findall(text):
-        _note(months, days, int(month), day)
+        _add_day(months, days, int(month), day)
     words = _WORD.findall(text)
     for at in [at for at, word in enumerate(words) if word.lower() in _MONTHS]:
         if month_named := _month(words[at]):
             months.add(month_named)
-            days |= {(month_named, int(near)) for near in _around(words, at) if 0 < int(near) < 32}
+            days |= {(month_named, int(near)) for near in _numbers_beside(words, at) if 0 < int(near) < 32}
     years |= {int(word) for word in words if len(word) == 4 and word.isdigit() and word.isascii() and _is_year(word)}
     return Dates(frozenset(months), frozenset(days), frozenset(years))
 
@@ -131,7 +131,7 @@ def _is_year(word: str) -> bool:
     return 1900 <= int(word) <= 2100
 
 
-def _note(months: set[int], days: set[tuple[int, int]], month: int, day: str) -> None:
+def _add_day(months: set[int], days: set[tuple[int, int]], month: int, day: str) -> None:
     if 1 <= month <= 12:
         months.add(month)
         if day:
@@ -143,6 +143,6 @@ def _month(word: str) -> int:
     return 0 if small in _AMBIGUOUS and not word[0].isupper() else _MONTHS.get(small, 0)
 
 
-def _around(words: list[str], at: int) -> list[str]:
-    """The numbers beside a month, as in `3 May` and `May 3`."""
+def _numbers_beside(words: list[str], at: int) -> list[str]:
+    """Return the numbers next to a month, as in `3 May` and `May 3`."""
     return [word for word in words[max(0, at - 1) : at] + words[at + 1 : at + 2] if word.isascii() and word.isdigit()]

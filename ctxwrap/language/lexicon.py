@@ -1,4 +1,4 @@
-"""Lexicon: the trades, relatives, illnesses, places and the like that rules about persons know by heart."""
+"""Word lists about persons: professions, relatives, illnesses, places and the like."""
 
 PROFESSIONS = """
     accountant actor actress actuary admin administrator advisor analyst anesthetist animator archaeologist
@@ -23,7 +23,7 @@ PROFESSIONS = """
     underwriter veterinarian vet violinist waiter waitress welder winemaker writer zookeeper zoologist
     apprentice intern paediatrician freshman sophomore widow widower veteran
 """
-"""Heads of what somebody says they are."""
+"""Head nouns of what people say they are."""
 
 FIELDS = """
     accounting advertising aerospace agriculture architecture aviation banking biotech construction consulting
@@ -45,7 +45,7 @@ RELATIVES = """
     mother-in-law father-in-law sister-in-law brother-in-law roommate flatmate boss manager neighbor neighbour
     friend colleague
 """
-"""Whom there may be several of are among them too."""
+"""Includes relations of which a user may have several."""
 
 PETS = """
     dog puppy cat kitten parrot rabbit hamster horse pony turtle tortoise snake lizard gecko goldfish bird budgie ferret
@@ -66,7 +66,7 @@ STATES = """
     wheelchair-bound hearing-impaired hard-of-hearing nearsighted farsighted bipolar muslim jewish catholic
     buddhist hindu nonbinary non-binary transgender
 """
-"""What somebody is, and will be for long."""
+"""Lasting states of a person."""
 
 LANGUAGES = """
     afrikaans albanian amharic arabic armenian basque bengali bulgarian cantonese catalan chinese croatian
@@ -117,7 +117,9 @@ PLACES = """
     |vancouver |venice|vermont|vienna|vietnam|vilnius|virginia|wales|warsaw|washington|wellington
     |winnipeg|wisconsin|wroclaw|wrocław|wuhan|xi'an |yokohama|york|zagreb|zaragoza|zurich|zürich
 """
-"""Places that are known without more being said."""
+
+KNOWN_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
+"""Place names that need no capital or further evidence."""
 
 NOT_NAMES = """
     monday tuesday wednesday thursday friday saturday sunday january february march april june july august
@@ -134,7 +136,7 @@ NOT_NAMES = """
     both one two no yes please thanks mr mrs ms dr batman spartacus groot human taurus gemini virgo libra
     scorpio sagittarius capricorn aquarius pisces aries leo cancer gen team plan foreign ugly boring
 """
-"""Words behind `I'm` and `my name is` that are no names."""
+"""Words after `I'm` and `my name is` that are not names."""
 
 NO_PLACES = """
     linux windows mac macos ubuntu vim neovim emacs vscode python java javascript typescript rust go kotlin
@@ -143,9 +145,9 @@ NO_PLACES = """
     monday tuesday wednesday thursday friday january february march april may june july august september
     october november december python3 zoom teams discord
 """
-"""Names behind `live in` and `moved to` that are no places."""
+"""Names after `live in` and `moved to` that are not places."""
 
-WEEK = """
+WEEKDAYS = """
     monday mondays tuesday tuesdays wednesday wednesdays thursday thursdays friday fridays saturday saturdays
     sunday sundays weekends
 """
@@ -154,38 +156,38 @@ CIRCUMSTANCES = """
     pregnant retired unemployed self-employed married divorced widowed engaged single bilingual left-handed
     right-handed
 """
-"""Those states that are no matter of health."""
+"""The states that do not concern health."""
 
-ONE_OF = """
+SINGLE_RELATIONS = """
     mother mom mum father dad wife husband partner spouse girlfriend boyfriend fiancé fiancée fiance fiancee boss
     manager landlord
 """
-"""Of these a user has one."""
+"""A user has one of each."""
 
-SOME_OF = """
+PLURAL_RELATIONS = """
     brother sister son daughter child kid friend cousin uncle aunt niece nephew colleague roommate flatmate neighbor
     neighbour dog cat
 """
-"""Of these there may be several, and only a name tells which."""
+"""A user may have several; only a name tells them apart."""
 
-PAST = """
+PAST_FORMS = """
     had did went got made took came saw left bought sold met lost won began broke built chose found gave grew kept
     knew paid put read ran said set spent thought told wrote became quit cut hurt let
 """
-"""Forms of the past that no ending shows."""
+"""Irregular past forms."""
 
-OFTEN = "always never often usually also still only just really mostly sometimes rarely normally"
-"""Adverbs that stand before a verb."""
+FREQUENCY_ADVERBS = "always never often usually also still only just really mostly sometimes rarely normally"
+"""Adverbs that precede a verb."""
 
-SAME_WORDS = """
+WORD_SYNONYMS = """
     mom:mother mum:mother dad:father fiancée:fiancé fiance:fiancé fiancee:fiancé 妈妈:mother 妈:mother
     母亲:mother 爸爸:father 爸:father 父亲:father 老婆:wife 妻子:wife 太太:wife 老公:husband 丈夫:husband
     女朋友:girlfriend 女友:girlfriend 男朋友:boyfriend 男友:boyfriend color:colour film:movie 颜色:colour
     电影:movie 书:book
 """
-"""Words, each with the one that stands for it."""
+"""Each word with its canonical synonym."""
 
-SAME_ATTRIBUTES = """
+ATTRIBUTE_SYNONYMS = """
     location=home|city=home|residence=home|home city=home|lives in=home|full name=name|company=employer
     |job title=job|profession=job|occupation=job|date of birth=birthday|time zone=timezone
     |preferred language=language|mother tongue=native language|first language=native language
@@ -194,4 +196,4 @@ SAME_ATTRIBUTES = """
     |邮箱=email|电话=phone|手机号=phone|住址=address|地址=address|身高=height|体重=weight|血型=blood type
     |时区=timezone|居住地=home|现居地=home|雇主=employer|公司=employer
 """
-"""Attributes, each with the one that stands for it."""
+"""Each attribute with its canonical synonym."""

@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used: most calls need few of the hundreds there are."""
+"""Regular expressions compiled on first use: most calls need few of the hundreds that exist."""
 
 import re
 from typing import Any, AnyStr, cast
@@ -12,10 +12,10 @@ class _Lazy:
     def __getattr__(self, name: str) -> Any:
         compiled = re.compile(self.pattern, self._flags)
         for each in ("match", "search", "fullmatch", "finditer", "findall", "sub", "split"):
-            setattr(self, each, getattr(compiled, each))  # the next use comes as directly as to the pattern itself
+            setattr(self, each, getattr(compiled, each))  # later uses skip this method
         return getattr(compiled, name)
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As `re.compile`, later. It is not the `re` of its matches: compare their `pattern`."""
+    """Like `re.compile`, but deferred. Compare a match by `re.pattern`: its `re` is not this object."""
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))

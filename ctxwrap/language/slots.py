@@ -1,13 +1,13 @@
-"""Slots: which single-valued attribute, and whose, a memory item sets."""
+"""Tells which single-valued attribute a memory item sets, and whose."""
 
 import re
 from collections.abc import Callable
 
-from ctxwrap.language.lexicon import ONE_OF, PLACES, SAME_ATTRIBUTES, SAME_WORDS, SOME_OF
+from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, KNOWN_PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
 from ctxwrap.language.patterns import lazy_pattern
 
-READ = 300
-"""A longer content says more than one thing."""
+MAX_READ = 300
+"""Longer content states more than one fact."""
 
 _UNCERTAIN = lazy_pattern(
     r"\b(?:not|never|no longer|used to|formerly|previously|former|was(?! born| raised| moved| set to)|were|had"
@@ -22,12 +22,12 @@ _UNCERTAIN = lazy_pattern(
     r"|考虑|将|会(?!计|议|员|说)|如果|小时候|长大|暂|临时|出差|旅[行游](?!的?预算)|也|另外|还有"
     r"|或者|原来|偶尔|有时|前公司|听说|吗|。."
 )
-_SAME = dict(pair.split(":") for pair in SAME_WORDS.split())
+_SAME = dict(pair.split(":") for pair in WORD_SYNONYMS.split())
 
 _PART = r"[A-ZÀ-ÖØ-Þ][\w'\-]{1,24}"
 _WHO = (
-    rf"(?:(?:[Tt]he )?[Uu]ser(?:(?P<s>'s|s') (?:(?P<one>(?i:{'|'.join(ONE_OF.split())}))"
-    rf"(?:,? {_PART},?)?|(?P<some>(?i:{'|'.join(SOME_OF.split())})),? (?P<called>{_PART}),?))?"
+    rf"(?:(?:[Tt]he )?[Uu]ser(?:(?P<s>'s|s') (?:(?P<one>(?i:{'|'.join(SINGLE_RELATIONS.split())}))"
+    rf"(?:,? {_PART},?)?|(?P<some>(?i:{'|'.join(PLURAL_RELATIONS.split())})),? (?P<called>{_PART}),?))?"
     rf"|(?P<name>(?!The\b|User\b|Home\b|Name\b|Age\b|They\b|It\b){_PART}(?: {_PART})?))"
 )
 _NOW = r"(?: (?:now|currently|has|have|recently|just|still|always|finally)){0,3}"
@@ -37,33 +37,32 @@ _END = (
     r"(?: (?:now|currently|since .{3,30}|in \d{4}|last (?:week|month|year)|this (?:week|month"
     r"|year)|with (?:her|his|their) .{3,40}|for work))?\.?$"
 )
-_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
 
 Slot = Callable[[re.Match[str]], str]
 
 
 def slot_of(content: str, user: str = "") -> str:
-    """The attribute that the content sets, such as `user:home`; nothing if several may hold side by side.
+    """Return the attribute that the content sets, such as `user:home`, or "" if several values can coexist.
 
-    `user` is the user's name, if it is known: who is called by another name is somebody else.
+    `user` is the user's name, if known; a person with another name is somebody else.
     """
-    text = " ".join(content[: READ + 1].replace("’", "'").split())
-    if not text or len(text) > READ or _UNCERTAIN.search(text.rstrip(".。 ")):
+    text = " ".join(content[: MAX_READ + 1].replace("’", "'").split())
+    if not text or len(text) > MAX_READ or _UNCERTAIN.search(text.rstrip(".。 ")):
         return ""
     for pattern, slot in _RULES:
         if (found := pattern.match(text)) and (attribute := slot(found)):
-            return f"{_holder(found, user)}:{attribute}" if "who" in pattern.groupindex else attribute
+            return f"{_owner(found, user)}:{attribute}" if "who" in pattern.groupindex else attribute
     return ""
 
 
 def name_in(content: str) -> str:
-    """The name that the content gives the user, or nothing."""
-    text = " ".join(content[:READ].replace("’", "'").split())
+    """Return the user's name if the content states it, else ""."""
+    text = " ".join(content[:MAX_READ].replace("’", "'").split())
     found = _NAMES.match(text)
     return found["called_so"] or found["zh"] if found and slot_of(content) == "user:name" else ""
 
 
-def _holder(found: re.Match[str], user: str) -> str:
+def _owner(found: re.Match[str], user: str) -> str:
     who = found["who"].strip()
     if zh := _ZH_KIN.fullmatch(who):
         return _SAME.get(zh["kin"], zh["kin"])
@@ -89,12 +88,12 @@ _NAMES = lazy_pattern(
 )
 
 
-def _always(attribute: str) -> Slot:
+def _fixed_slot(attribute: str) -> Slot:
     return lambda found: attribute
 
 
-def _plain(text: str) -> str:
-    """What an attribute is of, in one spelling."""
+def _normalise_subject(text: str) -> str:
+    """Normalise what an attribute belongs to."""
     words = re.findall(r"[\w'\-]+", text.lower())
     kept = [
         word
@@ -108,34 +107,36 @@ def _plain(text: str) -> str:
 
 def _moved(found: re.Match[str]) -> str:
     place = found["place"].lower().removeprefix("the ")
-    return "home" if place in _PLACES or place.split(",")[0] in _PLACES or ", " in place or found["from"] else ""
+    return (
+        "home" if place in KNOWN_PLACES or place.split(",")[0] in KNOWN_PLACES or ", " in place or found["from"] else ""
+    )
 
 
 def _favourite(found: re.Match[str]) -> str:
-    what = _plain(found["of"])
+    what = _normalise_subject(found["of"])
     several = re.search(r" and |, |、|和", found["what"]) or what in {"part", "thing", "one"}
     return "" if several or not what else f"favourite:{what}"
 
 
 def _deadline(found: re.Match[str]) -> str:
-    """`project:deadline`, or that of what is named; who does not say of what may speak of anything."""
-    what = _plain(found["of"] or "").removesuffix("'s").removesuffix("的")
+    """Return `project:deadline` or the deadline of the named subject; without a subject it is ambiguous."""
+    what = _normalise_subject(found["of"] or "").removesuffix("'s").removesuffix("的")
     if not what or len(what.split()) > 6:
         return ""
     return "project:deadline" if what in ("project", "项目") else f"user:deadline:{what}"
 
 
 def _budget(found: re.Match[str]) -> str:
-    what = _plain(found["of"] or found["kind"] or "").removesuffix("'s").removesuffix("的")
+    what = _normalise_subject(found["of"] or found["kind"] or "").removesuffix("'s").removesuffix("的")
     if re.search(r"\d.* (?:for|per|a|on|each) ", found[0]):
-        return ""  # a part of it may have another value
+        return ""  # a share of the budget may have its own value
     if what in ("project", "项目"):
         return "project:budget"
     return f"user:budget:{what}" if what else "user:budget"
 
 
 def _born(found: re.Match[str]) -> str:
-    if found["place"].split(",")[0].lower() in _PLACES or not re.search(
+    if found["place"].split(",")[0].lower() in KNOWN_PLACES or not re.search(
         r"\d|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec", found["place"]
     ):
         return "birthplace"
@@ -144,7 +145,7 @@ def _born(found: re.Match[str]) -> str:
 
 def _home_zh(found: re.Match[str]) -> str:
     place = found["place"]
-    unknown = re.search("[A-Za-z]", place) and place.lower() not in _PLACES
+    unknown = re.search("[A-Za-z]", place) and place.lower() not in KNOWN_PLACES
     return "" if unknown or re.search("和|、|的|附近|[上里边]$", place) else "home"
 
 
@@ -167,7 +168,7 @@ def _attribute(found: re.Match[str]) -> str:
     )
 
 
-_SAME_ATTRIBUTE = dict(pair.strip().split("=") for pair in SAME_ATTRIBUTES.split("|"))
+_SAME_ATTRIBUTE = dict(pair.strip().split("=") for pair in ATTRIBUTE_SYNONYMS.split("|"))
 _ATTRIBUTES = (
     "name|full name|home|location|city|residence|home city|employer|company|job|job title"
     "|profession|occupation|age|birthday|date of birth|timezone|time zone"
@@ -194,7 +195,7 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
                 rf"|has settled) in (?:a (?:small |quiet |little )?(?:village|town|suburb|city) (?:near|of"
                 rf"|in) )?{_PLACE}{_END}"
             ),
-            _always("home"),
+            _fixed_slot("home"),
         ),
         (
             (
@@ -203,39 +204,39 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
             ),
             _moved,
         ),
-        (rf"(?P<who>)(?:Lives|Living|Based|Resides) in {_PLACE}{_END}", _always("home")),
+        (rf"(?P<who>)(?:Lives|Living|Based|Resides) in {_PLACE}{_END}", _fixed_slot("home")),
         # name, work
         (
             rf"(?P<who>{_WHO})(?:'s (?:full )?name is| is (?:called|named)) {_PART}(?: {_PART}){{0,3}}\.?$",
-            _always("name"),
+            _fixed_slot("name"),
         ),
         (
             rf"(?P<who>{_WHO}){_NOW} (?:works|is working|is employed) (?:at|for|by) (?!an?\b){_PROPER}{_END}",
-            _always("employer"),
+            _fixed_slot("employer"),
         ),
         (
             (
                 rf"(?P<who>{_WHO}){_NOW} (?:started (?:working )?at|started a new job at) "
                 rf"(?!the\b){_PROPER}{_END}"
             ),
-            _always("employer"),
+            _fixed_slot("employer"),
         ),
         (
             (
                 rf"(?P<who>{_WHO}){_NOW} (?:works|is working|is employed) as an? [\w \-/]{{3,50}}(?: (?:at|for"
                 rf"|in) [\w \-&]{{2,40}})?\.?$"
             ),
-            _always("job"),
+            _fixed_slot("job"),
         ),
-        (rf"(?P<who>{_WHO}){_NOW} joined (?!the\b){_PROPER} as an? [\w \-]{{3,40}}{_END}", _always("employer")),
+        (rf"(?P<who>{_WHO}){_NOW} joined (?!the\b){_PROPER} as an? [\w \-]{{3,40}}{_END}", _fixed_slot("employer")),
         # years
-        (rf"(?P<who>{_WHO}){_NOW} (?:is|turned)(?: now)? (?P<age>\d{{1,3}})(?: years? old)?\.?$", _always("age")),
+        (rf"(?P<who>{_WHO}){_NOW} (?:is|turned)(?: now)? (?P<age>\d{{1,3}})(?: years? old)?\.?$", _fixed_slot("age")),
         (rf"(?P<who>{_WHO}) was born (?:in|on) (?P<place>[\w ,.\-]{{3,40}}?)\.?$", _born),
         (
             rf"(?P<who>{_WHO}) is(?: now| currently)? (?:married|single|divorced|engaged|widowed)\.?$",
-            _always("marital status"),
+            _fixed_slot("marital status"),
         ),
-        (rf"(?P<who>{_WHO}) is(?: now)? (?:an? )?(?:vegan|vegetarian|pescatarian|omnivore)\.?$", _always("diet")),
+        (rf"(?P<who>{_WHO}) is(?: now)? (?:an? )?(?:vegan|vegetarian|pescatarian|omnivore)\.?$", _fixed_slot("diet")),
         # named attributes
         (
             (
@@ -258,7 +259,7 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
                 rf"|respond|write|speak|be answered|get answers)|answers|replies|responses) in {_LANGUAGE}"
                 rf"(?: from now on)?\.?$"
             ),
-            _always("language"),
+            _fixed_slot("language"),
         ),
         # money and time
         (
@@ -308,15 +309,15 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
             ),
             _home_zh,
         ),
-        (rf"{_ZH_WHO}(?:的名字是|的名字叫|名字是|名叫){_ZH}{{2,16}}。?$", _always("name")),
+        (rf"{_ZH_WHO}(?:的名字是|的名字叫|名字是|名叫){_ZH}{{2,16}}。?$", _fixed_slot("name")),
         (
             rf"{_ZH_WHO}叫(?![了他她它外车人大孩助不来])(?:[\u4e00-\u9fff]{{2,4}}|[A-Z][A-Za-z]{{1,16}})。?$",
-            _always("name"),
+            _fixed_slot("name"),
         ),
         (rf"{_ZH_WHO}(?:现在|目前|如今)*在(?P<place>{_ZH}{{2,16}}?)(?:工作|上班|任职|就职)(?:了)?。?$", _employer_zh),
         (rf"{_ZH_WHO}(?:现在|目前)?(?:跳槽到了?|加入了?|入职了?)(?P<place>{_ZH}{{2,12}})。?$", _employer_zh),
-        (rf"{_ZH_WHO}(?:的职业是|的工作是|现在的职业是|职业是){_ZH}{{2,14}}。?$", _always("job")),
-        (rf"{_ZH_WHO}(?:今年|现在|刚满)?(?:\d{{1,3}}|[一二三四五六七八九十]{{1,3}})岁(?:了)?。?$", _always("age")),
+        (rf"{_ZH_WHO}(?:的职业是|的工作是|现在的职业是|职业是){_ZH}{{2,14}}。?$", _fixed_slot("job")),
+        (rf"{_ZH_WHO}(?:今年|现在|刚满)?(?:\d{{1,3}}|[一二三四五六七八九十]{{1,3}})岁(?:了)?。?$", _fixed_slot("age")),
         (
             (
                 rf"(?P<who>(?:该)?用户)的?(?P<attribute>{_ZH_ATTRIBUTES})(?:是|为|：|:|改为|改成了?)"
@@ -325,9 +326,9 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
             _attribute,
         ),
         (rf"(?P<who>)(?P<attribute>{_ZH_ATTRIBUTES})(?:：|:)\s?(?P<what>[^，。]{{1,40}})。?$", _attribute),
-        (rf"{_ZH_WHO}(?:出生于|生于)(?:\d{{4}}年\d{{1,2}}月\d{{1,2}}日)。?$", _always("birthday")),
-        (rf"{_ZH_WHO}(?:出生于|生于|出生在)(?:\d{{4}}年?)。?$", _always("birth year")),
-        (rf"{_ZH_WHO}(?:出生于|生于|出生在){_ZH}{{2,10}}。?$", _always("birthplace")),
+        (rf"{_ZH_WHO}(?:出生于|生于)(?:\d{{4}}年\d{{1,2}}月\d{{1,2}}日)。?$", _fixed_slot("birthday")),
+        (rf"{_ZH_WHO}(?:出生于|生于|出生在)(?:\d{{4}}年?)。?$", _fixed_slot("birth year")),
+        (rf"{_ZH_WHO}(?:出生于|生于|出生在){_ZH}{{2,10}}。?$", _fixed_slot("birthplace")),
         (rf"(?P<who>(?:该)?用户)最(?:喜欢|爱)的(?P<of>{_ZH}{{1,8}}?)是(?P<what>[^，。]{{1,30}})。?$", _favourite),
         (
             (
@@ -348,7 +349,7 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
                 r"(?P<who>(?:该)?用户)(?:要求|希望)(?:助手)?(?:以后|始终|都|总是|被|一律)*用(?:中文|英文|英语"
                 r"|德语|法语|西班牙语|日语|韩语|俄语|意大利语)(?:来)?(?:回答|回复|交流)(?:用户)?。?$"
             ),
-            _always("language"),
+            _fixed_slot("language"),
         ),
     )
 )

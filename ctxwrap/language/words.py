@@ -1,4 +1,4 @@
-"""Words: what a text is found by, in any script, and in time that grows with its length only."""
+"""Turns text of any script into search terms, in linear time."""
 
 import unicodedata
 from functools import lru_cache
@@ -6,20 +6,20 @@ from functools import lru_cache
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.language.vocabulary import FORMS, STOP
 
-READ = 20_000
-"""So many characters of a text are read; longer ones come in passages."""
+MAX_READ = 20_000
+"""Maximum characters read from a text; longer texts arrive as passages."""
 
-_LONGEST = 32
-"""A word is known by so many of its characters."""
+_MAX_WORD = 32
+"""Maximum characters kept from a word."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Scripts that do not part their words, or glue endings to them."""
+"""Scripts that write words without spaces, or attach endings to them."""
 
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff\u0e31-\u0e4e\u1000-\u109f\u1780-\u17ff"
-"""What belongs to a word and is no letter: accents, and the vowels of many scripts."""
+"""Word characters that are not letters: accents, and the vowels of many scripts."""
 
 _WORD = lazy_pattern(rf"[\w{_MARKS}'’]+")
 _RUN = lazy_pattern(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
@@ -69,17 +69,17 @@ _ENDINGS = (
     ("ed", 3),
     ("ly", 3),
 )
-"""Endings, the longer ones first, each with how many letters must be left before it; the first that fits goes."""
+"""Endings, longest first, each with the minimum number of letters before it; the first match is removed."""
 
 _LEAST_BEFORE = dict(_ENDINGS)
 _ENDING_SIZES = tuple(dict.fromkeys(len(ending) for ending, _ in _ENDINGS))
 
 
 def terms_of(text: str) -> list[str]:
-    """What a text is found by, in its order; words that say nothing are left out."""
+    """Return the search terms in order, without stop words."""
     found: list[str] = []
     for raw in _WORD.findall(_readable(text)):
-        if len(raw) <= _LONGEST and raw.isascii():
+        if len(raw) <= _MAX_WORD and raw.isascii():
             if term := term_of(raw):
                 found.append(term)
         else:
@@ -88,31 +88,31 @@ def terms_of(text: str) -> list[str]:
 
 
 def _readable(text: str) -> str:
-    return text[:READ].replace("_", " ")
+    return text[:MAX_READ].replace("_", " ")
 
 
 def _terms_in(raw: str) -> list[str]:
-    """The terms of a run of word characters in any mix of scripts."""
+    """Return the terms of a run of word characters in mixed scripts."""
     found: list[str] = []
     for run in [raw] if raw.isascii() else _RUN.findall(raw):
         if _UNSPACED_START.match(run):
-            found += _pairs(run)
-        elif term := term_of(run[:_LONGEST]):
+            found += _bigrams(run)
+        elif term := term_of(run[:_MAX_WORD]):
             found.append(term)
     return found
 
 
 @lru_cache(maxsize=65536)
 def term_of(raw: str) -> str:
-    """The term of one word as written, or nothing if it says nothing."""
-    word = plain(raw)
+    """Return the term of one word, or "" for a stop word."""
+    word = normalise_word(raw)
     if not word or word in _STOP or raw.casefold() in _STOP or (len(word) == 1 and not word.isdigit()):
         return ""
     return stem(word)
 
 
-def plain(raw: str) -> str:
-    """The word without case, accents, and what an apostrophe ties to it."""
+def normalise_word(raw: str) -> str:
+    """Remove case, accents and what an apostrophe attaches."""
     word = raw.casefold()
     if "'" in word or "’" in word:
         word = word.replace("’", "'")
@@ -120,11 +120,11 @@ def plain(raw: str) -> str:
     if not word.isascii():
         parts = unicodedata.normalize("NFKD", word)
         word = unicodedata.normalize("NFC", "".join(each for each in parts if not "\u0300" <= each <= "\u036f"))
-    return word[:_LONGEST]
+    return word[:_MAX_WORD]
 
 
 def stem(word: str) -> str:
-    """The word without its ending, roughly; the same for most forms of a word."""
+    """Return an approximate stem, the same for most forms of a word."""
     if known := _IRREGULAR.get(word):
         return known
     if len(word) < 4 or not word.isascii() or not word.isalpha():
@@ -151,11 +151,11 @@ def _root(word: str) -> str:
                 break
         else:
             break
-    return _final(word)
+    return _normalise_ending(word)
 
 
-def _final(word: str) -> str:
-    """The end of a root made the same however it was spelled: hope, hop(e)ing, happy, happ(i)er."""
+def _normalise_ending(word: str) -> str:
+    """Unify the spelling of a stem's end: hope, hop(e)ing, happy, happ(i)er."""
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
     if len(word) > 3 and word[-1] == word[-2]:
@@ -165,8 +165,8 @@ def _final(word: str) -> str:
     return word
 
 
-def _pairs(run: str) -> list[str]:
-    """A run of characters without spaces, as overlapping pairs."""
+def _bigrams(run: str) -> list[str]:
+    """Split text without spaces into overlapping pairs of characters."""
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 

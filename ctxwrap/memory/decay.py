@@ -1,13 +1,13 @@
-"""How memory ages: decay in closed form over rounds, and the moves between tiers that follow from it.
+"""Decay over rounds in closed form, and the tier moves that follow from it.
 
     d(r) = 1 - (1 - d0) * 2 ** (-(r - r0) / H)        H = half-life of the tier * touches ** growth
 
-Halving is the one law under which it makes no difference whether rounds pass one by one or all at once. A demotion
-happens at the very point where decay reaches the threshold, not when somebody looks, so looking changes nothing. It
-comes no sooner than the tier's least stay and no later than its most, both counted from the item's last evidence of use
-or its coming to the tier. Core has an endless half-life and an endless least stay: age does not end it.
+Exponential decay gives the same result whether rounds pass one by one or all at once. A demotion happens at the point
+where decay reaches the threshold, not when it is read, so reading has no effect. It happens no sooner than the tier's
+least stay and no later than its most, both counted from the last evidence of use or the arrival in the tier. Core has
+an infinite half-life and least stay: age alone never demotes it.
 
-An item moves at most one step a round, up or down.
+An item moves at most one step per round, up or down.
 """
 
 from dataclasses import replace
@@ -25,25 +25,25 @@ _TINY = 1e-9
 
 
 class TierMove(NamedTuple):
-    """One item's way from one place to another, and why."""
+    """A move of one item, with the reason."""
 
     id: str
     from_: Location
     to: Location
     round: int
-    """The first round in which it was there."""
+    """The first round in the new location."""
     reason: str
 
 
 def half_life(item: MemoryItem, rules: MemoryRules) -> float:
-    """The rounds in which the item comes to matter half as much; in swap it goes on as in ephemeral."""
+    """Return the rounds in which the item's importance halves; in swap, ephemeral's half-life applies."""
     tier = item.tier if item.tier != "swap" else "ephemeral"
     base: float = getattr(rules.half_lives, tier)
     return base if base >= rules.longest else min(base * item.touches**rules.growth, rules.longest)
 
 
 def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
-    """The item's decay in a round up to which it is `advanced`."""
+    """Return the item's decay in a round; the item must be advanced to that round."""
     passed, life = round - item.anchor, half_life(item, rules)
     if passed <= 0 or item.pinned or life == inf:
         return item.decay
@@ -52,7 +52,7 @@ def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
 
 
 def due(item: MemoryItem, rules: MemoryRules) -> float | None:
-    """The point at which the item falls to the place below if nobody touches it; None for never."""
+    """Return the point at which an untouched item is demoted, or None for never."""
     if item.tier == "swap" or item.pinned:
         return None
     threshold = getattr(rules.thresholds, item.tier)
@@ -64,7 +64,7 @@ def due(item: MemoryItem, rules: MemoryRules) -> float | None:
 
 
 def advanced(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryItem, tuple[TierMove, ...]]:
-    """The item after every demotion that was due up to `round`, and these demotions."""
+    """Return the item after every demotion due up to `round`, and the demotions."""
     moves: tuple[TierMove, ...] = ()
     while (point := due(item, rules)) is not None and point <= round:
         below, decay = _BELOW[item.tier], decay_at(item, point, rules)
@@ -75,15 +75,14 @@ def advanced(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryIt
     return item, moves
 
 
-def mentioned(
+def apply_mention(
     item: MemoryItem, round: int, evidence: float, rules: MemoryRules, ceiling: Tier = "core", *, spoken: bool = True
 ) -> MemoryItem:
-    """The item, advanced to `round`, after evidence of its use, above 0 and up to 1.
+    """Apply evidence of use, above 0 and up to 1, to an item that is advanced to `round`.
 
-    Only what the user has `spoken` of is touched, which lengthens its half-life and lifts it; other use takes of its
-    decay. All evidence of one round counts as one, as strong as the strongest, in whatever order it comes; what comes
-    late, from a round before the last, is counted among that of the last. What lies in swap comes back. No evidence
-    lifts the item above `ceiling`, and none takes it down from where it is.
+    Only what the user has `spoken` of counts as a touch, which lengthens the half-life and promotes; other use only
+    reduces the decay. All evidence of a round counts once, as strong as the strongest, in any order; late evidence from
+    an earlier round counts for the last one. Evidence never promotes above `ceiling` and never demotes.
     """
     known = item.mentions if round <= item.last else None
     if known is None:
@@ -98,13 +97,13 @@ def mentioned(
     return item if joined == known else _with_mentions(item, max(round, item.last), joined, rules)
 
 
-def renewed(item: MemoryItem, round: int) -> MemoryItem:
-    """The item as one that is in use in `round`: its stay in its tier is counted from there."""
+def restart_stay(item: MemoryItem, round: int) -> MemoryItem:
+    """Count the item's stay in its tier from `round`."""
     return replace(item, since=max(item.since, round))
 
 
-def stated(item: MemoryItem, round: int, decay: float) -> MemoryItem:
-    """The item with a decay that the model chose; mentions of the same round stay counted."""
+def set_decay(item: MemoryItem, round: int, decay: float) -> MemoryItem:
+    """Set a decay that the model chose; mentions of the same round stay counted."""
     decay, last = min(1.0, max(0.0, decay)), max(round, item.last)
     anchor = max(last, item.anchor)
     known = item.mentions if round <= item.last else None
@@ -112,13 +111,13 @@ def stated(item: MemoryItem, round: int, decay: float) -> MemoryItem:
     return replace(item, decay=decay, anchor=anchor, last=last, mentions=mentions)
 
 
-def swapped(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
-    """The item put into swap for another reason than its decay, such as want of room."""
+def move_to_swap(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
+    """Move the item to swap for a reason other than decay, such as capacity."""
     return replace(item, tier="swap", decay=decay_at(item, round, rules), anchor=max(round, item.anchor))
 
 
 def rehydrated(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
-    """The item brought back from swap because it was looked up, which is no touch."""
+    """Bring the item back from swap after a lookup, which is not a touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     anchor = max(round, item.anchor)
     return replace(item, tier="ephemeral", decay=decay, anchor=anchor, since=anchor, successor="", mentions=None)
@@ -126,7 +125,7 @@ def rehydrated(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
 
 def _with_mentions(item: MemoryItem, last: int, mentions: Mentions, rules: MemoryRules) -> MemoryItem:
     touches = mentions.touches + (mentions.evidence if mentions.spoken else 0)
-    tier = _promoted(mentions.tier, touches, mentions.ceiling, rules)
+    tier = _promote(mentions.tier, touches, mentions.ceiling, rules)
     return replace(
         item,
         tier=tier,
@@ -143,8 +142,8 @@ def _higher(one: Tier, other: Tier) -> Tier:
     return one if _DEPTH[one] <= _DEPTH[other] else other
 
 
-def _promoted(place: Location, touches: float, ceiling: Tier, rules: MemoryRules) -> Location:
-    """One step up, if so many touches earn it."""
+def _promote(place: Location, touches: float, ceiling: Tier, rules: MemoryRules) -> Location:
+    """Return the location one step up if the touches suffice."""
     earned: Tier = "core" if touches >= rules.core_at else "working" if touches >= rules.working_at else "ephemeral"
     goal = max(_DEPTH[earned], _DEPTH[ceiling])
     return _ABOVE[place] if _DEPTH[place] > goal else place

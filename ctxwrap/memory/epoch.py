@@ -1,7 +1,7 @@
-"""Epochs: memory as the model was shown it some rounds ago, the same bytes in every call, and what changed since.
+"""Epochs: the memory block of an earlier round, byte-identical in every call, and the changes since.
 
-A provider reads again what it has read before only up to the first byte that differs. So the memory of an epoch stands
-where it seldom changes, and what changes in the rounds after it rides on the newest message.
+A provider's prompt cache holds up to the first byte that differs. So the epoch's memory is placed where it seldom
+changes, and later changes are attached to the newest message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,55 +9,56 @@ from typing import Any, NamedTuple
 
 from ctxwrap.memory.items import TIERS
 
-EpochState = Mapping[str, Any]
 Tiers = dict[str, list[dict[str, Any]]]
 
-LEAST = 256
-"""So many tokens of changes are told beside an epoch before a new one begins, however small it is."""
+MIN_CHANGES = 256
+"""Minimum tokens of changes before a new epoch begins."""
 
-FEW = 128
-"""And so many where what follows memory in a request changes anyway."""
+MIN_CHANGES_AT_CUT = 128
+"""The same where the text after the memory block changes anyway."""
 
-SHARE = 0.25
-"""And so much of an epoch's own tokens, if that is more."""
+MIN_CHANGE_SHARE = 0.25
+"""Minimum changes as a share of the epoch's tokens, if that is more."""
 
 
 class Since(NamedTuple):
-    """The memory of a turn, as far as it is not told by its epoch."""
+    """The memory of a turn compared with its epoch."""
 
     shown: Tiers
-    """All that the model sees, in the words that it sees."""
+    """Everything the model sees, as it sees it."""
     changes: Tiers
     dropped: list[str]
     unchanged: list[str]
-    """The ids of what the epoch tells and is so still."""
+    """Ids of epoch items that are still valid."""
 
 
 def frozen(memory: Tiers) -> Tiers:
-    """Memory as an epoch tells it: in an order that does not depend on what matters most at the moment."""
+    """Sort memory in an order that does not depend on current importance."""
     return {tier: sorted(memory[tier], key=lambda item: str(item["id"])) for tier in TIERS}
 
 
 def brief(item: Mapping[str, Any]) -> list[Any]:
-    """An item as its epoch's place shows it."""
+    """Return the short form of an item in the memory block."""
     return [item["id"], item.get("decay", 0.5), item["content"]]
 
 
 def from_brief(value: Any) -> Tiers:
-    """The items that `brief` told of, by tier; what it does not tell is filled in."""
+    """Return the items of short forms by tier, with default values for the omitted fields."""
     tiers = {tier: value.get(tier) if isinstance(value, dict) else None for tier in TIERS}
-    return {tier: [_filled(*each) for each in items or () if len(each) == len(_BRIEF)] for tier, items in tiers.items()}
+    return {
+        tier: [_expanded(*each) for each in items or () if len(each) == len(_BRIEF)] for tier, items in tiers.items()
+    }
 
 
 _BRIEF = ("id", "decay", "content")
 
 
-def _filled(id: str, decay: float, content: str) -> dict[str, Any]:
+def _expanded(id: str, decay: float, content: str) -> dict[str, Any]:
     return {"id": id, "type": "fact", "decay": decay, "round": 0, "tags": [], "content": content}
 
 
 def epoch_in(value: Any) -> Tiers:
-    """The epoch that an event of the log tells of; a ValueError if it makes no sense, whoever wrote it."""
+    """Parse the epoch of a log event; raise ValueError if it is malformed."""
     epoch: Tiers = {}
     for tier in TIERS:
         items = value.get(tier) if isinstance(value, dict) else None
@@ -71,13 +72,13 @@ _NEEDED = {"id", "content"}
 
 
 def since(epoch: Tiers, memory: Tiers) -> Since:
-    """What `memory` is beyond `epoch`. That an item fades or is touched is no change: it says the same as before."""
+    """Compare `memory` with `epoch`. A new decay or touch is not a change: the content is the same."""
     before, now = _placed(epoch), _placed(memory)
-    same = {id for id, known in now.items() if id in before and _alike(before[id], known)}
-    told = {id: before[id] if id in same else known for id, known in now.items()}
+    same = {id for id, known in now.items() if id in before and _is_unchanged(before[id], known)}
+    merged = {id: before[id] if id in same else known for id, known in now.items()}
     shown: Tiers = {tier: [] for tier in TIERS}
     changes: Tiers = {tier: [] for tier in TIERS}
-    for id, (tier, item) in told.items():
+    for id, (tier, item) in merged.items():
         shown[tier].append(item)
         if id not in same:
             changes[tier].append(item)
@@ -85,23 +86,23 @@ def since(epoch: Tiers, memory: Tiers) -> Since:
 
 
 def unchanged(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
-    """The ids of what an epoch tells and is so still: what neither changed nor was dropped since."""
+    """Return the ids of epoch items that were neither changed nor dropped."""
     gone = {*dropped, *(item["id"] for items in changes.values() for item in items)}
     return sorted(item["id"] for items in epoch.values() for item in items if item["id"] not in gone)
 
 
 def is_over(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:
-    """Whether so much has changed since an epoch began that a new one pays; it costs little `at_hand` of a cut."""
-    return changed_tokens > (FEW if at_hand else max(LEAST, SHARE * epoch_tokens))
+    """Whether the changes justify a new epoch; it costs little next to a history cut (`at_hand`)."""
+    return changed_tokens > (MIN_CHANGES_AT_CUT if at_hand else max(MIN_CHANGES, MIN_CHANGE_SHARE * epoch_tokens))
 
 
 def _placed(memory: Tiers) -> dict[str, tuple[str, dict[str, Any]]]:
     return {str(item["id"]): (tier, item) for tier in TIERS for item in memory[tier]}
 
 
-def _alike(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
-    return one[0] == other[0] and {**one[1], **_PASSING} == {**other[1], **_PASSING}
+def _is_unchanged(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
+    return one[0] == other[0] and {**one[1], **_VOLATILE} == {**other[1], **_VOLATILE}
 
 
-_PASSING = {"decay": 0, "round": 0}
-"""What changes with every round."""
+_VOLATILE = {"decay": 0, "round": 0}
+"""Changes every round."""

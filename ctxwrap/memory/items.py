@@ -1,4 +1,4 @@
-"""Memory items: their location, kind, origin and trust."""
+"""Memory items: location, kind, origin and trust."""
 
 import re
 from collections.abc import Iterable, Mapping, Set
@@ -14,31 +14,31 @@ TIERS: tuple[Tier, ...] = get_args(Tier)
 
 Location = Literal["core", "working", "ephemeral", "swap"]
 PLACES: tuple[Location, ...] = get_args(Location)
-"""The tiers, and below them the place of what is kept but no longer shown."""
+"""The tiers, and swap for items that are kept but not shown."""
 
 Origin = Literal["operator", "user", "rule", "assistant", "file", "retrieved", "tool"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
-"""From the most to the least trusted; `rule` is what rules took from the user's own words."""
+"""From the most to the least trusted; `rule` marks what rules took from the user's words."""
 
 
 class Mentions(NamedTuple):
-    """All mentions of an item within one round: what it was before them, and what they amount to."""
+    """All mentions of an item within one round: its values before, and the combined evidence."""
 
     decay: float
     anchor: float
     touches: float
     tier: Location
     evidence: float
-    """The strongest evidence among them."""
+    """The strongest evidence."""
     ceiling: Tier
-    """The highest tier that one of them may lift the item to."""
+    """The highest tier that the mentions may promote to."""
     spoken: bool = True
-    """Whether the user spoke of the item; all else is no touch."""
+    """Whether the user spoke of the item; only that counts as a touch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryItem:
-    """One thing remembered, as it was at its last touch or move."""
+    """A memory item as of its last touch or move."""
 
     id: str
     type: str
@@ -54,23 +54,23 @@ class MemoryItem:
     last: int
     """The round of the last touch."""
     touches: float = 1.0
-    """How often the user spoke of it, the first time included."""
+    """How often the user spoke of it, including the first time."""
     since: float = -1.0
-    """The round in which it came to its tier, or was last spoken of or changed; `anchor` if that is not known."""
+    """The round in which it entered its tier, or was last spoken of or changed; `anchor` if unknown."""
     importance: float = -1.0
-    """The decay that it was first given; its present one if that is not known."""
+    """The decay it was first given; the present decay if unknown."""
     pinned: bool = False
-    """Whether the operator keeps it: it neither fades nor leaves."""
+    """Whether the operator keeps it: no decay, no removal."""
     successor: str = ""
-    """The id of the item that took its place, if one did."""
+    """The id of the item that replaced it."""
     origin: Origin = "assistant"
     """The least trusted source it was made from."""
     source: str = ""
     """Where it was said, such as `messages:12-18`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the model's that have no name here."""
+    """Further fields that the model wrote."""
     mentions: Mentions | None = None
-    """The mentions in round `last`, if there were any."""
+    """The mentions in round `last`."""
 
     def __post_init__(self) -> None:
         if self.since < 0:
@@ -79,7 +79,7 @@ class MemoryItem:
             object.__setattr__(self, "importance", self.decay)
 
     def shown(self, decay: float) -> dict[str, Any]:
-        """The item as the model sees it, with its present `decay`."""
+        """Return the item as the model sees it, with its present `decay`."""
         return {
             "id": self.id,
             "type": self.type,
@@ -91,7 +91,7 @@ class MemoryItem:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The item as it is stored; what has its default is left out."""
+        """Return the item as stored, without default values."""
         data = {name: getattr(self, name) for name in _NAMES}
         data |= {"tags": list(self.tags), "extra": dict(self.extra), "mentions": self.mentions and list(self.mentions)}
         defaults = {**_DEFAULTS, "since": self.anchor, "importance": self.decay}
@@ -99,7 +99,6 @@ class MemoryItem:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "MemoryItem":
-        """The item that `as_json` gave `data` for."""
         mentions = Mentions(*data["mentions"]) if "mentions" in data else None
         return cls(**{**data, "tags": tuple(data["tags"]), "mentions": mentions})
 
@@ -118,32 +117,32 @@ _DEFAULTS = {
 
 ItemKind = Literal["fact", "decision", "todo", "ref"]
 KINDS: tuple[ItemKind, ...] = get_args(ItemKind)
-"""In the order in which they come first."""
+"""In order of priority."""
 
-_NAMES_OF_KINDS: dict[ItemKind, frozenset[str]] = {
+_TYPES_BY_KIND: dict[ItemKind, frozenset[str]] = {
     "decision": frozenset({"decision", "decided", "choice", "agreement", "resolution"}),
     "todo": frozenset({"todo", "task", "action", "plan", "goal", "step", "next", "reminder", "question", "deadline"}),
     "ref": frozenset({"ref", "reference", "file", "path", "artifact", "link", "url", "document", "source"}),
 }
 
 
-_PASSING = frozenset({"hint", "temporary", "temp", "transient", "ephemeral"})
+_SHORT_LIVED = frozenset({"hint", "temporary", "temp", "transient", "ephemeral"})
 
 
 def is_passing(type: str) -> bool:
-    """Whether the model itself calls an item one that soon passes."""
-    return type.strip().casefold() in _PASSING
+    """Whether the model marked the item as short-lived."""
+    return type.strip().casefold() in _SHORT_LIVED
 
 
 def is_work(type: str) -> bool:
-    """Whether an item says what is to be done, or how: what the working tier is for."""
+    """Whether the item is a task or a decision, which the working tier is for."""
     return kind_of(type) in ("todo", "decision")
 
 
 def kind_of(type: str) -> ItemKind:
-    """What the model called an item, in our words."""
+    """Map the model's type to a kind."""
     name = type.strip().casefold()
-    return next((kind for kind, names in _NAMES_OF_KINDS.items() if name in names), "fact")
+    return next((kind for kind, names in _TYPES_BY_KIND.items() if name in names), "fact")
 
 
 _PERSONAL = frozenset(
@@ -152,18 +151,18 @@ _PERSONAL = frozenset(
 _ABOUT_THE_USER = re.compile(r"(?:the\s+)?user\b|用户", re.IGNORECASE)
 
 
-def standing(type: str, content: str, touches: float) -> float:
-    """What an item's type, subject and use take off its decay when it competes with others for room."""
+def capacity_bonus(type: str, content: str, touches: float) -> float:
+    """Return what type, subject and use subtract from the decay when items compete for capacity."""
     worth = 0.2 if type.strip().casefold() in _PERSONAL else 0.0
     about_user = 0.1 if _ABOUT_THE_USER.match(content) else 0.0
     return worth + about_user + min(0.15, 0.05 * log2(touches))
 
 
 _FOREIGN: frozenset[Origin] = frozenset({"file", "retrieved", "tool"})
-"""Origins of texts that nobody in the conversation wrote, and of all that was made of them."""
+"""Origins of text that no participant wrote, and of everything derived from it."""
 
 _OWN_PARTS = frozenset({"text", "refusal", "input_audio", "thinking", "redacted_thinking"})
-"""Parts of a message that whoever sends it wrote or spoke; every other one was fetched or attached."""
+"""Message parts that the sender wrote or spoke; all others were fetched or attached."""
 
 _ROLES: dict[str, Origin] = {"system": "operator", "user": "user", "assistant": "assistant"}
 
@@ -177,17 +176,17 @@ def is_foreign(origin: str) -> bool:
 
 
 def origin_in(value: object) -> Origin | None:
-    """The origin that a record names, if it is one."""
+    """Return the value if it is an origin."""
     return next((origin for origin in ORIGINS if origin == value), None)
 
 
 def foreign_in(origins: Iterable[str]) -> Origin | None:
-    """The least trusted of these that is foreign, if one is."""
+    """Return the least trusted foreign origin, if any."""
     return max(_FOREIGN.intersection(origins), key=ORIGINS.index, default=None)
 
 
 def origin_of(message: Message) -> Origin:
-    """Whom a message comes from, by what can be seen of it: not what the model read that wrote it."""
+    """Return the origin of a message by its role and parts; what the model had read is not considered."""
     role = _ROLES.get(message.role, "tool")
     if isinstance(message.content, str) or role == "operator":
         return role
@@ -197,9 +196,9 @@ def origin_of(message: Message) -> Origin:
 
 
 def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int, str]) -> Origin:
-    """The least trusted of what numbered messages are made of: foreign text, else the user's words, else a model's.
+    """Return the least trusted origin of numbered messages: foreign text, else the user's, else a model's.
 
-    `foreign` is as in an Opening: what a model wrote is no better than what it had read.
+    `foreign` maps message numbers to foreign origins: a model's text is as trusted as what it had read.
     """
     messages = list(messages)
     found: set[str] = {origin_of(message) for _, message in messages if not isinstance(message.content, str)}
@@ -210,7 +209,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
 
 
 def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
-    """The least trusted of what a caller sends, but for the messages at places that are left out."""
+    """Return the least trusted origin in a request, without the messages at the `left_out` positions."""
     numbers = opening.numbers or (0,) * len(request.messages)
     places = request.places or range(len(numbers))
     sent = zip(numbers, request.messages, places, strict=True)
@@ -221,5 +220,5 @@ def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] 
 
 
 def ceiling(origin: Origin, *, foreign_core: bool) -> Tier:
-    """The highest tier that a memory of this origin may have."""
+    """Return the highest tier allowed for an origin."""
     return "working" if is_foreign(origin) and not foreign_core else "core"

@@ -1,4 +1,4 @@
-"""The memory of a session: a fold of operations, and what decay does between them."""
+"""The memory of a session: a fold of operations, with decay between them."""
 
 import heapq
 from collections import Counter
@@ -7,29 +7,29 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
-from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, swapped
-from ctxwrap.memory.items import TIERS, MemoryItem, Tier, is_work, standing
+from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, move_to_swap
+from ctxwrap.memory.items import TIERS, MemoryItem, Tier, capacity_bonus, is_work
 from ctxwrap.memory.similarity import Facts, mentions, subjects
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.types import Operation
 
-_FEW = 64
-"""So many entries of the heap may be out of date without need to renew it."""
+_STALE_ENTRIES = 64
+"""Outdated heap entries tolerated before a rebuild."""
 
-SWAP_AT_HAND = 2000
-"""How much of swap is at hand, the newest; what lies deeper is in the log and its index only."""
+MAX_SWAP = 2000
+"""Swap items kept in memory, the newest; older ones are only in the log and its index."""
 
 
 class Memory:
-    """Items are values and never change; this holds which of them are at hand (`items`) and which in `swap`.
+    """Holds immutable items: `items` in the tiers, `swap` out of the prompt.
 
-    Nothing is ever in neither, but for what was forgotten on request and what lies deep in swap.
+    Every item is in one of them, except forgotten ones and the oldest swap items.
     """
 
     def __init__(self, rules: MemoryRules, *, evolves: bool = True, keeps_all: bool = False) -> None:
         self.rules = rules
         self.evolves = evolves
-        self._swap_holds = None if keeps_all else SWAP_AT_HAND
+        self._max_swap = None if keeps_all else MAX_SWAP
         self.round = 0
         self.items: dict[str, MemoryItem] = {}
         self.swap: dict[str, MemoryItem] = {}
@@ -39,22 +39,22 @@ class Memory:
         self._due: list[tuple[float, str]] = []
         self._facts = Facts()
         self._swapped_by_word: dict[str, set[str]] = {}
-        self._unread: list[str] = []
-        """What went to swap since somebody asked for it by its words."""
+        self._unindexed: list[str] = []
+        """Swap items not yet indexed by word."""
         self.crossings: list[tuple[MemoryItem | None, MemoryItem]] = []
-        """What went to swap, came back, or says something else there, since somebody emptied this list.
+        """Items that entered, left or changed in swap since a caller cleared this list.
 
-        Each as it was in swap, if it was there, and as it is.
+        Each pair is the former swap item, if any, and the new item.
         """
 
     def govern(self, rules: MemoryRules, *, evolves: bool) -> None:
-        """Go by other rules from now on."""
+        """Replace the rules."""
         if (rules, evolves) != (self.rules, self.evolves):
             self.rules, self.evolves = rules, evolves
-            self._renew_due()
+            self._rebuild_due()
 
     def advance(self, round: int) -> tuple[TierMove, ...]:
-        """Let the rounds up to `round` go by; what moved because of it."""
+        """Advance to `round` and return the moves."""
         self.round = max(self.round, round)
         moves: list[TierMove] = []
         while self.evolves and self._due and self._due[0][0] <= self.round:
@@ -68,18 +68,18 @@ class Memory:
         return tuple(moves)
 
     def apply(self, operations: Iterable[Operation], round: int) -> tuple[TierMove, ...]:
-        """What `operations` of a round do; and what had to make room."""
+        """Apply the operations of a round; return all moves, including evictions."""
         moves = self.advance(round)
         for operation in operations:
             self._apply(operation)
-        return (*moves, *self._make_room())
+        return (*moves, *self._evict_surplus())
 
     def named(self, id: str) -> MemoryItem | None:
-        """The item of that id, at hand or not."""
+        """Return the item with this id, in a tier or in swap."""
         return self.items.get(id) or self.swap.get(id)
 
-    def like(self, content: str) -> MemoryItem | None:
-        """The item that says the same, if there is one: at hand, or else in swap."""
+    def find_same(self, content: str) -> MemoryItem | None:
+        """Return the item that states the same fact, from a tier if possible, else from swap."""
         same = self._facts.same(content)
         exact = _all_of(same, self.items) or _all_of(same, self.swap)
         if exact:
@@ -87,21 +87,21 @@ class Memory:
         near = (({*self._facts.near(content, place)}, place) for place in (self.items, self.swap))
         return next((found[0] for ids, place in near if (found := _all_of(ids, place))), None)
 
-    def spoken_of(self, text: str) -> list[MemoryItem]:
-        """What is in swap and restated by `text`, unless something else took its place."""
-        for id in self._unread:
+    def restated_in_swap(self, text: str) -> list[MemoryItem]:
+        """Return swap items that `text` restates and nothing replaced."""
+        for id in self._unindexed:
             for word in subjects(self.swap[id].content) if id in self.swap else ():
                 self._swapped_by_word.setdefault(word, set()).add(id)
-        self._unread.clear()
+        self._unindexed.clear()
         said = subjects(text)
         near = {id for word in said for id in self._swapped_by_word.get(word, ()) if id in self.swap}
         found = [self.swap[id] for id in sorted(near) if mentions(said, self.swap[id].content)]
         return [item for item in found if not item.successor]
 
     def at(self, then: int) -> tuple[dict[str, Any], tuple[TierMove, ...]]:
-        """The state as the model gets to see it in a round to come, and what will have moved; nothing changes here.
+        """Return the state that the model will see in round `then`, and the moves until then, without side effects.
 
-        What matters most comes first in its tier.
+        The most important items of a tier come first.
         """
         moves: list[TierMove] = []
         held: list[MemoryItem] = []
@@ -120,7 +120,7 @@ class Memory:
         return {"memory": tiers, "capabilities": self.capabilities, "active_task": self.active_task}, tuple(moves)
 
     def _due_by(self, round: int) -> set[str]:
-        """The ids in the heap up to `round`: below an entry stand only later ones."""
+        """Return the ids due up to `round`; a heap entry's children are due later than the entry."""
         found, places = set[str](), [0]
         while places:
             place = places.pop()
@@ -130,11 +130,10 @@ class Memory:
         return found
 
     def shown(self) -> dict[str, Any]:
-        """The state as it is."""
         return self.at(self.round)[0]
 
     def faded(self, item: MemoryItem, at: int) -> float:
-        """How far it has faded, as it is shown; what the model wrote, if nothing is to fade."""
+        """Return the decay to show; without evolution, what the model wrote."""
         return round(decay_at(item, at, self.rules), 3) if self.evolves else item.decay
 
     def as_json(self) -> dict[str, Any]:
@@ -149,7 +148,7 @@ class Memory:
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Become what `as_json` gave."""
+        """Load what `as_json` returned."""
         self.rules, self.evolves = rules_from_json(data["rules"])
         self.round = data["round"]
         for item in map(MemoryItem.from_json, (*data["items"], *data["swap"])):
@@ -165,12 +164,12 @@ class Memory:
         elif operation.kind == "drop":
             item = self.items.get(operation.id)
             if item is not None:
-                self._put(replace(swapped(item, self.round, self.rules), successor=operation.successor))
+                self._put(replace(move_to_swap(item, self.round, self.rules), successor=operation.successor))
         elif operation.item is not None:
             self._put(MemoryItem.from_json(operation.item))
 
     def _put(self, item: MemoryItem) -> None:
-        """Hold `item` in the place of what it was before."""
+        """Store `item`, replacing its former version."""
         known = self.named(item.id)
         if known is None or known.content != item.content:
             self._facts.put(item.id, item.content)
@@ -181,20 +180,20 @@ class Memory:
         if (was is None) == (item.tier == "swap") or (was is not None and was.content != item.content):
             self.crossings.append((was, item))
         if item.tier == "swap":
-            self._unread.append(item.id)
-            self._let_sink()
+            self._unindexed.append(item.id)
+            self._trim_swap()
         elif self.evolves and (at := due(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
-            if len(self._due) > 2 * len(self.items) + _FEW:
-                self._renew_due()
+            if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
+                self._rebuild_due()
 
-    def _let_sink(self) -> None:
-        """Let go of what lies deeper in swap than is kept at hand."""
-        while self._swap_holds is not None and len(self.swap) > self._swap_holds:
+    def _trim_swap(self) -> None:
+        """Remove the oldest swap items above the limit."""
+        while self._max_swap is not None and len(self.swap) > self._max_swap:
             self._remove(next(iter(self.swap)))
 
-    def _renew_due(self) -> None:
-        """Leave out of the heap what is no longer so."""
+    def _rebuild_due(self) -> None:
+        """Rebuild the heap without outdated entries."""
         if not self.evolves:
             self._due = []
             return
@@ -207,8 +206,8 @@ class Memory:
         self.items.pop(id, None)
         self.swap.pop(id, None)
 
-    def _make_room(self) -> tuple[TierMove, ...]:
-        """Send to swap what matters least in a tier that holds more than it may."""
+    def _evict_surplus(self) -> tuple[TierMove, ...]:
+        """Move the weakest items of each tier above its capacity to swap."""
         if not self.evolves:
             return ()
         moves: list[TierMove] = []
@@ -216,40 +215,39 @@ class Memory:
         for tier in TIERS:
             surplus = sizes[tier] - int(getattr(self.rules.capacity, tier))
             for item in self._weakest(tier, surplus) if surplus > 0 else ():
-                self._put(swapped(item, self.round, self.rules))
+                self._put(move_to_swap(item, self.round, self.rules))
                 moves.append(TierMove(item.id, tier, "swap", self.round, "no room"))
         return tuple(moves)
 
     def _weakest(self, tier: Tier, count: int) -> list[MemoryItem]:
-        """So many items of a tier, the weakest last; what is pinned stays."""
+        """Return `count` items of a tier that are not pinned, weakest last."""
         held = (item for item in self.items.values() if item.tier == tier and not item.pinned)
         return heapq.nlargest(count, held, key=lambda item: self.weakness(item, self.round))[::-1]
 
     def weakness(self, item: MemoryItem, round: int) -> tuple[bool, float, float, str]:
-        """What matters less has more of it: by decay, in core by the decay first stated, and by its standing.
+        """Sort key, higher for weaker items: decay (in core: the first stated decay) minus the bonus of type and use.
 
-        Of equals the newer one is weaker in core, where age is no fault, and the older one elsewhere, where work comes
-        before all else.
+        Ties: in core the newer item is weaker, elsewhere the older one. In working, tasks and decisions are stronger.
         """
-        worth = standing(item.type, item.content, item.touches)
+        worth = capacity_bonus(item.type, item.content, item.touches)
         if item.tier == "core" and self.rules.half_lives.core == inf:
             return False, item.importance - worth, item.first, item.id
         return not is_work(item.type), decay_at(item, round, self.rules) - worth, -item.anchor, item.id
 
 
 def rules_as_json(rules: MemoryRules, *, evolves: bool) -> dict[str, Any]:
-    """Rules as the log keeps them; JSON has no infinity, so that is null."""
+    """Return the rules as logged; infinity becomes null."""
     numbers = {name: _finite(value) if isinstance(value, dict) else value for name, value in asdict(rules).items()}
     return {"evolution": "decay" if evolves else "off", **numbers}
 
 
 def rules_from_json(data: Mapping[str, Any]) -> tuple[MemoryRules, bool]:
-    """The rules that `rules_as_json` gave, and whether memory evolves.
+    """Parse logged rules; return them and whether memory evolves.
 
-    A log that does not say how long items stay is of a time when decay alone decided that.
+    Older logs have no stay limits: decay alone decided.
     """
     numbers = {**_UNBOUNDED, **{name: value for name, value in data.items() if name != "evolution"}}
-    tiers = {name: PerTier(**_endless(value)) for name, value in numbers.items() if isinstance(value, dict)}
+    tiers = {name: PerTier(**_with_infinity(value)) for name, value in numbers.items() if isinstance(value, dict)}
     return MemoryRules(**{**numbers, **tiers}), data["evolution"] == "decay"
 
 
@@ -260,12 +258,12 @@ def _finite(tiers: Mapping[str, float]) -> dict[str, float | None]:
     return {tier: None if number == inf else number for tier, number in tiers.items()}
 
 
-def _endless(tiers: Mapping[str, float | None]) -> dict[str, float]:
+def _with_infinity(tiers: Mapping[str, float | None]) -> dict[str, float]:
     return {tier: inf if number is None else number for tier, number in tiers.items()}
 
 
 def _all_of(ids: Set[str], place: Mapping[str, MemoryItem]) -> list[MemoryItem]:
-    """The items of these ids that lie in `place`, in its order."""
+    """Return the items with these ids, in the order of `location`."""
     found = [place[id] for id in ids if id in place]
     return found if len(found) < 2 else [item for id, item in place.items() if id in ids]
 
@@ -276,32 +274,32 @@ _REWRITTEN = "memory is write_once:"
 
 
 def merged(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
-    """What the model returned, with every `write_once` entry as it was first written; and which it tried to change."""
-    fixed = {str(each.get("name")): each for each in before if is_fixed(each)}
-    kept = [fixed.get(name_of(each), each) for each in returned]
-    missing = [each for name, each in fixed.items() if name not in map(name_of, returned)]
-    changed = [name_of(each) for each in returned if fixed.get(name_of(each), each) != each]
+    """Restore `write_once` entries to their first version; return all entries and the violation, if any."""
+    fixed = {str(each.get("name")): each for each in before if is_write_once(each)}
+    kept = [fixed.get(capability_name(each), each) for each in returned]
+    missing = [each for name, each in fixed.items() if name not in map(capability_name, returned)]
+    changed = [capability_name(each) for each in returned if fixed.get(capability_name(each), each) != each]
     violation = f"capability {changed[0][:40]!r} is write_once and was changed: it stays" if changed else ""
     return [*missing, *kept], violation
 
 
 def writes_once(capabilities: Sequence[Any]) -> bool:
-    """Whether the content of a memory item may be written once only: `{"name": "memory", "scope": "write_once"}`."""
-    return any(is_fixed(each) and name_of(each) == "memory" for each in capabilities)
+    """Whether memory content is write-once: `{"name": "memory", "scope": "write_once"}`."""
+    return any(is_write_once(each) and capability_name(each) == "memory" for each in capabilities)
 
 
-def reason_for_new(id: str, new: str) -> str:
+def write_once_reason(id: str, new: str) -> str:
     return f"{_REWRITTEN} {id!r} keeps its content, {new!r} has the new one"
 
 
 def rewritten_in(operations: Sequence[Operation]) -> tuple[str, ...]:
-    """What violates that memory is write_once."""
+    """Return the violations of write-once memory."""
     return tuple(each.reason for each in operations if each.reason.startswith(_REWRITTEN))
 
 
-def is_fixed(entry: Any) -> bool:
+def is_write_once(entry: Any) -> bool:
     return isinstance(entry, dict) and entry.get("scope") == WRITE_ONCE
 
 
-def name_of(entry: Any) -> str:
+def capability_name(entry: Any) -> str:
     return str(entry.get("name")) if isinstance(entry, dict) else str(entry)

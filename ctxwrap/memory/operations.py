@@ -1,14 +1,14 @@
-"""How a turn changes memory: what it was shown, what came back and what is there now, as operations."""
+"""Derives a turn's operations from what the model was shown, what it returned and the memory now."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ctxwrap.language.rules import LIFE
 from ctxwrap.language.slots import name_in, slot_of
-from ctxwrap.language.statement import LIFE, asserted_in
-from ctxwrap.language.statements import MOST, Statement, statements_in
-from ctxwrap.memory.decay import decay_at, mentioned, rehydrated, renewed, stated
+from ctxwrap.language.statements import MAX_STATEMENTS, Statement, asserted_sentences, statements_in
+from ctxwrap.memory.decay import apply_mention, decay_at, rehydrated, restart_stay, set_decay
 from ctxwrap.memory.items import (
     PLACES,
     TIERS,
@@ -21,7 +21,7 @@ from ctxwrap.memory.items import (
     is_passing,
     least_trusted,
 )
-from ctxwrap.memory.memory import Memory, reason_for_new, writes_once
+from ctxwrap.memory.memory import Memory, write_once_reason, writes_once
 from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
 from ctxwrap.types import Operation
 
@@ -31,32 +31,32 @@ State = Mapping[str, Any]
 _Placed = dict[str, tuple[Tier, dict[str, Any]]]
 """Items by id, each with its tier."""
 
-_RECALLED = 5
-"""How many items may come back from swap at once."""
-_NAMED = ("id", "type", "decay", "round", "tags", "content")
+_MAX_RECALLED = 5
+"""Maximum items brought back from swap at once."""
+_ITEM_FIELDS = ("id", "type", "decay", "round", "tags", "content")
 _RELATED = 0.5
-"""What a turn says of so much of an item allows the model to lift it."""
-_HEARD = 4000
-"""So many characters of a message are looked through for what it speaks of: a pasted document speaks of everything."""
-_PLAUSIBLE = 3
-"""A reply that leaves out more than one in so many of the items it was shown did not mean to drop them."""
+"""Share of an item that must come up in a turn before the model may promote it."""
+_MAX_READ = 4000
+"""Characters of a message searched for mentions: a pasted document would mention everything."""
+_MAX_OMITTED = 3
+"""A reply that omits more than one in this many shown items did not mean to drop them."""
 
 
 class Circumstances(NamedTuple):
-    """What a turn knows about itself that decides what its memories are."""
+    """What a turn knows about itself that decides its memory changes."""
 
     round: int
     origin: Origin = "user"
     source: str = ""
-    """Where the words stand that led to it, such as `messages:12-18`."""
+    """The messages it derives from, such as `messages:12-18`."""
     said: str = ""
-    """What the user said."""
+    """The user's text."""
     answered: str = ""
-    """What the user was answered."""
+    """The assistant's text."""
     foreign_core: bool = False
     """Whether tool, file and retrieved text may reach core."""
     brief: Set[str] = frozenset()
-    """The ids of items that the model was shown without type and tags, which it so cannot have changed."""
+    """Ids shown in short form, without type and tags; the model cannot have changed those fields."""
     touched: Mapping[str, int] = MappingProxyType({})
     """The round of each item's last touch when the turn began, if the model was shown an earlier one."""
 
@@ -64,58 +64,58 @@ class Circumstances(NamedTuple):
 def compare(
     shown: State, returned: State, now: Memory, turn: Circumstances, statements: tuple[Statement, ...] = ()
 ) -> tuple[Operation, ...]:
-    """What the model did to the memory it was shown, fitted to the memory as it is by now.
+    """Compare what the model was shown with what it returned, and fit the changes to the memory now.
 
-    Written items are new or changed, those in `dropped` go, and all others stay. What the model was not shown it cannot
-    drop; what another turn has changed meanwhile stays unless this one changed it, too; and one id never stands for two
-    things. Evidence of use counts whatever the model wrote. `statements` are the user's own, as in `observe`.
+    Returned items are new or changed, ids in `dropped` are removed, all others stay. The model cannot drop what it was
+    not shown; what another turn changed meanwhile stays unless this turn changed it too; one id never stands for two
+    facts. Evidence of use counts regardless of what the model wrote. `statements` are the user's own, as in `observe`.
     """
-    placed, told = _placed(shown), _placed(returned)
-    gone = {id for id in returned.get("dropped", ()) if id in placed and told.get(id, placed[id]) == placed[id]}
+    placed, written = _placed(shown), _placed(returned)
+    gone = {id for id in returned.get("dropped", ()) if id in placed and written.get(id, placed[id]) == placed[id]}
     comparison = _Comparison(now, turn)
-    own = comparison.stated(_notes(statements, turn.round)) if statements else ()
-    return (*own, *comparison.of(placed, told, gone))
+    own = comparison.stated(_statement_items(statements, turn.round)) if statements else ()
+    return (*own, *comparison.of(placed, written, gone))
 
 
 def observe(now: Memory, turn: Circumstances, statements: tuple[Statement, ...] = ()) -> tuple[Operation, ...]:
-    """What can be seen without the model's help: which items are in use, and what the user plainly stated."""
+    """Derive operations without the model: items in use, and the user's statements."""
     comparison = _Comparison(now, turn._replace(origin="rule"))
-    return tuple(comparison.of({}, _notes(statements, turn.round), set()))
+    return tuple(comparison.of({}, _statement_items(statements, turn.round), set()))
 
 
 def stated_in(said: str, contents: Iterable[str]) -> tuple[Statement, ...]:
-    """What the user plainly states and, of what else they assert, the sentences that `contents` are about.
+    """Return the user's statements and those of their other sentences that `contents` are about.
 
-    All of it is in the user's own words: a model that read foreign text may point at one of them, and no more.
+    All are the user's own words: a model that read foreign text can only point at one of them.
     """
     plain = statements_in(said)
-    told, wanted = [subjects(each.content) for each in plain], [subjects(content) for content in contents]
-    sentences = (sentence.text for sentence in asserted_in(said) if not sentence.asks) if wanted else ()
+    stated, wanted = [subjects(each.content) for each in plain], [subjects(content) for content in contents]
+    sentences = (sentence.text for sentence in asserted_sentences(said) if not sentence.asks) if wanted else ()
     pointed = (
         LIFE.of(f"The user said: {sentence}")
         for sentence in sentences
-        if any(mentions(each, sentence) for each in wanted) and not any(mentions(each, sentence) for each in told)
+        if any(mentions(each, sentence) for each in wanted) and not any(mentions(each, sentence) for each in stated)
     )
-    return (*plain, *filter(None, pointed))[:MOST]
+    return (*plain, *filter(None, pointed))[:MAX_STATEMENTS]
 
 
 def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
-    """What the user speaks of and is in swap, brought back before the model is asked."""
+    """Bring back the swap items that the user mentions, before the model is called."""
     if not now.evolves:
         return ()
-    found = now.spoken_of(turn.said)[:_RECALLED]
+    found = now.restated_in_swap(turn.said)[:_MAX_RECALLED]
     comparison = _Comparison(now, turn)
     return tuple(comparison.reinforced(item, "the user spoke of it again") for item in found)
 
 
 def with_omissions(shown: State, snapshot: State) -> tuple[State, str]:
-    """A snapshot that repeats all of memory, with what it leaves out as `dropped`; and what was kept all the same.
+    """Turn what a full snapshot omits into `dropped`; return the snapshot, and a violation for what is kept anyway.
 
-    A model that leaves out core items, or much of what it was shown, has rather been lazy than decided anything.
+    Omitting core items, or many items, is more likely carelessness than a decision.
     """
     placed, kept = _placed(shown), {*_placed(snapshot), *snapshot.get("unchanged", ()), *snapshot.get("dropped", ())}
     absent = [id for id in placed if id not in kept]
-    if len(absent) * _PLAUSIBLE > len(placed):
+    if len(absent) * _MAX_OMITTED > len(placed):
         return snapshot, f"{len(absent)} of {len(placed)} memory objects were left out: they stay"
     dropped = [id for id in absent if placed[id][0] != "core"]
     stay = len(absent) - len(dropped)
@@ -124,12 +124,12 @@ def with_omissions(shown: State, snapshot: State) -> tuple[State, str]:
 
 
 def whole(shown: State, changes: State) -> dict[str, Any]:
-    """The state that `changes` to `shown` amount to: a snapshot that names only what is new or other than before.
+    """Apply `changes`, a snapshot of new and changed items only, to `shown`.
 
-    An id that is dropped and told anew in one breath stays: the old words are what is settled.
+    An id that is both dropped and rewritten stays, with the new content.
     """
-    before, told = _placed(shown), _placed(changes)
-    placed = {**before, **told}
+    before = _placed(shown)
+    placed = {**before, **_placed(changes)}
     for id in changes.get("dropped", ()):
         if before.get(id) == placed.get(id):
             placed.pop(id, None)
@@ -143,12 +143,12 @@ def _placed(state: State) -> _Placed:
     return {item["id"]: (tier, item) for tier, items in state["memory"].items() for item in items}
 
 
-def _notes(statements: Iterable[Statement], round: int) -> _Placed:
+def _statement_items(statements: Iterable[Statement], round: int) -> _Placed:
     named = {f"rule-{round}-{number}": each for number, each in enumerate(statements, 1)}
-    return {id: (each.tier, _note(id, each, round)) for id, each in named.items()}
+    return {id: (each.tier, _statement_item(id, each, round)) for id, each in named.items()}
 
 
-def _note(id: str, statement: Statement, round: int) -> dict[str, Any]:
+def _statement_item(id: str, statement: Statement, round: int) -> dict[str, Any]:
     type, _, decay, content = statement
     return {"id": id, "type": type, "decay": decay, "round": round, "tags": [], "content": content}
 
@@ -157,36 +157,36 @@ class _Comparison:
     def __init__(self, now: Memory, turn: Circumstances) -> None:
         self._now = now
         self._turn = turn
-        self._said, self._answered = (subjects(text[:_HEARD]) for text in (turn.said, turn.answered))
+        self._said, self._answered = (subjects(text[:_MAX_READ]) for text in (turn.said, turn.answered))
         self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
         self._writes_once = writes_once(now.capabilities)
         self._user: str | None = None
-        """The user's name, once somebody asked for it."""
+        """The user's name, looked up on first use."""
         self._taken: set[str] = set()
         self._written = Facts()
         """What this turn adds and changes."""
         self._done: set[str] = set()
-        """The items that it did something to."""
+        """Ids this turn has handled."""
         self._stated: list[Set[str]] = []
-        """What the user's own statements in it are about."""
+        """The subjects of the user's statements."""
 
     def of(self, shown: _Placed, returned: _Placed, gone: Set[str]) -> Iterator[Operation]:
-        told = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
-        for id, tier, given in told:
+        written = [(id, *each) for id, each in returned.items() if id not in self._now.forgotten]
+        for id, tier, given in written:
             if id in shown and id in self._turn.brief:
                 given = {**shown[id][1], "decay": given["decay"], "content": given["content"]}
             if id in shown and shown[id] != (tier, given):
                 yield from self._changed(tier, given, *shown[id])
-        for id, tier, given in told:
+        for id, tier, given in written:
             if id not in shown:
                 yield from self._added(tier, given)
         for id in shown:
             if id in gone and id not in self._done:
                 yield from self._dropped(id, shown[id][1])
-        yield from self._used()
+        yield from self._find_uses()
 
     def stated(self, notes: _Placed) -> list[Operation]:
-        """What the user's own words do to memory, whatever else was shown; what says the same is known from then on."""
+        """Apply the user's statements as rules; later duplicates are recognised."""
         turn, limit = self._turn, self._ceiling
         self._turn, self._ceiling = turn._replace(origin="rule"), "core"
         operations = [each for tier, given in notes.values() for each in self._added(tier, given)]
@@ -195,10 +195,10 @@ class _Comparison:
         return operations
 
     def reinforced(self, item: MemoryItem, reason: str) -> Operation:
-        return self._put("reinforce", self._in_use(item), reason)
+        return self._put("reinforce", self._reinforce(item), reason)
 
-    def _used(self) -> Iterator[Operation]:
-        """What the user speaks of, and what the answer uses."""
+    def _find_uses(self) -> Iterator[Operation]:
+        """Reinforce what the user mentions and what the answer uses."""
         for item in [*self._now.items.values()] if self._now.evolves else ():
             if item.id in self._done:
                 continue
@@ -209,12 +209,12 @@ class _Comparison:
 
     def _added(self, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
         item = self._new(tier, given)
-        twin = self._twin(item)
+        twin = self._find_same(item)
         replaced = twin if twin and item.origin == "rule" and is_foreign(twin.origin) and not twin.pinned else None
         if twin is not None and replaced is None:
-            yield from self._said_again(twin, item)
+            yield from self._repeat(twin, item)
             return
-        if self._is_said_already(item.content):
+        if self._is_repeated(item.content):
             return
         if self._is_taken(item.id):
             item = replace(item, id=self._free_id(item.id))
@@ -225,25 +225,25 @@ class _Comparison:
         if replaced is not None and replaced.tier != "swap":
             self._done.add(replaced.id)
             yield Operation("drop", replaced.id, replaced.tier, reason="the user says it", successor=item.id)
-        yield from self._superseded(item)
+        yield from self._drop_former_values(item)
 
-    def _is_said_already(self, content: str) -> bool:
-        """Whether this turn has written the same, or the user's own statement of it."""
+    def _is_repeated(self, content: str) -> bool:
+        """Whether this turn has already written the same fact, or the user's statement of it."""
         if self._written.same(content) or any(True for _ in self._written.near(content, self._taken)):
             return True
         about: Set[str] = subjects(content) if self._stated else frozenset()
         return bool(about) and any(about <= each for each in self._stated)
 
-    def _twin(self, item: MemoryItem) -> MemoryItem | None:
-        """What says the same already, unless this very turn made it say something else."""
+    def _find_same(self, item: MemoryItem) -> MemoryItem | None:
+        """Return the existing item with the same fact, unless this turn changed it."""
         known = self._now.named(item.id)
-        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.like(item.content)
+        twin = known if known and key_of(known.content) == key_of(item.content) else self._now.find_same(item.content)
         if twin is None and item.origin != "rule" and not is_foreign(item.origin):
-            twin = self._rule_about(item)
+            twin = self._find_rule_item(item)
         return None if twin is not None and twin.id in self._taken else twin
 
-    def _rule_about(self, item: MemoryItem) -> MemoryItem | None:
-        """What rules took from the user's words, and the model now says in its own."""
+    def _find_rule_item(self, item: MemoryItem) -> MemoryItem | None:
+        """Return the rule-derived item that the model now rephrases."""
         wanted, slot = subjects(item.content), self._slot(item.content)
         for known in self._now.items.values() if self._now.evolves else ():
             if known.origin != "rule":
@@ -252,37 +252,37 @@ class _Comparison:
                 return known
         return None
 
-    def _said_again(self, twin: MemoryItem, item: MemoryItem) -> Iterator[Operation]:
-        """Repeating what is known, under any id, is no evidence; what has faded does not come back by it either."""
+    def _repeat(self, twin: MemoryItem, item: MemoryItem) -> Iterator[Operation]:
+        """Handle a repeated fact: repetition alone is not evidence and does not bring back a faded item."""
         is_reworded = twin.origin == "rule" and item.origin != "rule" and not is_foreign(item.origin)
         if is_reworded and not self._writes_once:
             self._done.add(twin.id)
             self._taken.add(twin.id)
             self._written.put(twin.id, item.content)
-            told = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
-            yield self._put("update", told, "the model says it in its own words")
+            reworded = replace(item, id=twin.id, first=twin.first, touches=twin.touches, pinned=twin.pinned)
+            yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
             back = rehydrated(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
-            back = self._in_use(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
+            back = self._reinforce(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
-            yield from self._superseded(back)
+            yield from self._drop_former_values(back)
 
     def _may_return(self, twin: MemoryItem, item: MemoryItem) -> bool:
         if not self._now.evolves:
             return True
         heard = self._said | self._answered
         if twin.successor:
-            return bool(self._news(twin, self._now.named(twin.successor)) & self._said)
+            return bool(self._new_subjects(twin, self._now.named(twin.successor)) & self._said)
         faded = decay_at(twin, self._turn.round, self._now.rules) >= self._now.rules.thresholds.ephemeral
         return mentions(heard, twin.content) or item.tier != "ephemeral" or not faded
 
-    def _news(self, item: MemoryItem, other: MemoryItem | None) -> Set[str]:
-        """What an item is about that another is not."""
+    def _new_subjects(self, item: MemoryItem, other: MemoryItem | None) -> Set[str]:
+        """Return the subjects of an item that another one lacks."""
         return subjects(item.content) - (subjects(other.content) if other else frozenset())
 
-    def _superseded(self, item: MemoryItem) -> Iterator[Operation]:
-        """The older values of what can have one only: they make way."""
+    def _drop_former_values(self, item: MemoryItem) -> Iterator[Operation]:
+        """Drop older values of the same single-valued attribute."""
         slot = self._slot(item.content) if self._now.evolves else ""
         for known in [*self._now.items.values()] if slot else ():
             is_older = known.id != item.id and known.id not in self._done and self._slot(known.content) == slot
@@ -301,11 +301,11 @@ class _Comparison:
         if known is None:
             return
         if known.tier == "core" and self._ceiling != "core":
-            yield from self._beside(known, tier, given, was)
+            yield from self._copy_core_item(known, tier, given, was)
             return
         if self._writes_once and given["content"] != was["content"]:
             if not same_fact(given["content"], was["content"]):
-                yield from self._replaced(known, tier, given)
+                yield from self._replace_write_once(known, tier, given)
                 return
             given = {**given, "content": was["content"]}
         if not self._now.evolves:
@@ -316,7 +316,7 @@ class _Comparison:
             return
         item = self._with_fields(known, given, was)
         if not same_fact(given["content"], was["content"]):
-            yield from self._reworded(known, given["content"])
+            yield from self._keep_former_value(known, given["content"])
             item = self._with_content(item, given)
         item = self._moved(item, tier, was_tier, known)
         if item != known:
@@ -324,54 +324,56 @@ class _Comparison:
             another = known.last > self._touched_before(known.id, was)
             yield self._put("update", item, "over another turn" if another else "changed")
 
-    def _replaced(self, known: MemoryItem, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
-        """A new item instead of another content for one that keeps its own, which goes to swap unless it is pinned."""
+    def _replace_write_once(self, known: MemoryItem, tier: Tier, given: dict[str, Any]) -> Iterator[Operation]:
+        """Add a new item where content is write-once; move the old one to swap unless pinned."""
         for operation in self._added(tier, given):
             if operation.kind != "add":
                 yield operation
                 continue
-            yield operation._replace(reason=reason_for_new(known.id, operation.id))
+            yield operation._replace(reason=write_once_reason(known.id, operation.id))
             if known.tier != "swap" and not known.pinned:
                 self._done.add(known.id)
                 yield Operation("drop", known.id, known.tier, reason="superseded", successor=operation.id)
 
-    def _beside(self, known: MemoryItem, tier: Tier, given: dict[str, Any], was: dict[str, Any]) -> Iterator[Operation]:
-        """What the model makes of a core item that it may not change: an item of its own, if it says something else."""
+    def _copy_core_item(
+        self, known: MemoryItem, tier: Tier, given: dict[str, Any], was: dict[str, Any]
+    ) -> Iterator[Operation]:
+        """Add a copy of a core item that this turn may not change, if the content differs."""
         if not same_fact(given["content"], was["content"]):
             copy = replace(self._new(tier, given), id=self._free_id(known.id))
             yield self._put("add", copy, f"{self._turn.origin} text may not change the core memory {known.id!r}")
 
     def _least_trusted(self, item: MemoryItem) -> Origin:
-        """The origin of an item that this turn changes."""
+        """Return the origin of an item after a change by this turn."""
         return least_trusted(item.origin, self._turn.origin) if is_foreign(self._turn.origin) else item.origin
 
     def _with_fields(self, known: MemoryItem, given: dict[str, Any], was: dict[str, Any]) -> MemoryItem:
-        """The item with the type, tags, decay and further fields that the model changed; its round is the system's."""
+        """Apply changed type, tags, decay and further fields; the round belongs to the system."""
         item = known
         if given["decay"] != was["decay"]:
-            item = stated(item, self._turn.round, given["decay"])
-        extra = {key: value for key, value in given.items() if key not in _NAMED}
+            item = set_decay(item, self._turn.round, given["decay"])
+        extra = {key: value for key, value in given.items() if key not in _ITEM_FIELDS}
         changed = {name: given[name] for name in ("type", "tags") if given[name] != was[name]}
         if "tags" in changed:
             changed["tags"] = tuple(changed["tags"])
-        if extra != {key: value for key, value in was.items() if key not in _NAMED}:
+        if extra != {key: value for key, value in was.items() if key not in _ITEM_FIELDS}:
             changed["extra"] = extra
         return replace(item, **changed, origin=self._least_trusted(item)) if changed else item
 
     def _with_content(self, known: MemoryItem, given: dict[str, Any]) -> MemoryItem:
-        """The item saying something else: evidence of use if that came up in this turn."""
+        """Apply new content; it counts as use if this turn mentions it."""
         self._taken.add(known.id)
         self._written.put(known.id, given["content"])
         news = subjects(given["content"]) - subjects(known.content)
         item = known
         if news & (self._said | self._answered) or mentions(self._said, known.content):
-            item = renewed(self._in_use(known), self._turn.round)
+            item = restart_stay(self._reinforce(known), self._turn.round)
         origin = least_trusted(item.origin, self._turn.origin) if item.origin != "rule" else self._turn.origin
         tier = self._allowed(item.tier, origin)
         return replace(item, content=given["content"], origin=origin, source=self._turn.source, tier=tier)
 
-    def _reworded(self, known: MemoryItem, content: str) -> Iterator[Operation]:
-        """The older value of what can have one only is kept in swap when its item says another one."""
+    def _keep_former_value(self, known: MemoryItem, content: str) -> Iterator[Operation]:
+        """Keep the former value of a single-valued attribute in swap."""
         slot = self._slot(known.content)
         if slot and self._slot(content) == slot:
             id = self._free_id(known.id)
@@ -379,7 +381,7 @@ class _Comparison:
             yield self._put("add", old, f"superseded by {known.id!r}")
 
     def _moved(self, item: MemoryItem, tier: Tier, was_tier: Tier, known: MemoryItem) -> MemoryItem:
-        """The item in the tier that the model wants: down at once, up by evidence only."""
+        """Apply the tier the model chose: demote at once, promote only with evidence."""
         if tier == was_tier or item.tier == "swap" or item.pinned:
             return item
         heard = self._said | self._answered
@@ -399,7 +401,7 @@ class _Comparison:
         yield Operation("drop", id, item.tier, reason="dropped")
 
     def _touched_before(self, id: str, was: dict[str, Any]) -> int:
-        """The round of an item's last touch as far as this turn knew; a later one is another turn's."""
+        """Return the round of the item's last touch as this turn knew it; a later touch is another turn's."""
         return self._turn.touched.get(id, int(was["round"]))
 
     def _new(self, tier: Location, given: dict[str, Any]) -> MemoryItem:
@@ -409,18 +411,18 @@ class _Comparison:
             type=given["type"],
             content=given["content"],
             tags=tuple(given["tags"]),
-            tier=self._allowed(self._fitting(tier, given["type"]), turn.origin),
+            tier=self._allowed(self._tier_for_new(tier, given["type"]), turn.origin),
             decay=given["decay"],
             anchor=turn.round,
             first=turn.round,
             last=turn.round if self._now.evolves else given["round"],
             origin=turn.origin,
             source=turn.source,
-            extra={key: value for key, value in given.items() if key not in _NAMED},
+            extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
         )
 
-    def _in_use(self, item: MemoryItem) -> MemoryItem:
-        """`item` after what this turn says of it, and back at hand if it was in swap."""
+    def _reinforce(self, item: MemoryItem) -> MemoryItem:
+        """Apply evidence of use, bringing the item back from swap."""
         self._done.add(item.id)
         if not self._now.evolves:
             return item
@@ -429,11 +431,11 @@ class _Comparison:
             item = rehydrated(item, round, rules)
         limit = ceiling(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
-            return mentioned(item, round, rules.restated, rules, limit)
-        return mentioned(item, round, rules.echoed, rules, limit, spoken=False)
+            return apply_mention(item, round, rules.restated, rules, limit)
+        return apply_mention(item, round, rules.echoed, rules, limit, spoken=False)
 
-    def _fitting(self, tier: Location, type: str) -> Location:
-        """The tier for a new item: what the model itself calls passing is ephemeral."""
+    def _tier_for_new(self, tier: Location, type: str) -> Location:
+        """Return the tier for a new item; short-lived types go to ephemeral."""
         return "ephemeral" if self._now.evolves and is_passing(type) else tier
 
     def _allowed(self, tier: Location, origin: Origin) -> Location:
@@ -451,13 +453,13 @@ class _Comparison:
         return f"{id}-{number}"
 
     def _put(self, kind: Any, item: MemoryItem, reason: str) -> Operation:
-        if kind == "update" and item.id in self._now.swap:  # dropped by another turn meanwhile, and so it stays
+        if kind == "update" and item.id in self._now.swap:  # another turn dropped it meanwhile, and it stays dropped
             item = replace(item, tier="swap")
         return Operation(kind, item.id, item.tier, item.as_json(), reason)
 
 
 def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str, Any]) -> MemoryItem:
-    """`item` with what the model wrote, word by word."""
+    """Return `item` with exactly what the model wrote."""
     return replace(
         item,
         type=given["type"],
@@ -467,5 +469,5 @@ def _verbatim(item: MemoryItem, tier: Location, origin: Origin, given: dict[str,
         decay=given["decay"],
         last=given["round"],
         origin=origin,
-        extra={key: value for key, value in given.items() if key not in _NAMED},
+        extra={key: value for key, value in given.items() if key not in _ITEM_FIELDS},
     )

@@ -1,4 +1,10 @@
-"""The Context Protocol: what the model is told, and how its trailer is found, mended and read."""
+"""The Context Protocol: the instructions for the model, and the reader of its replies.
+
+A reply enters, whole or as a stream; the visible text and the snapshot leave, with repairs and violations (`reply`).
+`splitter` separates text and trailer, `recovery` reads a trailer that may be damaged (`repair`), `snapshot` brings it
+into canonical form, `origin` rejects snapshots copied from the request. `instructions` holds the texts sent to the
+model. Begin with `reply.py`.
+"""
 
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 

@@ -1,4 +1,4 @@
-"""How far a snapshot reaches: the end of JSON as it comes in, and the plausible end of JSON that is damaged."""
+"""Finds the end of a snapshot: of JSON that streams in, and the plausible end of damaged JSON."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -6,15 +6,15 @@ from bisect import bisect_left, bisect_right
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import ANY_QUOTE, OWN_KEY
 from ctxwrap.protocol.repair.strict import value_at
-from ctxwrap.protocol.separator import SeparatorMatch, continues, separated_places, separator_in_line
+from ctxwrap.protocol.separator import SeparatorMatch, json_continues, separator_in_line, separators_in
 from ctxwrap.protocol.vocabulary import KNOWN_KEYS, MAX_DEPTH
 
-_FREE, _FAILED = 64 * 1024, 1024
-"""How many characters more than twice all of them are looked at for strict JSON, and what one look at none counts."""
+_FREE_CHARACTERS, _FAILED_COST = 64 * 1024, 1024
+"""Budget for strict parsing beyond twice the text's length, and the cost of a failed attempt."""
 _SURE_KEY = lazy_pattern(
     rf"\b(?:runtime|capabilities|active[_ -]?task|ephemeral|decay|startup_at){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE
 )
-"""A key that shows by itself that this is a snapshot."""
+"""A key that by itself identifies a snapshot."""
 _KEY = lazy_pattern(rf"{ANY_QUOTE}(?:{'|'.join(sorted(KNOWN_KEYS))}){ANY_QUOTE}\s{{0,4}}[:=：]", re.IGNORECASE)
 _YAML = lazy_pattern(
     r"(?:[ \t]{0,64}\n|[ \t-][^\n]*+(?:\n|\Z)|(?:```|---)[^\n]*+\n"
@@ -24,7 +24,7 @@ _YAML = lazy_pattern(
 
 _BLOB = lazy_pattern(r"(?<![\w+/=%-])[\w+/=%-]{160}")
 _UP_TO_BRACKET = lazy_pattern(r'(?s)(?:[\s,:\d.+\-a-zE]++|"(?:[^"\\\x00-\x1f]++|\\.)*+"(?!"))*+')
-"""What stands between the brackets of strict JSON, as far as it is complete."""
+"""Complete tokens between the brackets of strict JSON."""
 _IN_STRING = lazy_pattern(r'(?s)(?:[^"\\\x00-\x1f]++|\\.)*+')
 _BRACKET = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[{}\[\]｛｝［］]')
 _CLOSER = lazy_pattern(r'"(?:[^"\\\n]++|\\.)*+"|\\.|[}\]｝］]')
@@ -38,18 +38,18 @@ _LINE_IS_OVER = lazy_pattern(r"[\s,;\"'`”’]{0,80}(?:\n|\Z)")
 
 
 def own_keys(text: str, start: int = 0, end: int | None = None) -> int:
-    """How many keys of a snapshot stand between `start` and `end`."""
+    """Count the distinct snapshot keys between `start` and `end`."""
     found = OWN_KEY.finditer(text, start, len(text) if end is None else end)
     return len({match[1].lower() for match in found})
 
 
 def is_snapshot(text: str, start: int, end: int, place: SeparatorMatch) -> bool:
-    """Whether what stands there means to be a snapshot."""
+    """Whether the text there is intended as a snapshot."""
     return place.bare or _has_own_keys(text, start, end, 1 if place.exact else 2)
 
 
 def _has_own_keys(text: str, start: int, end: int, least: int) -> bool:
-    """Whether `own_keys` are that many; most snapshots begin with some."""
+    """Like `own_keys(...) >= least`, but stops early."""
     found: set[str] = set()
     for match in OWN_KEY.finditer(text, start, end):
         found.add(match[1].lower())
@@ -59,24 +59,24 @@ def _has_own_keys(text: str, start: int, end: int, least: int) -> bool:
 
 
 def is_blob(text: str) -> bool:
-    """Whether there is something in `text` that nobody writes for people."""
+    """Whether the text contains encoded data."""
     return _BLOB.search(text) is not None
 
 
 class ObjectEnd:
-    """Finds the end of an object of strict JSON that comes in pieces."""
+    """Finds the end of a strict JSON object that arrives in pieces."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
         self._in_string = False
-        self._behind_string = False
+        self._after_string = False
         self._escaped = False
         self.failed = False
         self.at = 0
-        """How far the last piece was looked at."""
+        """How far the last piece was read."""
 
     def feed(self, text: str, at: int) -> int:
-        """Where in `text` the object ends; -1 if it does not, or cannot be strict JSON."""
+        """Return where the object ends in `text`; -1 if it does not, or is not strict JSON."""
         size = len(text)
         while at < size and not self.failed:
             if self._in_string:
@@ -85,7 +85,7 @@ class ObjectEnd:
             plain = _UP_TO_BRACKET.match(text, at)
             if plain and plain.end() > at:
                 at = plain.end()
-                self._behind_string = text[at - 1] == '"'
+                self._after_string = text[at - 1] == '"'
             if at < size:
                 self._sign(text[at])
                 at += 1
@@ -104,14 +104,14 @@ class ObjectEnd:
         if at < len(text):
             sign = text[at]
             self._in_string = self._escaped = sign == "\\"
-            self._behind_string = sign == '"'
+            self._after_string = sign == '"'
             self.failed = sign not in '"\\'
             at += 1
         return at
 
     def _sign(self, sign: str) -> None:
         if sign == '"':
-            self._in_string, self.failed = True, self._behind_string
+            self._in_string, self.failed = True, self._after_string
         elif sign in "{[":
             self._open.append("}" if sign == "{" else "]")
             self.failed = len(self._open) > MAX_DEPTH
@@ -120,13 +120,13 @@ class ObjectEnd:
 
 
 def strict_end(text: str, at: int) -> int:
-    """Where the strict JSON object at `at` ends; -1 if there is none."""
-    end = ObjectEnd().feed(text, at)  # first, since the decoder's errors count the lines of all the text
+    """Return where the strict JSON object at `at` ends; -1 if there is none."""
+    end = ObjectEnd().feed(text, at)  # before the decoder, whose errors count the lines of the whole text
     return end if end >= 0 and is_strict(text[at:end]) else -1
 
 
 def is_strict(text: str) -> bool:
-    """Whether `text` is one object of strict JSON."""
+    """Whether `text` is exactly one strict JSON object."""
     try:
         value, end = value_at(text, 0)
     except ValueError:
@@ -135,47 +135,47 @@ def is_strict(text: str) -> bool:
 
 
 class Landmarks:
-    """What tells in a whole text how far a damaged snapshot reaches; found once, in linear time."""
+    """Positions in a text that bound a damaged snapshot, found once in linear time."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text = text
         self._keys = [match.end() for match in _KEY.finditer(text, at)]
         self._sure = [match.start() for match in _SURE_KEY.finditer(text, at)]
         self._last_key = max((match.start() for match in OWN_KEY.finditer(text, at)), default=-1)
-        places = separated_places(text, at)
+        places = separators_in(text, at)
         self._places = [place.start for place in places]
         self.looked_to = at
-        """How far the last look for an end went."""
-        self._fresh: list[int] = []
-        """Where snapshots begin that read as they stand: nothing before them reaches further."""
-        left = 2 * len(text) + _FREE
+        """How far the last search for an end read."""
+        self._readable: list[int] = []
+        """Starts of readable snapshots; no earlier snapshot extends beyond one."""
+        left = 2 * len(text) + _FREE_CHARACTERS
         for place in places:
             if left > 0 and place.object_at >= 0:
                 end = strict_end(text, place.object_at)
-                left -= max(end - place.object_at, _FAILED)
+                left -= max(end - place.object_at, _FAILED_COST)
                 if end >= 0 and is_snapshot(text, place.end, end, place) and self._is_over(end):
-                    self._fresh.append(place.start)
+                    self._readable.append(place.start)
 
     def _is_over(self, end: int, *, more: bool = False) -> bool:
-        """Whether neither JSON nor a string goes on at `end`, nor, with `more`, may do so behind the text's end."""
-        goes_on = continues(self._text, end, more=more)
+        """Whether neither JSON nor a string continues at `end`; with `more`, also not in text still to come."""
+        goes_on = json_continues(self._text, end, more=more)
         return goes_on is False and self._text[end : end + 1] not in ('"', "'", "\\", "”", "’")
 
     def has_keys(self, at: int) -> bool:
-        """Whether anything of a snapshot stands behind `at`."""
+        """Whether a snapshot key follows `at`."""
         return self._last_key >= at
 
-    def next_place(self, place: SeparatorMatch) -> int:
-        """Where the next separator stands with a snapshot behind it, or the text ends."""
+    def next_separator(self, place: SeparatorMatch) -> int:
+        """Return the next separator with a snapshot, or the end of the text."""
         following = bisect_right(self._places, place.start)
         begins = self._places[following] if following < len(self._places) else len(self._text)
         in_line = separator_in_line(self._text, place.end, begins)
         return begins if in_line < 0 else in_line
 
     def end_of(self, place: SeparatorMatch) -> tuple[int, bool]:
-        """The plausible end of the snapshot at `place`, and whether it is closed there."""
-        fresh = bisect_right(self._fresh, place.start)
-        limit = self._fresh[fresh] if fresh < len(self._fresh) else len(self._text)
+        """Return the plausible end of the snapshot at `place`, and whether it is closed there."""
+        readable = bisect_right(self._readable, place.start)
+        limit = self._readable[readable] if readable < len(self._readable) else len(self._text)
         if place.object_at < 0 and (yaml := self._yaml_end(place, limit)) > 0:
             return yaml, True
         end = self.looked_to = self._balanced(place.object_at, limit) if place.object_at >= 0 else -1
@@ -193,7 +193,7 @@ class Landmarks:
         return place.end + len(self._text[place.end : lines.end()].rstrip())
 
     def _balanced(self, at: int, limit: int) -> int:
-        """Where the brackets from `at` on are balanced, unless there is more of the snapshot behind."""
+        """Return where the brackets are balanced, or -1 if more of the snapshot follows."""
         depth = 0
         for token in _BRACKET.finditer(self._text, at, limit):
             sign = token[0]
@@ -202,7 +202,7 @@ class Landmarks:
             depth += 1 if sign in "{[｛［" else -1
             if depth == 0:
                 end = token.end()
-                if continues(self._text, end, more=False) or self._has_more(end, limit):
+                if json_continues(self._text, end, more=False) or self._has_more(end, limit):
                     if own_keys(self._text, at, end) or not self._text[end : end + 80].lstrip().startswith(("{", "｛")):
                         return -1
                     continue
@@ -210,7 +210,7 @@ class Landmarks:
         return -1
 
     def _has_more(self, end: int, limit: int) -> bool:
-        """Whether a snapshot's own keys follow before the next place."""
+        """Whether snapshot keys follow before the next separator."""
         following = bisect_left(self._places, end)
         if following < len(self._places):
             limit = min(limit, self._places[following])
@@ -218,7 +218,7 @@ class Landmarks:
         return key < len(self._sure) and self._sure[key] < limit
 
     def _by_keys(self, place: SeparatorMatch, limit: int) -> int:
-        """The end of the line that closes what the last known key opens, up to the next place or a later one."""
+        """Return the end of the line that closes the last known key's value, before the next or a later separator."""
         start = place.end
         first, last = bisect_right(self._places, place.start), bisect_left(self._places, limit)
         for stop in (*self._places[first:last], limit):

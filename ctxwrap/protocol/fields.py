@@ -1,4 +1,4 @@
-"""The snapshot's fields as models write them: other layouts, and values of the wrong type."""
+"""Accepts other layouts of the snapshot's fields, and values of the wrong type."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import han_number, in_ascii
-from ctxwrap.protocol.repair.strict import value_at
+from ctxwrap.protocol.repair.strict import LONE_SURROGATE, value_at
 from ctxwrap.protocol.vocabulary import (
     ID_LISTS,
     ITEM_KEYS,
@@ -18,7 +18,7 @@ from ctxwrap.protocol.vocabulary import (
     canonical_key,
     canonical_tier,
     is_ellipsis,
-    spelled,
+    normalise_key,
 )
 from ctxwrap.types import Severity
 
@@ -35,13 +35,13 @@ _TIER_FIELDS = frozenset(
 _NAME_FIELDS = _TIER_FIELDS | {"name", "key"}
 
 
-def arranged(data: Any) -> tuple[dict[str, Any], str] | None:
-    """The state in `data` by its own keys, its memory by tiers, and the name of what was mended; None if it is none."""
+def arrange_state(data: Any) -> tuple[dict[str, Any], str] | None:
+    """Return the state with canonical keys and memory by tier, and the repair's name; None if it is not a state."""
     found = _root(data, _MAX_DEPTH)
     if found is None:
         return None
     root, name = found
-    root |= {key: unpacked(root[key]) for key in _PACKED if key in root}
+    root |= {key: parse_packed(root[key]) for key in _PACKED if key in root}
     memory = _by_tier(root["memory"], _MAX_DEPTH)
     if memory is None:
         return (root, name) if root["memory"] == {} else None
@@ -49,7 +49,7 @@ def arranged(data: Any) -> tuple[dict[str, Any], str] | None:
 
 
 def _root(data: Any, depth: int) -> tuple[dict[str, Any], str] | None:
-    """The object that has a memory, with what stands around it."""
+    """Find the object that has a memory, and its wrapper."""
     if isinstance(data, list) and data and depth:
         data = data[0] if len(data) == 1 else _from_pairs(data)
     if not isinstance(data, dict) or not depth:
@@ -57,13 +57,13 @@ def _root(data: Any, depth: int) -> tuple[dict[str, Any], str] | None:
     root = {canonical_key(key): value for key, value in data.items()}
     if len(root) < len(data):
         return None
-    if isinstance(unpacked(root.get("memory")), (dict, list)):
+    if isinstance(parse_packed(root.get("memory")), (dict, list)):
         return root, "key-spelling" if list(root) != list(data) else ""
     tiers = {key: value for key, value in data.items() if _is_tier(key, value)}
     if tiers and "memory" not in root:
         rest = {key: value for key, value in root.items() if key not in tiers}
         return {**rest, "memory": tiers}, "memory-shape"
-    inner = [found for value in data.values() if (found := _root(unpacked(value), depth - 1))]
+    inner = [found for value in data.values() if (found := _root(parse_packed(value), depth - 1))]
     if len(inner) == 1 and "memory" not in root:
         return {**{key: value for key, value in root.items() if key in _ROOT}, **inner[0][0]}, "wrapped"
     if "memory" not in root and not inner and root.keys() >= {"version", "dropped"}:
@@ -71,8 +71,8 @@ def _root(data: Any, depth: int) -> tuple[dict[str, Any], str] | None:
     return None
 
 
-def unpacked(value: Any) -> Any:
-    """The object or the list in a text that is nothing but its JSON; any other value as it is."""
+def parse_packed(value: Any) -> Any:
+    """Parse a string that is nothing but the JSON of an object or list; return other values unchanged."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:
@@ -87,7 +87,7 @@ def _is_tier(key: str, value: Any) -> bool:
 
 
 def _from_pairs(entries: list[Any]) -> dict[str, Any] | None:
-    """Entries that are pairs, as `{"key": …, "value": …}`, `[…, …]` or an object with one key each."""
+    """Accept pairs as `{"key": …, "value": …}`, `[…, …]` or objects with one key."""
     pairs = [_pair(entry) for entry in entries]
     keys = {pair[0] for pair in pairs if pair is not None}
     return dict(pair for pair in pairs if pair is not None) if len(keys) == len(entries) else None
@@ -103,7 +103,7 @@ def _pair(entry: Any) -> tuple[str, Any] | None:
 
 
 def _by_tier(memory: Any, depth: int) -> dict[str, Any] | None:
-    """`memory` as an object with a list for each tier."""
+    """Return `memory` as an object with a list per tier."""
     if not depth:
         return None
     if isinstance(memory, list):
@@ -121,13 +121,13 @@ def _by_tier(memory: Any, depth: int) -> dict[str, Any] | None:
 
 
 def _of_groups(entries: list[Any]) -> dict[str, Any] | None:
-    """Entries that are tiers: each names one, and has a list."""
+    """Accept entries that each name a tier and hold a list."""
     tiers: dict[str, Any] = {}
     for entry in entries:
         if not isinstance(entry, dict) or {"content", "id"} & entry.keys():
             return None
         lists = [(key, value) for key, value in entry.items() if isinstance(value, list)]
-        names = [value for key, value in entry.items() if spelled(key) in _NAME_FIELDS and isinstance(value, str)]
+        names = [value for key, value in entry.items() if normalise_key(key) in _NAME_FIELDS and isinstance(value, str)]
         tier = canonical_tier(names[0] if names else lists[0][0] if lists else "")
         if len(lists) != 1 or not tier or tier in tiers:
             return None
@@ -136,7 +136,7 @@ def _of_groups(entries: list[Any]) -> dict[str, Any] | None:
 
 
 def flat_items(entries: list[Any]) -> dict[str, Any] | None:
-    """Items that each say which tier they belong to; None if one does not."""
+    """Group items by the tier that each names; None if one does not."""
     tiers: dict[str, list[Any]] = {}
     for entry in entries:
         found = _tier_of(entry) if isinstance(entry, dict) else None
@@ -155,12 +155,12 @@ def _tier_of(item: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def is_tier_field(key: str) -> bool:
-    """Whether an item's field of this name tells its tier."""
-    return spelled(key) in _TIER_FIELDS
+    """Whether a field of this name holds an item's tier."""
+    return normalise_key(key) in _TIER_FIELDS
 
 
 def as_items(value: dict[str, Any]) -> list[Any]:
-    """A tier that came as an object: one item, items by their ids, columns, or a list under another name."""
+    """Accept a tier written as one item, items by id, columns, or a list under another name."""
     keys = {canonical_key(key) for key in value}
     columns = [column for column in value.values() if isinstance(column, list)]
     if keys >= {"id", "content"} and len(columns) == len(value) and len({*map(len, columns)}) == 1:
@@ -173,8 +173,8 @@ def as_items(value: dict[str, Any]) -> list[Any]:
 
 
 def as_item(value: Any) -> Any:
-    """An item that came as its JSON, as a list of its pairs, in brief as it is shown, or as what it says alone."""
-    value = unpacked(value)
+    """Accept an item written as JSON text, as pairs, in short form, or as its content only."""
+    value = parse_packed(value)
     match value:
         case [str(id), int() | float() as decay, str(content)]:
             return {"id": id, "decay": decay, "content": content}
@@ -186,11 +186,11 @@ def as_item(value: Any) -> Any:
 
 
 _SENTENCE = lazy_pattern(r"\w[\w'’,-]* \w|[\u3400-\u9fff\u3040-\u30ff\uac00-\ud7af]{4}")
-"""Several words, or as much in a script that does not part them."""
+"""Several words, or as much in a script without spaces."""
 
 
 def as_rows(value: list[Any]) -> list[Any]:
-    """A tier that came as rows below the names of their columns."""
+    """Accept a tier written as rows below column names."""
     head = value[0] if value else None
     if not isinstance(head, list) or not all(isinstance(row, list) and len(row) == len(head) for row in value):
         return value
@@ -201,7 +201,6 @@ def as_rows(value: list[Any]) -> list[Any]:
 
 _NUMBER = lazy_pattern(r"\s*[+-]?(?:\d{1,18}(?:[.,]\d{0,18})?|\.\d{1,18})\s*%?\s*")
 _TAG_COMMA = lazy_pattern("[,，、;；]")
-_LONE = lazy_pattern("[\ud800-\udfff]")
 
 
 def _number(value: Any) -> Any:
@@ -235,10 +234,10 @@ def _tags(value: Any) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """A number as text; half of a surrogate pair, which no file can hold, as the mark for what is lost."""
+    """Convert a number to text, and replace lone surrogates, which no file can hold."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
-    return _LONE.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
+    return LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value
 
 
 COERCIONS: Mapping[str, Callable[[Any], Any]] = {
@@ -256,8 +255,8 @@ _ASKED = ("user", "operator", "tool")
 
 
 def question_in(given: Any) -> dict[str, str] | None:
-    """The question in canonical form, without what it does not say; None if it says none."""
-    fields = {spelled(str(key)): value for key, value in given.items()} if isinstance(given, dict) else {}
+    """Return the question in canonical form without empty fields; None if there is none."""
+    fields = {normalise_key(str(key)): value for key, value in given.items()} if isinstance(given, dict) else {}
     question = _words(fields.get("question") if fields else given)
     if not question:
         return None
@@ -273,10 +272,10 @@ def _words(value: Any) -> str:
 
 
 def _severity(value: Any) -> str:
-    word = spelled(value) if isinstance(value, str) else ""
+    word = normalise_key(value) if isinstance(value, str) else ""
     return word if word in _SEVERITIES else "medium"
 
 
 def _asked(value: Any) -> str:
-    word = spelled(value) if isinstance(value, str) else ""
+    word = normalise_key(value) if isinstance(value, str) else ""
     return word if word in _ASKED else ""

@@ -1,4 +1,4 @@
-"""Frames around texts that nothing inside of them can close, open or imitate."""
+"""Frames around texts that the text itself cannot close, open or imitate."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from ctxwrap.types import SessionKey
 
 _BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
 FrameRole = Literal["system", "developer", "user", "context"]
-"""How a text is to be taken."""
+"""How the model should treat a text."""
 
 _ROLES: tuple[FrameRole, ...] = get_args(FrameRole)
 _JOINER = "\N{ZERO WIDTH JOINER}"
@@ -23,7 +23,7 @@ class FramedBlock(NamedTuple):
 
 
 def boundary_of(key: SessionKey) -> str:
-    """One boundary for all calls of a session, so that prompt caches hold; it is broken up wherever it is foreign."""
+    """Return the session's boundary, constant so that prompt caches hold; `harmless` breaks it up in foreign text."""
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -34,25 +34,25 @@ def checked_boundary(boundary: str) -> str:
 
 
 def framed(content: str, path: str, role: FrameRole, boundary: str) -> str:
-    """A content, made harmless by `harmless`, between marks that hold the boundary."""
+    """Frame content that `harmless` has processed."""
     tag = f"{role}-{boundary}"
     return f"<{tag} path={quoted(path, boundary)}>\n{content}\n</{tag}>\n"
 
 
 def harmless(text: str, boundary: str) -> str:
-    """`text` without the boundary, and without what poses as ctxwrap's own marks; it looks as before."""
+    """Break up the boundary and imitations of ctxwrap's marks; the text looks the same."""
     broken = re.sub(f"{boundary[0]}(?={boundary[1:]})", f"\\g<0>{_JOINER}", text, flags=re.IGNORECASE)
     return neutral(broken)
 
 
 def quoted(text: str, boundary: str) -> str:
-    """A text on one line in quotes, without any mark."""
+    """Return the text in quotes on one line, without marks."""
     written = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
     return harmless(written, boundary)
 
 
 def blocks_in(text: str, boundary: str) -> list[FramedBlock]:
-    """What a text was made of; the inverse of `framed`."""
+    """Parse frames; the inverse of `framed`."""
     pattern = rf'^<({"|".join(_ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
     found = re.finditer(pattern, text, re.DOTALL | re.MULTILINE)
     return [FramedBlock(match[1], json.loads(match[2]), match[3]) for match in found]

@@ -1,4 +1,4 @@
-"""Regular expressions for text that is still streaming in: the separator's spellings, numerals."""
+"""Pattern parts that also match an incomplete end of streaming text: the separator's spellings, and numerals."""
 
 import re
 import unicodedata
@@ -7,12 +7,12 @@ from ctxwrap.language.patterns import lazy_pattern
 
 
 def char(some: str) -> str:
-    """A character of a class."""
+    """Match a character of a class."""
     return rf"(?:{some}|\Z)"
 
 
 def chars(some: str, least: int, most: int) -> str:
-    """So many characters of a class, as many as there are."""
+    """Match `least` to `most` characters of a class, possessively."""
     return rf"(?:{some}{{{least},{most}}}+|{some}{{0,{least - 1}}}+\Z)" if least else rf"{some}{{0,{most}}}+"
 
 
@@ -21,7 +21,7 @@ def literal(text: str) -> str:
 
 
 def word(text: str) -> str:
-    """`text` in upper or lower case."""
+    """Match `text` case-insensitively."""
     return f"(?i:{literal(text)})"
 
 
@@ -30,12 +30,12 @@ def words(*some: str) -> str:
 
 
 def either(*parts: str) -> str:
-    """The first part that matches, and none of the others then."""
+    """Match the first alternative that fits, without backtracking."""
     return f"(?>{'|'.join(parts)})"
 
 
 def times(part: str, least: int, most: int) -> str:
-    """So many times, as often as it goes."""
+    """Match `least` to `most` times, possessively."""
     return f"(?:{part}){{{least},{most}}}+"
 
 
@@ -48,13 +48,13 @@ def named(name: str, part: str) -> str:
 
 
 def pattern(*parts: str, last: str) -> re.Pattern[str]:
-    """All `parts` and then a character `last`; if that group is empty, the text has ended before."""
+    """Match all `parts` and a character `last`; an empty `last` group means that the text ended before."""
     return lazy_pattern("".join(parts) + named("last", char(last)))
 
 
 SEPARATOR = "<<<CONTEXT>>>"
 
-# Every repetition is bounded: so is the work at each place, and what a stream has to hold back.
+# Every repetition is bounded, which bounds the work per position and the text that a stream holds back.
 ZERO = r"\u200b-\u200d\u2060\ufeff\u00ad"
 GAP = chars(rf"[ \t{ZERO}]", 0, 3)
 SPACE = chars(rf"[\s{ZERO}]", 0, 64)
@@ -63,7 +63,7 @@ LINE_END = chars(r"[ \t\r]", 0, 8) + char(r"\n")
 
 
 def _chevron(signs: str, name: str, code: str) -> str:
-    """An angle bracket, or what stands for it in HTML, Markdown and JSON."""
+    """Match an angle bracket, or its escape in HTML, Markdown and JSON."""
     entity = char("&") + maybe(literal("amp;")) + words(f"{name};", f"#{ord(signs[0])};", f"#x{code};")
     escape = char(r"\\") + either(char(signs[0]), words(f"u00{code}", f"x{code}"))
     return either(char(f"[{signs}]"), escape, entity)
@@ -75,7 +75,7 @@ MORE = GAP + _chevron(GREATER, "gt", "3e") + maybe(char("`") + maybe(literal("{=
 NAME = word("context") + maybe(char("[ _-]") + words("snapshot", "state")) + GAP + maybe(char(":"))
 COLOUR = char("\x1b") + char(r"\[") + chars(r"[\d;]", 0, 12) + char("m")
 SIGN = rf"(?:_|[^\w\s\x1b&\\\[\](){{}}=|【】「」『』\"'“”‘’,.;:!?{LESSER}-])"
-"""A sign or an emoji that decorates a line, and begins neither a spelling nor JSON."""
+"""A sign or emoji that decorates a line and begins neither a separator nor JSON."""
 BEFORE = (
     INDENT
     + maybe(chars("[|-]", 1, 2) + char(r"[ \t]"))
@@ -117,7 +117,7 @@ SNAPSHOT = WRAPPING + either(KEY, maybe(char('"')))
 ANY_QUOTE = r"""(?:\\?["'“”‘’＂`]|&quot;|&#34;)"""
 _OWN = "version|runtime|memory|capabilities|active[_ -]?task|core|working|ephemeral|dropped|decay|startup_at"
 OWN_KEY = lazy_pattern(rf"\b({_OWN}){ANY_QUOTE}?\s{{0,4}}[:=：]", re.IGNORECASE)
-"""A key that hardly any other JSON has."""
+"""A key that other JSON hardly ever has."""
 
 
 _HAN = {**{char: at for at, char in enumerate("零一二三四五六七八九")}, "〇": 0, "两": 2, "兩": 2}
@@ -127,7 +127,7 @@ _POINTS = {ord(point): "." for point in "．。٫·"}
 
 
 def in_ascii(word: str) -> str:
-    """`word` with the digits of its script, its points and its signs as ASCII has them."""
+    """Convert digits, decimal points and signs to ASCII."""
     if word.isascii():
         return word
     plain = "".join(str(unicodedata.decimal(char, char)) for char in word.translate(_POINTS))
@@ -135,7 +135,7 @@ def in_ascii(word: str) -> str:
 
 
 def han_number(word: str) -> str:
-    """A number in Chinese characters, in digits; nothing if it is none."""
+    """Convert a Chinese numeral to digits, or return ""."""
     match = _HAN_NUMBER.fullmatch(word)
     whole = _whole(match[1]) if match else None
     if match is None or whole is None:

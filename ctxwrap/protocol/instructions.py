@@ -1,4 +1,4 @@
-"""What the model is told: the protocol as constant bytes, and the frame around what changes."""
+"""The texts sent to the model: the protocol as constant bytes, and the frames around variable parts."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _OPEN_CONTEXT = "<ctxwrap-context>"
 _CLOSE_CONTEXT = "</ctxwrap-context>"
 
 FrameName = Literal["boot", "pinned", "memory", "background", "found"]
-"""What else is put around the caller's words."""
+"""Blocks around the caller's text."""
 
 _FRAMES = ("protocol", "context", *get_args(FrameName))
 
@@ -77,15 +77,15 @@ DELTA_TEXT = _protocol(
     'Write only objects that are new or changed. All others stay; "dropped" removes what is settled or wrong.',
     '"dropped":["temp-0"],',
 )
-"""The same for a model that is to write only what changed."""
+"""For models that write only changes."""
 
 WRITE_ONCE_TEXT = f"""{_OPEN_PROTOCOL}
 Memory is write_once: an object keeps its content. To change it, write a new object and drop the old one.
 {_CLOSE_PROTOCOL}"""
-"""What a model is told in addition while memory has that capability."""
+"""Added while memory has the write_once capability."""
 
 REMINDER = f"Answer, then end with {SEPARATOR} and the JSON."
-"""The last words of a request that asks for a snapshot: by then the model has read many answers of its own without."""
+"""The end of a request that asks for a snapshot: the history shows the model many answers of its own without one."""
 
 READING_TEXT = f"""{_OPEN_PROTOCOL}
 contextMode = readonly
@@ -95,7 +95,7 @@ Do not write such a block yourself.
 
 
 def is_example(item: Mapping[str, Any]) -> bool:
-    """Whether a memory object was copied from the protocol's own examples."""
+    """Whether an item was copied from the protocol's examples."""
     return item.get("content") in {example["content"] for example in _EXAMPLES.values()}
 
 
@@ -112,34 +112,34 @@ _MOST_FAULTS, _LONGEST_FAULT = 5, 200
 
 
 def question(faults: Sequence[str]) -> str:
-    """What asks the model for its state alone; `faults` are what was wrong with the one it wrote, if it wrote one."""
+    """Ask the model for its state alone; `faults` are those of the state it wrote, if any."""
     told = [fault[:_LONGEST_FAULT] for fault in faults[:_MOST_FAULTS]] or ["the answer ended without a state"]
     return _OPEN_QUESTION + escaped(told) + _CLOSE_QUESTION
 
 
 def before_question(text: str) -> str | None:
-    """What stands in `text` before a `question`; None if it holds none."""
+    """Return the text before a `question`, or None if there is none."""
     before, mark, _ = text.partition(_OPEN_QUESTION)
     return before if mark else None
 
 
 def frame(state: dict[str, Any]) -> str:
-    """`state` as the block that rides on the newest user message."""
+    """Frame `state` for the newest user message."""
     return f"{_OPEN_CONTEXT}\n{escaped(state)}\n{_CLOSE_CONTEXT}"
 
 
 def framed(name: FrameName, text: str) -> str:
-    """A text, made neutral or escaped before, in a block of its own; nothing if there is none."""
+    """Frame a neutral or escaped text; "" if the text is empty."""
     return f"<ctxwrap-{name}>\n{text.rstrip()}\n</ctxwrap-{name}>" if text.strip() else ""
 
 
 def escaped(value: Any) -> str:
-    """A value as JSON in which nothing can close a block or pose as the separator: `<` is written as an escape."""
+    """Encode as JSON with `<` escaped, so that nothing can close a block or imitate the separator."""
     return _encode(value).replace("<", "\\u003c")
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""Made once: `json.dumps` with options of its own makes an encoder for every value."""
+"""A shared encoder: `json.dumps` with options creates one per call."""
 
 
 _FRAME = lazy_pattern(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)
@@ -147,14 +147,14 @@ _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
 def neutral(text: str) -> str:
-    """`text` with nothing in it that poses as the separator or a frame; what is neutral stays as it is.
+    """Break up imitations of the separator or a frame; neutral text stays unchanged.
 
-    A zero-width joiner goes into the mark: it looks and reads as before, so one can talk about it, and it is no mark
-    any more even to a reader that forgives other spellings, since these have no break inside the word.
+    A zero-width joiner goes into the mark. The text looks the same, so people can discuss it, and no lenient reader
+    takes it for a mark, since no accepted spelling has a break inside the word.
     """
-    if "context" not in (small := text.lower()) and "ctxwrap-" not in small:  # most texts, told fast
+    if "context" not in (small := text.lower()) and "ctxwrap-" not in small:  # fast path for most texts
         return text
-    return _neutral_of_short(text) if len(text) <= _SHORT else _neutral(text)
+    return _neutral_of_short(text) if len(text) <= _MAX_CACHED else _neutral(text)
 
 
 def _neutral(text: str) -> str:
@@ -163,13 +163,13 @@ def _neutral(text: str) -> str:
     return _JOINER.join(text[start:end] for start, end in pairwise((0, *cuts, len(text)))) if cuts else text
 
 
-_SHORT = 16 * 1024
+_MAX_CACHED = 16 * 1024
 _neutral_of_short = lru_cache(maxsize=256)(_neutral)
-"""Our own texts, and recent messages that speak of contexts, are in many requests."""
+"""Our own texts and recent messages recur in many requests."""
 
 
 def unframe(text: str, name: str = "context") -> dict[str, Any] | None:
-    """The object in the last block of `text` of that name: the state, or an earlier memory."""
+    """Return the object in the last block of that name: the state, or an epoch's memory."""
     opening = f"<ctxwrap-{name}>"
     start, end = text.rfind(opening), text.rfind(f"</ctxwrap-{name}>")
     if not 0 <= start < end:
@@ -182,17 +182,17 @@ def unframe(text: str, name: str = "context") -> dict[str, Any] | None:
 
 
 def asks_for_trailer(text: str) -> bool:
-    """Whether `text`, a system prompt, holds the protocol that asks for a trailer."""
+    """Whether a system prompt contains the protocol that asks for a trailer."""
     return PROTOCOL_TEXT in text or asks_for_changes(text)
 
 
 def asks_for_changes(text: str) -> bool:
-    """Whether it asks for a trailer that tells only what changed."""
+    """Whether it asks for changes only."""
     return DELTA_TEXT in text
 
 
 def without_injected(text: str) -> str:
-    """`text` as the caller wrote it, without the blocks before and behind it."""
+    """Remove the blocks before and after the caller's text."""
     text = text.removesuffix(REMINDER).rstrip("\n") if text.endswith(REMINDER) else text
     start, end = 0, len(text)
     while (first := _FIRST.match(text, start)) and (closing := text.find(f"</ctxwrap-{first[1]}>", start)) >= 0:

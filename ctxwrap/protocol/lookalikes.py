@@ -1,4 +1,4 @@
-"""What in a text of others poses as the separator, in any spelling that is recognised in a reply."""
+"""Finds imitations of the separator in foreign text, in every spelling that is accepted in a reply."""
 
 import re
 from bisect import bisect_left
@@ -35,12 +35,12 @@ _ANGLES = (
 )
 _COLOUR = lazy_pattern(r"\x1b\[[\d;]{0,12}m")
 _LINE = 120
-"""So far before the name its line may begin."""
+"""Maximum characters between the start of a line and the name."""
 _NEAR, _FAR = 80, 4096
-"""So far behind its opening a snapshot has a key of its own: within a line, where it may be code, and at its start."""
+"""How far after its opening a snapshot key must follow: within a line, which may be code, and at a line's start."""
 
 _IN_ANGLES = tuple(lazy_pattern(NAME + times(MORE, least, 7)) for least in (2, 1, 0))
-"""By how many angle brackets stand before the name."""
+"""By the number of angle brackets before the name."""
 _IN_PAIRS = lazy_pattern(NAME + times(MORE, 2, 7))
 _IN_BRACKETS = lazy_pattern(NAME + GAP + chars(f"[{re.escape(CLOSERS)}]", 1, 7))
 _ALONE = lazy_pattern("CONTEXT" + chars(rf"(?:[: \t]|{SIGN})", 0, 16) + char(r"\n"))
@@ -48,15 +48,15 @@ _OPENING = pattern(AFTER, maybe(PROSE), SNAPSHOT, last="[{｛:]")
 
 
 class Mark(NamedTuple):
-    """A separator, or what passes for one: where its name is to be broken, and whether a snapshot opens behind it."""
+    """An imitation: where to break up its name, and whether a snapshot follows."""
 
     at: int
     opens: bool
 
 
 def marks_in(text: str) -> Iterator[Mark]:
-    """Every separator in `text`: in pairs of angle brackets anywhere, else where a snapshot opens behind it."""
-    if "context" not in text.lower():  # most texts, told fast
+    """Yield every separator: with two angle brackets anywhere, otherwise only before a snapshot."""
+    if "context" not in text.lower():  # fast path for most texts
         return
     keys: list[int] | None = None
     for name in _NAME.finditer(text):
@@ -75,20 +75,20 @@ def marks_in(text: str) -> Iterator[Mark]:
             yield Mark(name.end(), opens)
 
 
-def poses(text: str) -> bool:
-    """Whether a separator with a snapshot behind it stands in `text`, or would if its escapes were spelled out."""
-    return any(mark.opens for each in spelled_out(text) for mark in marks_in(each))
+def has_imitation(text: str) -> bool:
+    """Whether `text` contains a separator with a snapshot, as it is or unescaped."""
+    return any(mark.opens for each in unescaped_forms(text) for mark in marks_in(each))
 
 
-def spelled_out(text: str) -> Iterator[str]:
-    """`text` and, if it may be JSON with a text inside, that text with its line ends and quotes."""
+def unescaped_forms(text: str) -> Iterator[str]:
+    """Yield `text`, and its unescaped form if it may be JSON with text inside."""
     yield text
     if "\\n" in text or '\\"' in text:
         yield text.replace("\\n", "\n").replace('\\"', '"')
 
 
 def _angles_before(line: str) -> tuple[int, str]:
-    """How many angle brackets end `line`, up to two, and what stands before them."""
+    """Count the angle brackets at the end of `line`, up to two; return the count and the rest."""
     count = 0
     while count < 2:
         bare = line.rstrip(_BLANKS)
@@ -101,13 +101,13 @@ def _angles_before(line: str) -> tuple[int, str]:
 
 
 def _begins_line(before: str, *, is_all: bool) -> bool:
-    """Whether nothing but decoration stands in the line, of which `before` is the end, or all."""
+    """Whether the line holds only decoration before the name; `is_all` if `before` starts the text."""
     _, newline, line = before.rpartition("\n")
     return (bool(newline) or is_all) and not any(map(str.isalnum, _COLOUR.sub("", line)))
 
 
 def _end_of(text: str, at: int, angles: int, before: str, begins: bool) -> int:
-    """Where the separator with the name at `at` ends; -1 if it is none."""
+    """Return where the separator with the name at `at` ends; -1 if it is none."""
     spelled = _IN_ANGLES[angles].match(text, at)
     if spelled is None and not angles and before.rstrip(_BLANKS).endswith(tuple(OPENERS)):
         spelled = _IN_BRACKETS.match(text, at)

@@ -1,4 +1,4 @@
-"""The snapshot as types that check it and from which its JSON Schema is made."""
+"""Types that validate the snapshot and define its JSON Schema."""
 
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -73,13 +73,13 @@ class Snapshot(TypedDict):
     runtime: Runtime
     memory: Memory
     dropped: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
-    """Ids of what is gone, where the memory names only what is new or has changed."""
+    """Ids of removed items, where memory lists only new and changed ones."""
     unchanged: NotRequired[Annotated[list[Word], Field(max_length=MAX_ITEMS)]]
-    """Ids of what is as it was and stands elsewhere, as in the state that the model is shown."""
+    """Ids of items that are shown elsewhere and have not changed."""
     working_set: NotRequired[Annotated[list[Any], Field(max_length=MAX_ITEMS)]]
-    """What the model asks of its working set."""
+    """The model's requests to its working set."""
     missing: NotRequired[Annotated[list[Question], Field(max_length=MAX_QUESTIONS)]]
-    """All questions that are open; without it they stay as they were."""
+    """All open questions; if absent, they stay as they were."""
     capabilities: Annotated[list[dict[str, Any] | str], Field(max_length=MAX_CAPABILITIES)]
     active_task: Annotated[str, Field(max_length=MAX_CONTENT)]
 
@@ -89,12 +89,12 @@ _ITEM = TypeAdapter(Item)
 
 
 def is_valid(snapshot: Any) -> bool:
-    """Whether `snapshot` keeps every rule that one value can keep by itself."""
+    """Whether `snapshot` is valid by itself."""
     return _SNAPSHOT.validator.isinstance_python(snapshot)
 
 
 def fault_of(item: Any) -> str:
-    """The first thing that is wrong with an item, or nothing."""
+    """Return the first fault of an item, or ""."""
     try:
         _ITEM.validator.validate_python(item)
     except ValidationError as error:
@@ -104,5 +104,5 @@ def fault_of(item: Any) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The snapshot's JSON Schema, for exports and for other implementations."""
+    """Return the snapshot's JSON Schema, for exports and other implementations."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_SNAPSHOT.json_schema()}

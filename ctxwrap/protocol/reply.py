@@ -1,4 +1,4 @@
-"""Reading a reply: the text the user sees, and the state in it; whole or as it streams in."""
+"""Reads a reply, whole or streaming: the visible text and the snapshot."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from ctxwrap.protocol.repair.strict import Effort
 from ctxwrap.protocol.splitter import SnapshotPart, Splitter
 from ctxwrap.types import ParsedReply
 
-_MOST_READ = 8
-_MOST_TEXT = 512 * 1024
-"""How many snapshots are looked at for one that reads, from the last one back, and how much text in all."""
+_MAX_SNAPSHOTS = 8
+_MAX_TEXT = 512 * 1024
+"""Maximum snapshots tried, from the last one back, and maximum characters in all."""
 _TOO_MUCH = Recovery("rejected", violations=("there is too much to read",))
 _COPIED = Recovery("rejected", violations=(COPIED,))
 TEXT_FOLLOWS = "text follows the snapshot"
@@ -27,16 +27,16 @@ def read_reply(
     previous: Mapping[str, Any] | None = None,
     request_texts: Sequence[str] | ShownTexts = (),
 ) -> ParsedReply:
-    """What `text`, a model's whole reply, says to the user and what it says to us. Never raises."""
+    """Read a complete reply. Never raises."""
     stream = ReplyStream(runtime, previous, request_texts)
     stream.feed(text)
     return stream.reading
 
 
 class ReplyStream:
-    """The same reading over a stream: `feed` gives what may be shown now, `close` the rest.
+    """Reads a streaming reply: `feed` returns what may be shown now, `close` the rest.
 
-    What `feed` and `close` gave, put together, is `read_reply(...).visible` for every way of cutting the text.
+    The returned texts concatenate to `read_reply(...).visible`, however the reply is cut into chunks.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class ReplyStream:
         self._request = request_texts if isinstance(request_texts, ShownTexts) else ShownTexts(request_texts)
         self._splitter = Splitter(nonce_of(runtime), self._is_readable)
         self._effort = Effort()
-        self._left = _MOST_TEXT
-        self._climbed: tuple[str, Recovery] | None = None
-        """The text that was read last, and how."""
+        self._left = _MAX_TEXT
+        self._last_recovery: tuple[str, Recovery] | None = None
+        """The last text read, and the result."""
         self._shown: list[str] = []
         self._reading: ParsedReply | None = None
         self.size = 0
-        """How much was fed so far."""
+        """The number of characters fed."""
 
     def feed(self, chunk: str) -> str:
         self.size += len(chunk)
@@ -64,7 +64,7 @@ class ReplyStream:
         return shown
 
     def passes(self, chunk: str) -> bool:
-        """Whether `feed(chunk)` is surely `chunk`; if so, it was fed."""
+        """Feed `chunk` if it can be shown unchanged; return whether that was possible."""
         if not self._splitter.passes(chunk):
             return False
         self.size += len(chunk)
@@ -81,12 +81,12 @@ class ReplyStream:
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
-        """From where to where what was fed has been shown so far."""
-        return self._splitter.voice.spans
+        """The parts of the fed text that were shown."""
+        return self._splitter.visible_text.spans
 
     @property
     def reading(self) -> ParsedReply:
-        """The reading of the whole text; closes the stream."""
+        """The result for the whole text; closes the stream."""
         self.close()
         assert self._reading is not None
         return self._reading
@@ -95,27 +95,27 @@ class ReplyStream:
         if self._left < len(tail):
             return False
         self._left -= len(tail)
-        return self._climb(tail).status in _USABLE
+        return self._recover(tail).status in _USABLE
 
-    def _climb(self, tail: str) -> Recovery:
-        if self._climbed is None or self._climbed[0] != tail:
-            self._climbed = tail, recover(tail, *self._context, self._effort)
-        return self._climbed[1]
+    def _recover(self, tail: str) -> Recovery:
+        if self._last_recovery is None or self._last_recovery[0] != tail:
+            self._last_recovery = tail, recover(tail, *self._context, self._effort)
+        return self._last_recovery[1]
 
     def _read(self) -> ParsedReply:
         visible, parts = "".join(self._shown), self._splitter.parts
         if not parts:
             return ParsedReply(visible)
-        read = self._last_that_reads(parts)
-        broken = [TEXT_FOLLOWS] if self._splitter.voice.follows_cut else []
+        read = self._last_readable(parts)
+        broken = [TEXT_FOLLOWS] if self._splitter.visible_text.follows_cut else []
         broken += [_SEVERAL] if len(parts) > 1 else []
         trailer = "\n\n".join(part.raw for part in parts)
         return ParsedReply(visible, read.snapshot, read.repairs, (*read.violations, *broken), read.status, trailer)
 
-    def _last_that_reads(self, parts: list[SnapshotPart]) -> Recovery:
-        """The reading of the snapshot that counts: the last one that reads, or, if none does, the last."""
-        left, last = _MOST_TEXT, None
-        for part in reversed(parts[-_MOST_READ:]):
+    def _last_readable(self, parts: list[SnapshotPart]) -> Recovery:
+        """Return the result that counts: of the last readable snapshot, else of the last one."""
+        left, last = _MAX_TEXT, None
+        for part in reversed(parts[-_MAX_SNAPSHOTS:]):
             read = self._read_part(part) if left >= len(part.tail) or last is None else _TOO_MUCH
             left -= len(part.tail)
             last = last or read
@@ -128,7 +128,7 @@ class ReplyStream:
         tail = _without_prefixes(part)
         if self._request.holds(tail):
             return _COPIED
-        read = self._climb(tail)
+        read = self._recover(tail)
         if read.status not in _USABLE:
             return read
         fault = foreign_fault(tail, read.runtime, self._context[0] or {}, self._request)
@@ -141,7 +141,7 @@ class ReplyStream:
 
 
 def _without_prefixes(part: SnapshotPart) -> str:
-    """What is to be read, without what stands at the beginning of all its lines."""
+    """Remove a prefix that all lines share."""
     prefix = _PREFIX.search(part.head)
     first, *lines = part.tail.rstrip().split("\n")
     if prefix is None or not lines or not all(line.lstrip().startswith(prefix[1]) for line in lines):

@@ -1,4 +1,4 @@
-"""Where a trailer may begin: the separator as models really spell it, with the snapshot's opening behind it."""
+"""Finds where a trailer may begin: the separator in its actual spellings, followed by the start of a snapshot."""
 
 import re
 from typing import NamedTuple
@@ -50,7 +50,7 @@ _HEAD_ALONE = pattern(
     SPACE,
     last=r"\S",
 )
-"""The separator as it is asked for, alone on its line, with anything at all behind it."""
+"""The exact separator alone on its line, followed by anything."""
 _HEAD_IN_LINE = pattern(named("separator", literal(SEPARATOR) + AFTER), SNAPSHOT, last="[{｛:]")
 _BLOCK_BEGINS = pattern(_FENCE, _INFO, last=r"\n")
 _BLOCK_ENDS = pattern(_FENCE, chars(r"[ \t\r]", 0, 8), last=r"\n")
@@ -65,16 +65,16 @@ _TAG = (
     + chars(r"[^<>\n]", 0, 40)
     + chars(">", 1, 3)
 )
-_GOES_ON = pattern(SPACE, maybe(_TAG), SPACE, last=_ANY)
+_TEXT_FOLLOWS = pattern(SPACE, maybe(_TAG), SPACE, last=_ANY)
 """More than white space and a closing tag."""
-_SPOT = lazy_pattern(
+_CANDIDATE = lazy_pattern(
     r"(?m)(?P<line>^[ \t]{0,8}+(?![^\w\s{]{1,2}\n)(?:(?P<tick>[`~])|[^\w\s]|[cC_]|\Z))"
     rf"|{SEPARATOR}|<(?=[{SEPARATOR}]{{0,12}}\Z)"
 )
-"""Where it is worth looking: lines of more than two marks that do not begin like prose, and the separator itself."""
-_FENCE_SPOT = lazy_pattern(r"(?m)^[ \t]{0,8}+(?:[`~]|\Z)")
+"""Candidate positions: lines that do not begin like prose, and the separator itself."""
+_FENCE_CANDIDATE = lazy_pattern(r"(?m)^[ \t]{0,8}+(?:[`~]|\Z)")
 
-# What may stand behind the JSON of a snapshot.
+# What may follow the JSON of a snapshot.
 _CONTINUES = pattern(
     SPACE,
     chars(r"[}\]]", 0, 16),
@@ -87,9 +87,9 @@ _CONTINUES = pattern(
     last=_ANY,
 )
 _MARKS = pattern(SPACE, either(chars(r"[}\],;]", 1, 16), COLOUR), last=_ANY)
-_TAG_BEHIND = pattern(SPACE, _TAG, last=_ANY)
-_TICKS_BEHIND = pattern(SPACE, named("ticks", chars("[`~]", 3, 16)), chars(r"[ \t\r]", 0, 8), last=r"\n")
-_FENCE_BEHIND = pattern(
+_CLOSING_TAG = pattern(SPACE, _TAG, last=_ANY)
+_CLOSING_TICKS = pattern(SPACE, named("ticks", chars("[`~]", 3, 16)), chars(r"[ \t\r]", 0, 8), last=r"\n")
+_CLOSING_FENCE = pattern(
     SPACE,
     named("ticks", chars("[`~]", 3, 16)),
     chars(r"[ \t\r]", 0, 8),
@@ -97,92 +97,92 @@ _FENCE_BEHIND = pattern(
     chars(r"[ \t\r]", 0, 8),
     last=r"\n",
 )
-_SEPARATOR_BEHIND = pattern(SPACE, named("separator", literal(SEPARATOR)), chars(r"[ \t\r*_#`:]", 0, 16), last=r"\n")
+_REPEATED_SEPARATOR = pattern(SPACE, named("separator", literal(SEPARATOR)), chars(r"[ \t\r*_#`:]", 0, 16), last=r"\n")
 _CLOSING_NAMES = frozenset({"context", "snapshot", "state", "memory", "json", "output", "s", "ctxwrap-context"})
 _CUT_HEAD = lazy_pattern(
     rf"[\s>#*_`~|/-]{{0,40}}{SEPARATOR}[\s:*_`~]{{0,64}}(?<=[\s:*_`~>])(?:(?<=[`~])\w{{0,10}})?\s{{0,64}}\Z"
 )
 
 
-def has_spot(text: str, at: int) -> bool:
-    """Whether it is worth looking anywhere from `at` on, which is in a line that is no such place."""
-    return _SPOT.search(text, at) is not None
+def has_candidate(text: str, at: int) -> bool:
+    """Whether a candidate position follows `at`, which is inside a line without one."""
+    return _CANDIDATE.search(text, at) is not None
 
 
 class SeparatorMatch(NamedTuple):
-    """Where a trailer may begin: `start` ends the visible text, at `end` begins what is to be read."""
+    """A possible trailer: the visible text ends at `start`, the snapshot begins at `end`."""
 
     start: int
     end: int
     object_at: int = -1
-    """Where its brace stands, if it begins with one."""
+    """The position of the opening brace, if any."""
     exact: bool = False
-    """The separator is spelled as asked for and begins a line."""
+    """The separator has the exact spelling and begins a line."""
     bare: bool = False
     """There is no separator."""
     fence: str = ""
-    """What began the code block that it stands in."""
+    """The fence of the surrounding code block."""
     covers_fence: bool = False
-    """The block's beginning belongs to it."""
+    """The trailer includes the fence's opening."""
     ticks: str = ""
-    """The fence, or the backticks, between the separator and the JSON."""
+    """The fence or backticks between separator and JSON."""
     tag: str = ""
-    """The name of a tag between the separator and the JSON."""
+    """The tag between separator and JSON."""
     alone: bool = False
-    """The separator stands alone on its line, and what follows does not begin like a snapshot."""
+    """The separator is alone on its line, and no snapshot start follows."""
 
     def moved(self, by: int) -> "SeparatorMatch":
         at = self.object_at + by if self.object_at >= 0 else -1
         return self._replace(start=self.start + by, end=self.end + by, object_at=at)
 
 
-class Scan:
-    """A walk through a text that finds its places; it can stop where the text ends for now, and go on with more."""
+class SeparatorScan:
+    """Finds possible trailers in a text; it can pause at the end of the available text."""
 
     def __init__(self, at: int = 0, fence: str = "") -> None:
         self.at = at
-        """What is before needs no second look, but for the character right before it."""
+        """Earlier text is done, except the character directly before."""
         self.fence = fence
-        self.place: SeparatorMatch | None = None
+        self.match: SeparatorMatch | None = None
 
     def run(self, text: str, *, more: bool = False) -> int:
-        """Go on to the next place, to the end, or to where it depends on what follows.
+        """Advance to the next match, the end, or a position that needs more text.
 
-        From the result on, `text` may be a trailer's.
+        From the returned position on, `text` may belong to a trailer.
         """
-        self.place = None
-        for spot in _SPOT.finditer(text, self.at):
-            start = spot.start()
+        self.match = None
+        for candidate in _CANDIDATE.finditer(text, self.at):
+            start = candidate.start()
             if start < self.at:
                 continue
-            head = self._head(text, spot)
+            head = self._head(text, candidate)
             if head is not None and not head["last"] and not more:
-                head = head.re.match(text[start:] + "\0")  # nothing goes on behind the end
-                self.place = self.place_of(head).moved(start) if head is not None and head["last"] else None
+                head = head.re.match(text[start:] + "\0")  # the text ends here, so nothing can follow
+                self.match = self.match_of(head).moved(start) if head is not None and head["last"] else None
             elif head is not None and head["last"]:
-                self.place = self.place_of(head)
-            if self.place is not None:
+                self.match = self.match_of(head)
+            if self.match is not None:
                 self.at = start
                 return start
             if head is not None and more:
                 self.at = start
                 return start
-            if spot["tick"] and not self._pass_fence(text, start, more):
+            if candidate["tick"] and not self._pass_fence(text, start, more):
                 self.at = start
                 return len(text)
         self.at = len(text)
         return len(text)
 
-    def _head(self, text: str, spot: re.Match[str]) -> re.Match[str] | None:
-        """The head at `spot`, complete or not. In a code block, a fence ends the block and wraps nothing."""
-        if spot["line"] is None:
-            return _HEAD_IN_LINE.match(text, spot.start())
-        if self.fence and spot["tick"]:
+    def _head(self, text: str, candidate: re.Match[str]) -> re.Match[str] | None:
+        """Return the possibly incomplete match at a candidate. Inside a code block, a fence ends the block."""
+        if candidate["line"] is None:
+            return _HEAD_IN_LINE.match(text, candidate.start())
+        if self.fence and candidate["tick"]:
             return None
-        head = _HEAD.match(text, spot.start()) or _HEAD_ALONE.match(text, spot.start())
+        head = _HEAD.match(text, candidate.start()) or _HEAD_ALONE.match(text, candidate.start())
         return None if head is not None and self.fence and head.groupdict().get("fence") else head
 
-    def place_of(self, head: re.Match[str]) -> SeparatorMatch:
+    def match_of(self, head: re.Match[str]) -> SeparatorMatch:
         groups = head.groupdict()
         separator = groups.get("separator")
         return SeparatorMatch(
@@ -199,7 +199,7 @@ class Scan:
         )
 
     def _pass_fence(self, text: str, start: int, more: bool) -> bool:
-        """Mind the code block that begins or ends at `start`; False if it takes more text to tell."""
+        """Track the code block that begins or ends at `start`; False if more text is needed."""
         line = (_BLOCK_ENDS if self.fence else _BLOCK_BEGINS).match(text, start)
         if line is None or not line["last"]:
             return line is None or not more
@@ -220,23 +220,23 @@ class BlockEnd(NamedTuple):
 
 
 def block_end(text: str, at: int, fence: str, *, more: bool) -> BlockEnd | int | None:
-    """Where the code block ends; None if it does not, or the line that it takes more text to judge."""
-    for spot in _FENCE_SPOT.finditer(text, at):
-        line = _BLOCK_ENDS.match(text, spot.start())
+    """Return the block's end, None if there is none, or the position of a line that needs more text."""
+    for candidate in _FENCE_CANDIDATE.finditer(text, at):
+        line = _BLOCK_ENDS.match(text, candidate.start())
         if line is None or (line["fence"] and not fence.startswith(line["fence"][: len(fence)])):
             continue
         if not line["last"]:
-            return spot.start() if more else None
+            return candidate.start() if more else None
         if not line["fence"].startswith(fence):
             continue
-        following = _GOES_ON.match(text, line.end())
+        following = _TEXT_FOLLOWS.match(text, line.end())
         goes_on = following is not None and bool(following["last"])
-        return BlockEnd(spot.start(), line.end(), goes_on) if goes_on or not more else spot.start()
+        return BlockEnd(candidate.start(), line.end(), goes_on) if goes_on or not more else candidate.start()
     return None
 
 
-def without_examples(text: str) -> str:
-    """`text` without the code blocks behind which it goes on."""
+def strip_examples(text: str) -> str:
+    """Remove code blocks that text follows."""
     kept, block, fence = list[str](), list[str](), ""
     lines = text.splitlines(keepends=True)
     last = max((at for at, line in enumerate(lines) if line.strip()), default=-1)
@@ -258,20 +258,20 @@ def without_examples(text: str) -> str:
 _FENCE_MARK = lazy_pattern(r"[ \t]{0,8}(`{3,16}|~{3,16})")
 
 
-def continues(text: str, at: int, *, more: bool) -> bool | None:
-    """Whether the JSON goes on behind what looked like its end; None if it takes more text to tell."""
+def json_continues(text: str, at: int, *, more: bool) -> bool | None:
+    """Whether the JSON continues after its apparent end; None if more text is needed."""
     following = _CONTINUES.match(text, at)
     if following is None:
         return False
     return True if following["last"] else None if more else False
 
 
-def behind(text: str, at: int, place: SeparatorMatch, *, more: bool) -> tuple[int, bool]:
-    """Where what closes a snapshot ends, from the end of its JSON on, and whether that is sure."""
-    closers = [_quick_ticks, _marks, _ticks, _tag, _separator]
+def closing_end(text: str, at: int, trailer: SeparatorMatch, *, more: bool) -> tuple[int, bool]:
+    """Return where the closing marks after the JSON end, and whether that is certain."""
+    closers = [_inline_ticks, _marks, _ticks, _tag, _separator]
     while closers:
         for closer in closers:
-            found = closer(text, at, place, more)
+            found = closer(text, at, trailer, more)
             if found is not None:
                 break
         else:
@@ -284,7 +284,7 @@ def behind(text: str, at: int, place: SeparatorMatch, *, more: bool) -> tuple[in
 
 
 class _Closing(NamedTuple):
-    """Something that closes a snapshot; where it ends, or -1 if it takes more text to tell."""
+    """The end of a closing mark, or -1 if more text is needed."""
 
     end: int
 
@@ -299,37 +299,37 @@ def _matched(match: re.Match[str] | None, more: bool) -> _Closing | None:
     return _Closing(end) if match["last"] or not more else _WAIT
 
 
-def _marks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
+def _marks(text: str, at: int, trailer: SeparatorMatch, more: bool) -> _Closing | None:
     return _matched(_MARKS.match(text, at), more)
 
 
-def _tag(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
-    match = _TAG_BEHIND.match(text, at)
+def _tag(text: str, at: int, trailer: SeparatorMatch, more: bool) -> _Closing | None:
+    match = _CLOSING_TAG.match(text, at)
     if match is None:
         return None
     name = (match["closes"] or "").lower()
-    if name and (match["last"] or not more) and name not in _CLOSING_NAMES and name != place.tag.lower():
+    if name and (match["last"] or not more) and name not in _CLOSING_NAMES and name != trailer.tag.lower():
         return None
     return _matched(match, more)
 
 
-def _quick_ticks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
-    """Backticks in the line of the JSON, as many as before it."""
-    ticks = place.ticks
+def _inline_ticks(text: str, at: int, trailer: SeparatorMatch, more: bool) -> _Closing | None:
+    """Match backticks on the line of the JSON, as many as before it."""
+    ticks = trailer.ticks
     if not ticks or not (text.startswith(ticks, at) or (more and ticks.startswith(text[at:]))):
         return None
     return _Closing(at + len(ticks)) if text.startswith(ticks, at) else _WAIT
 
 
-def _ticks(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
-    """The end of a fence; where none was opened, it is one only if it does not seem to begin a block."""
-    is_open = place.fence or len(place.ticks) > 2
-    return _matched((_TICKS_BEHIND if is_open else _FENCE_BEHIND).match(text, at), more)
+def _ticks(text: str, at: int, trailer: SeparatorMatch, more: bool) -> _Closing | None:
+    """Match the end of a fence; without an open fence, only if it does not seem to begin a block."""
+    is_open = trailer.fence or len(trailer.ticks) > 2
+    return _matched((_CLOSING_TICKS if is_open else _CLOSING_FENCE).match(text, at), more)
 
 
-def _separator(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closing | None:
-    """The separator once more, with no snapshot behind it."""
-    match = _SEPARATOR_BEHIND.match(text, at)
+def _separator(text: str, at: int, trailer: SeparatorMatch, more: bool) -> _Closing | None:
+    """Match a repeated separator without a snapshot."""
+    match = _REPEATED_SEPARATOR.match(text, at)
     if match is None:
         return None
     if match["separator"]:
@@ -340,13 +340,13 @@ def _separator(text: str, at: int, place: SeparatorMatch, more: bool) -> _Closin
     return _matched(match, more)
 
 
-def is_cut_head(text: str, at: int) -> bool:
-    """Whether all that is left of `text` is a separator at the start of a line, and nothing of a snapshot."""
+def is_bare_separator(text: str, at: int) -> bool:
+    """Whether the rest of `text` is only a separator at the start of a line."""
     return _CUT_HEAD.match(text, at) is not None
 
 
 def separator_in_line(text: str, at: int, end: int) -> int:
-    """Where the next separator stands, within a line or not, that a snapshot follows; -1 if there is none."""
+    """Return the next separator that a snapshot follows, also within a line; -1 if there is none."""
     while (at := text.find(SEPARATOR, at, end)) >= 0:
         head = _HEAD_IN_LINE.match(text, at)
         if head is not None and head["last"]:
@@ -355,13 +355,13 @@ def separator_in_line(text: str, at: int, end: int) -> int:
     return -1
 
 
-def separated_places(text: str, at: int) -> list[SeparatorMatch]:
-    """Every place from `at` on where a separator begins a line, in code blocks and JSON as well."""
-    scan = Scan()
+def separators_in(text: str, at: int) -> list[SeparatorMatch]:
+    """Return every separator from `at` on that begins a line, also in code blocks and JSON."""
+    scan = SeparatorScan()
     found = []
-    for spot in _SPOT.finditer(text, at):
-        if spot["line"] is not None:
-            head = _HEAD.match(text, spot.start())
+    for candidate in _CANDIDATE.finditer(text, at):
+        if candidate["line"] is not None:
+            head = _HEAD.match(text, candidate.start())
             if head is not None and head["last"] and head["separator"]:
-                found.append(scan.place_of(head))
+                found.append(scan.match_of(head))
     return found

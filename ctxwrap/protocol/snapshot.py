@@ -1,13 +1,22 @@
-"""The state the model returns, in canonical form: what was meant by it, and what breaks its rules."""
+"""Brings a returned state into canonical form, and lists repairs and violations."""
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ctxwrap.protocol.fields import COERCIONS, arranged, as_item, as_items, as_rows, as_text, question_in, unpacked
+from ctxwrap.protocol.fields import (
+    COERCIONS,
+    arrange_state,
+    as_item,
+    as_items,
+    as_rows,
+    as_text,
+    parse_packed,
+    question_in,
+)
 from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.repair.by_keys import Draft
-from ctxwrap.protocol.repair.strict import Unreadable, is_wild
+from ctxwrap.protocol.repair.strict import Unreadable, is_unstorable
 from ctxwrap.protocol.vocabulary import (
     ID_LISTS,
     ITEM_KEYS,
@@ -30,41 +39,40 @@ State = Mapping[str, Any]
 
 
 def empty_state() -> dict[str, Any]:
-    """The state before anything was remembered, without its runtime."""
     return {"memory": {tier: [] for tier in TIERS}, "capabilities": [], "active_task": ""}
 
 
 def with_runtime(state: dict[str, Any], runtime: Runtime) -> dict[str, Any]:
-    """`state` in the order of the document, with the system's own fields."""
+    """Add version and runtime to `state`, in canonical order."""
     return {"version": VERSION, "runtime": runtime.as_json(), **state}
 
 
 class Normalised(NamedTuple):
-    """A snapshot in canonical form, what was mended to get there, and what broke a rule and why."""
+    """A canonical snapshot, the repairs and the violations."""
 
     snapshot: dict[str, Any]
     repairs: tuple[str, ...]
     violations: tuple[str, ...]
     whole: bool
-    """Everything the model wrote could be taken."""
+    """Whether everything the model wrote was accepted."""
 
 
 def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) -> Normalised:
-    """`data` in canonical form with `runtime` restored; Unreadable if it is no state.
+    """Normalise `data` and restore `runtime`; raise Unreadable if it is not a state.
 
-    What is missing or invalid stays as it was in `previous`, the state that the model was shown: leaving something
-    out of a list is how a model forgets, a mistake is not.
+    Missing or invalid parts keep their values from `previous`, the state the model was shown: only omission from a list
+    means removal, a mistake does not.
     """
     returned = data.get("runtime")
     if isinstance(returned, dict) and _is_canonical(snapshot := {**data, "runtime": runtime}):
         return Normalised(snapshot, (), tuple(_runtime_violations(returned, runtime)), True)
-    mender = _Mender(runtime, previous)
-    snapshot = mender.snapshot(data)
-    return Normalised(snapshot, tuple(mender.repairs), tuple(mender.violations), mender.whole)
+    normaliser = _Normaliser(runtime, previous)
+    snapshot = normaliser.snapshot(data)
+    return Normalised(snapshot, tuple(normaliser.repairs), tuple(normaliser.violations), normaliser.whole)
 
 
-def size_of_new(snapshot: State, previous: State) -> int:
-    """How many characters of JSON a snapshot adds to `previous`; how an item ages and when it was said add nothing."""
+def added_size(snapshot: State, previous: State) -> int:
+    """Count the characters of JSON that a snapshot adds to `previous`; decay and round do not count."""
     known = {item["id"]: item for items in _tiers_of(previous).values() for item in items}
     told = (item for items in _tiers_of(snapshot).values() for item in items)
     new = [item for item in told if not _is_same(item, known.get(item["id"]))]
@@ -77,7 +85,7 @@ def _is_same(item: State, known: State | None) -> bool:
 
 
 def stale_round(returned: Any, injected: State) -> int | None:
-    """The earlier round that `returned`, the runtime in a trailer, belongs to, if it shows nothing of this one."""
+    """Return the earlier round that the runtime `returned` belongs to, if it shows nothing of this one."""
     if not isinstance(returned, dict) or not isinstance(returned.get("round"), int):
         return None
     if returned["round"] >= injected.get("round", 0):
@@ -86,8 +94,8 @@ def stale_round(returned: Any, injected: State) -> int | None:
     return returned["round"] if isinstance(then, str) and then < now else None
 
 
-def continued(draft: Draft, previous: State) -> dict[str, Any]:
-    """What `draft` holds, with what it did not reach or left out with an ellipsis as it was before."""
+def complete_draft(draft: Draft, previous: State) -> dict[str, Any]:
+    """Complete `draft` with previous values for what was cut off or replaced by an ellipsis."""
     data = draft.data
     if not draft.cut and not draft.elided_tiers:
         return data
@@ -114,14 +122,14 @@ def _is_canonical(data: dict[str, Any]) -> bool:
         return False
     if not all(map(_is_capability, data["capabilities"])):
         return False
-    if any(is_wild(data.get(name)) for name in ("working_set", "missing")):
+    if any(is_unstorable(data.get(name)) for name in ("working_set", "missing")):
         return False
     rich = [item for item in items if len(item) > len(ITEM_KEYS)]
-    return not any(is_wild(key) or is_wild(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
+    return not any(is_unstorable(key) or is_unstorable(item[key]) for item in rich for key in item.keys() - ITEM_KEYS)
 
 
 def _is_capability(entry: Any) -> bool:
-    if not isinstance(entry, (dict, str)) or is_wild(entry):
+    if not isinstance(entry, (dict, str)) or is_unstorable(entry):
         return False
     return len(entry if isinstance(entry, str) else json.dumps(entry, ensure_ascii=False)) <= MAX_CAPABILITY
 
@@ -143,7 +151,7 @@ def _tiers_of(state: State) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-class _Mender:
+class _Normaliser:
     def __init__(self, runtime: dict[str, Any], previous: State) -> None:
         self.repairs: list[str] = []
         self.violations: list[str] = []
@@ -172,7 +180,7 @@ class _Mender:
             **self._missing(root),
         }
 
-    def _mend(self, name: str) -> None:
+    def _note_repair(self, name: str) -> None:
         if name not in self.repairs:
             self.repairs.append(name)
 
@@ -181,16 +189,16 @@ class _Mender:
         self.whole = False
 
     def _root(self, data: dict[str, Any]) -> dict[str, Any]:
-        found = arranged(data)
+        found = arrange_state(data)
         if found is None:
             known = [canonical_key(key) for key in data]
             raise Unreadable("its memory names no tier" if "memory" in known else "it has no memory object")
         root, name = found
         self._is_delta = any(name in root for name in ID_LISTS)
         if name:
-            self._mend(name)
+            self._note_repair(name)
         if root.get("version") != VERSION:
-            self._mend("version")
+            self._note_repair("version")
         self.violations += [
             f"unknown field {key[:40]!r} dropped" for key in root if key not in (*ROOT_KEYS, *OPTIONAL_KEYS)
         ]
@@ -204,19 +212,19 @@ class _Mender:
                 self._refuse(f"unknown tier {name[:40]!r} dropped")
                 continue
             if tier != name:
-                self._mend("tier-spelling")
+                self._note_repair("tier-spelling")
             if value is not None:
                 tiers.setdefault(tier, []).extend(self._tier(tier, value))
         if not tiers and not (may_be_empty and not memory):
             raise Unreadable("its memory names no tier")
         if len(tiers) < len(TIERS):
             if not self._is_delta:
-                self._mend("missing-tier")
+                self._note_repair("missing-tier")
             self._unfinished.update(tier for tier in TIERS if tier not in tiers)
         return {tier: (tiers.get(tier, []) + self._unchanged(tier))[:MAX_ITEMS] for tier in TIERS}
 
     def _unchanged(self, tier: str) -> list[dict[str, Any]]:
-        """What a tier held before and nobody has spoken of, if it was not told to its end."""
+        """Return the former items of an incomplete tier that the model did not mention."""
         items = [item for item in self._before[tier] if item["id"] not in self._seen and tier in self._unfinished]
         self._seen.update((item["id"], item) for item in items)
         return items
@@ -227,26 +235,26 @@ class _Mender:
             self._refuse(f"{tier} has {len(raw)} items, more than {MAX_ITEMS}")
         kept = [item for given in raw[:MAX_ITEMS] if (item := self._item(tier, given)) is not None]
         if any(map(is_ellipsis, raw)):
-            self._mend("ellipsis")
+            self._note_repair("ellipsis")
             self._unfinished.add(tier)
         elif raw and not kept:
             self._unfinished.add(tier)
         return kept
 
     def _as_list(self, value: Any) -> list[Any]:
-        given, value = value, unpacked(value)
+        given, value = value, parse_packed(value)
         items = as_rows(value) if isinstance(value, list) else as_items(value) if isinstance(value, dict) else [value]
         if not all(isinstance(item, dict) for item in items):
             items = [as_item(item) for item in items]
         if items != given:
-            self._mend("tier-shape")
+            self._note_repair("tier-shape")
         return items
 
     def _item(self, tier: str, given: Any) -> dict[str, Any] | None:
         if is_ellipsis(given):
             return None
         item = (
-            self._completed(self._identified(tier, self._coerced(self._tamed(tier, self._spelled(given)))))
+            self._completed(self._identified(tier, self._coerced(self._storable(tier, self._spelled(given)))))
             if isinstance(given, dict)
             else given
         )
@@ -265,79 +273,83 @@ class _Mender:
             for key, value in given.items()
         }
         if item.keys() != given.keys():
-            self._mend("key-spelling")
+            self._note_repair("key-spelling")
         return item
 
-    def _tamed(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
-        """Without the extra fields that cannot be kept."""
-        wild = [key for key, value in item.items() if key not in ITEM_KEYS and (is_wild(key) or is_wild(value))]
-        for key in wild:
+    def _storable(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
+        """Remove extra fields that cannot be stored."""
+        unstorable = [
+            key for key, value in item.items() if key not in ITEM_KEYS and (is_unstorable(key) or is_unstorable(value))
+        ]
+        for key in unstorable:
             self._refuse(f"{tier} item {item.get('id')!r:.60}: field {key!r:.60} dropped, it cannot be kept")
-        return {key: value for key, value in item.items() if key not in wild}
+        return {key: value for key, value in item.items() if key not in unstorable}
 
     def _coerced(self, item: dict[str, Any]) -> dict[str, Any]:
         for name, coerce in COERCIONS.items():
             if name in item:
                 value = coerce(item[name])
                 if value != item[name] or type(value) is not type(item[name]):
-                    self._mend(name)
+                    self._note_repair(name)
                     item[name] = value
         return item
 
     def _identified(self, tier: str, item: dict[str, Any]) -> dict[str, Any]:
-        """With an id, should it lack one and have a content: that of what the model was shown, or a new one."""
+        """Add a missing id to an item with content: that of the shown item, or a new one."""
         content = item.get("content")
         if item.get("id") is not None or not isinstance(content, str) or not content.strip():
             return item
-        self._mend("missing-id")
+        self._note_repair("missing-id")
         shown = (old["id"] for old in self._before[tier] if old.get("content") == content)
         id = next((id for id in shown if id not in self._seen), None) or self._numbers.free(f"{tier}-0")
         return {"id": id, **{key: value for key, value in item.items() if key != "id"}}
 
     def _completed(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The fields an item lacks, from what the model was shown of it, else with a value that does no harm."""
+        """Add missing fields from the shown item, else with neutral values."""
         known = self._known.get(item["id"], {}) if isinstance(item.get("id"), str) else {}
         harmless = {"type": "fact", "decay": 0.5, "round": self._runtime.get("round", 0), "tags": []}
         for key in ITEM_KEYS:
             if item.get(key) is None and (key in known or key in harmless):
-                self._mend("missing-fields")
+                self._note_repair("missing-fields")
                 item[key] = known.get(key, harmless.get(key))
         return item
 
     def _unique(self, item: dict[str, Any]) -> dict[str, Any] | None:
         known = self._seen.get(item["id"])
         if known == item:
-            self._mend("duplicate-items")
+            self._note_repair("duplicate-items")
             return None
         if known is not None:
-            self._mend("duplicate-ids")
+            self._note_repair("duplicate-ids")
             item = {**item, "id": self._numbers.free(item["id"])}
         self._numbers.add(item["id"])
         self._seen[item["id"]] = item
         return item
 
     def _ids(self, name: str, given: Any) -> list[str]:
-        """Ids in a list of that name; some models write the objects."""
+        """Read a list of ids; some models write whole objects."""
         named = given if isinstance(given, list) else [] if given is None else [given]
         ids = [entry.get("id") if isinstance(entry, dict) else entry for entry in named]
-        kept = [id for id in ids if isinstance(id, str) and 0 < len(id) <= MAX_WORD and not is_wild(id)][:MAX_ITEMS]
+        kept = [id for id in ids if isinstance(id, str) and 0 < len(id) <= MAX_WORD and not is_unstorable(id)][
+            :MAX_ITEMS
+        ]
         if kept != given:
-            self._mend(name)
+            self._note_repair(name)
         if len(kept) < len(ids):
             self._refuse(f"what names no memory was left out of {name}")
         return kept
 
     def _working_set(self, root: State) -> dict[str, Any]:
-        """As it is: whoever decides about files reads it, and memory does not depend on it."""
+        """Keep the field as it is: memory does not depend on it."""
         if "working_set" not in root:
             return {}
-        if is_wild(root["working_set"]):
+        if is_unstorable(root["working_set"]):
             self.violations.append("what was asked of the working set cannot be kept")
             return {}
         return {"working_set": root["working_set"]}
 
     def _missing(self, root: State) -> dict[str, Any]:
-        """The questions that are open; a list of which nothing can be read leaves them as they were."""
+        """Return the open questions; an unreadable list leaves them as they were."""
         given = root.get("missing")
         if given is None:
             return {}
@@ -349,19 +361,19 @@ class _Mender:
         if len(kept) < len(told) or len(kept) > MAX_QUESTIONS:
             self.violations.append("what is no question, or too many, was left out of missing")
         if kept != given:
-            self._mend("missing")
+            self._note_repair("missing")
         return {"missing": kept[:MAX_QUESTIONS]} if kept or not named else {}
 
     def _capabilities(self, root: State) -> list[Any]:
         value = root.get("capabilities")
         if isinstance(value, (dict, str)) and value:
-            self._mend("capabilities")
+            self._note_repair("capabilities")
             value = [value]
         if value == {}:
             value = []
         if not isinstance(value, list):
             if not self._is_delta or value is not None:
-                self._mend("missing-fields")
+                self._note_repair("missing-fields")
             return list(self._previous.get("capabilities") or ())
         kept = [entry for entry in value[:MAX_CAPABILITIES] if _is_capability(entry)]
         if len(kept) < len(value):
@@ -372,16 +384,16 @@ class _Mender:
         value = root.get("active_task")
         if not isinstance(value, str) or len(value) > MAX_CONTENT:
             if not self._is_delta or value is not None:
-                self._mend("missing-fields")
+                self._note_repair("missing-fields")
             return self._previous.get("active_task") or ""
         text: str = as_text(value)
         if text != value:
-            self._mend("active_task")
+            self._note_repair("active_task")
         return text
 
 
 def _fault(item: Any) -> str:
-    """What is wrong with an item, or nothing."""
+    """Return an item's fault, or ""."""
     from ctxwrap.protocol.models import fault_of
 
     fault = fault_of(item)
@@ -390,7 +402,7 @@ def _fault(item: Any) -> str:
 
 
 class _Numbers:
-    """The highest number of each kind of id."""
+    """The highest number in use per id stem."""
 
     def __init__(self, ids: Iterable[str]) -> None:
         self._highest: dict[str, int] = {}
@@ -404,7 +416,7 @@ class _Numbers:
             self._highest[stem] = max(int(number), self._highest.get(stem, 1))
 
     def free(self, id: str) -> str:
-        """`id` with the next number that no other id of its kind has."""
+        """Return `id` with the next free number."""
         stem = id.rstrip("0123456789")
         number = id[len(stem) :]
         stem = stem if number else f"{id}-"

@@ -1,4 +1,4 @@
-"""The words of the snapshot: its keys, their places, the other spellings models use for them, and its limits."""
+"""The snapshot's keys, their other spellings, and its limits."""
 
 import re
 import unicodedata
@@ -22,12 +22,12 @@ MAX_QUESTIONS = 8
 MAX_QUESTION = 300
 MAX_CAPABILITIES = 64
 MAX_CAPABILITY = 2000
-"""How long a capability may be as JSON."""
+"""Maximum length of a capability as JSON."""
 
 MAX_ADDED = 64 * 1024
-"""How much one reply may add to memory, in characters of JSON."""
+"""Maximum characters of JSON that one reply may add to memory."""
 MAX_FAULTS = 50
-"""So many of a reply's violations are told one by one."""
+"""Maximum violations listed per reply."""
 
 _LONGEST_KEY = 60
 KNOWN_KEYS = frozenset((*ROOT_KEYS, *OPTIONAL_KEYS, *RUNTIME_KEYS, *TIERS, *ITEM_KEYS, *CAPABILITY_KEYS))
@@ -65,15 +65,15 @@ _OTHER_TIERS = {
     "tijdelijk gecici مؤقت مؤقتة عابر अस्थायी flyktig tillfallig midlertidig flygtig "
     "ohimeneva docasna docasne atmeneti sementara tam_thoi זמני εφημερη προσωρινη",
 }
-_OF_MEMORY = lazy_pattern(
+_TIER_AFFIX = lazy_pattern(
     r"(?:_?(?:memory|memories|memoria|memória|memoire|gedachtnis|speicher|память|pamiec|geheugen|tier|items|level))\Z"
     r"|(?:的)?(?:记忆|記憶|メモリ|기억|메모리|层|層)\Z|\A(?:memory|memoria|memoire|mémoire|память|pamiec|memory_tier|tier)_"
 )
-"""What a tier's name has before or behind it in some writings."""
+"""Affixes of tier names."""
 
 
 def _folded(name: str) -> str:
-    """`name` without accents, case and the widths of other scripts."""
+    """Remove accents, case and character width."""
     if name.isascii():
         return name.lower()
     letters = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", name).casefold())
@@ -90,24 +90,24 @@ _ALIASES = _by_word(_OTHER_WORDS)
 _TIER_ALIASES = _by_word(_OTHER_TIERS)
 
 
-def spelled(key: str) -> str:
-    """A key in the document's way of writing: lower case, words joined by underscores, without marks around it."""
+def normalise_key(key: str) -> str:
+    """Normalise a key: lower case, underscores between words, no surrounding marks."""
     key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key[:_LONGEST_KEY].strip(" \t\r\n{}[],:\"'"))
     return _folded(re.sub(r"[\s-]+", "_", key))
 
 
 def canonical_key(key: str) -> str:
-    """The key that is meant, or the key itself if it is none of ours."""
+    """Return the canonical key, or the key itself if it is unknown."""
     if key in KNOWN_KEYS:
         return key
-    name = spelled(key)
+    name = normalise_key(key)
     if name in KNOWN_KEYS:
         return name
     name = _ALIASES.get(name, name)
     return name if name in KNOWN_KEYS else key
 
 
-_AND_SO_ON = lazy_pattern(
+_ELLIPSIS = lazy_pattern(
     r"\W{0,8}(?:\.\.\.|…"
     r"|(?:(?:no (?:changes?|updates?|new)|same as|nothing new|unchanged|etc|omitted|truncated|remaining)\b"
     r"|(?:and so on|as before|see above|(?:and )?\d{1,4} (?:more|others?|items?))\b)[^.:]{0,60}\W{0,4}\Z)",
@@ -116,14 +116,14 @@ _AND_SO_ON = lazy_pattern(
 
 
 def is_ellipsis(value: object) -> bool:
-    """Whether a model wrote this for "and so on" or "as before"."""
-    return isinstance(value, str) and _AND_SO_ON.match(value) is not None
+    """Whether the model wrote "and so on" or "as before"."""
+    return isinstance(value, str) and _ELLIPSIS.match(value) is not None
 
 
 def canonical_tier(key: str) -> str:
-    """The tier that is meant, or nothing."""
-    name = spelled(key)
-    for each in (name, _OF_MEMORY.sub("", name, count=1)):
+    """Return the canonical tier, or ""."""
+    name = normalise_key(key)
+    for each in (name, _TIER_AFFIX.sub("", name, count=1)):
         if each in TIERS:
             return each
         if each in _TIER_ALIASES:

@@ -1,7 +1,7 @@
-"""Ranking: how much each document matters for a query, as a weighted sum of evidence.
+"""Ranks passages for a query by a weighted sum of features.
 
-How old something is never counts against it. The weights were fitted to what people ask about conversations; where
-messages are long their neighbours tell little, so the weights move towards those of `LONG`.
+Age never lowers a score. The weights were fitted to questions about conversations. Where messages are long, neighbours
+say little, so the weights shift towards `LONG`.
 """
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,27 +20,21 @@ WEIGHTS = {
     "group": 1.19,
     "forms": 2.25,
     "forms around": 1.72,
-    "topic": 1.48,
-    "topic around": 0.55,
     "speaker": 0.94,
     "month": 3.5,
     "day": 7.14,
     "question": -0.54,
-    "asks": -0.1,
     "answers": 0.66,
-    "answers words": 0.44,
-    "first person": 0.38,
     "time": 1.27,
     "figure": 1.06,
     "title": 1.08,
-    "name": 0.21,
     "place": 0.77,
     "length": 0.1,
     "opens": 0.98,
     "meaning": 3.0,
     "meaning around": 4.5,
 }
-"""What each kind of evidence counts where turns are short."""
+"""Weights for short turns."""
 
 LONG = WEIGHTS | {
     "words": 5.0,
@@ -49,27 +43,25 @@ LONG = WEIGHTS | {
     "around": 0.6,
     "group": 0.3,
     "forms around": 0.2,
-    "topic around": 0.1,
     "answers": 0.2,
     "meaning around": 0.5,
     "opens": 0.0,
     "length": 0.5,
 }
-"""What it counts where they are long."""
+"""Weights for long turns."""
 
 _SHORT_WORDS, _LONG_WORDS = 20, 40
-"""Up to so many telling words on average turns are short, and from so many on they are long."""
+"""Average terms per passage up to which turns are short, and from which they are long."""
 
 
-_TELLING = frozenset(
-    {"words", "cover", "around", "before", "forms", "forms around", "topic", "topic around", "month", "day"}
-    | {"answers words", "meaning", "meaning around"}
+_CONTENT_FEATURES = frozenset(
+    {"words", "cover", "around", "before", "forms", "forms around", "month", "day"} | {"meaning", "meaning around"}
 )
-"""Evidence of what is said, not of who says it and how."""
+"""Features of what is said, as opposed to who says it and how."""
 
 
 class RankedPassage(NamedTuple):
-    """A document and what speaks for it."""
+    """A passage with its score."""
 
     place: int
     number: int
@@ -77,8 +69,8 @@ class RankedPassage(NamedTuple):
     score: float
 
 
-class Left(Protocol):
-    """Numbers of messages that are passed over, if any."""
+class ExcludedMessages(Protocol):
+    """Message numbers to leave out."""
 
     def __bool__(self) -> bool: ...
 
@@ -86,20 +78,20 @@ class Left(Protocol):
 
 
 class Ranking:
-    """The documents that matter most for a query, best first; of equals the newer comes first."""
+    """The best passages for a query; among equals the newer first."""
 
     def __init__(self, index: Index, text: str, limit: int = 300, vectors: "Vectors | None" = None) -> None:
-        # numpy takes a tenth of a second to import: whoever never searches does not wait for it
+        # importing numpy takes 0.1 s, which callers that never search should not pay
         import numpy as np
 
         from ctxwrap.retrieval.features import FeatureMatrix
 
         evidence, weights = FeatureMatrix(index, text, vectors), weights_for(index)
         self._names = sorted(evidence.columns)
-        self._places = evidence.looking.places
-        self._numbers, self._parts = (evidence.looking.gathered(name) for name in ("numbers", "parts"))
+        self._places = evidence.scan.places
+        self._numbers, self._parts = (evidence.scan.column(name) for name in ("numbers", "parts"))
         self._counted = np.empty((len(self._names), len(self._places)))
-        """What each kind of evidence adds to each score."""
+        """The contribution of each feature to each score."""
         for row, name in zip(self._counted, self._names, strict=True):
             np.multiply(evidence.columns[name], weights[name], out=row)
         self._scores = np.add.reduce(self._counted)
@@ -121,8 +113,8 @@ class Ranking:
         columns = (self._places, self._numbers, self._parts, self._scores)
         return list(map(RankedPassage, *(column[ranked].tolist() for column in columns)))
 
-    def leave_out(self, below: int, left: Left) -> None:
-        """Keep only messages of lower numbers than `below` that are not `left`."""
+    def leave_out(self, below: int, left: ExcludedMessages) -> None:
+        """Keep only messages numbered lower than `below` and not in `left`."""
         numbers = self._numbers[self._ranked]
         kept = numbers < below
         if left:
@@ -130,24 +122,24 @@ class Ranking:
         self._ranked, self._hits = self._ranked[kept], None
 
     def relevant(self, share: float, limit: int | None = None) -> list[RankedPassage]:
-        """The first hits for which it speaks what is said in them or around them: so much of what speaks for the best.
+        """Return the best hits whose content score is at least this share of the best one's.
 
-        Who speaks, and how, tells hits apart; by itself it makes none.
+        Content is what is said in a passage or around it. Who speaks and how only orders hits.
         """
-        rows = [at for at, name in enumerate(self._names) if name in _TELLING]
+        rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
         told = self._counted[rows].sum(axis=0)[self._ranked]
         least = share * told.max(initial=0.0)
         return self._hits_at(self._ranked[(told > 0) & (told >= least)][:limit])
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
-        """The kinds of evidence that count most for a hit, the first one most of all."""
+        """Return the features that contribute most to a hit, in descending order."""
         counted = self._counted[:, self._places.searchsorted(hit.place)]
         best = (-counted).argsort(kind="stable")[:3].tolist()
         return tuple(self._names[at] for at in best if counted[at] > 0)
 
 
 def weights_for(index: Index) -> dict[str, float]:
-    """The weights by how long the documents are on average."""
+    """Interpolate the weights by average passage length."""
     average = index.words / len(index) if len(index) else 0.0
     long = min(1.0, max(0.0, (average - _SHORT_WORDS) / (_LONG_WORDS - _SHORT_WORDS)))
     return {name: (1 - long) * weight + long * LONG[name] for name, weight in WEIGHTS.items()}

@@ -1,4 +1,4 @@
-"""Segments: a fixed number of documents and where their words are, as bytes that show any damage."""
+"""Segments: a fixed number of passages with their postings, stored with a checksum."""
 
 import json
 import sys
@@ -9,97 +9,85 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ctxwrap.retrieval.passages import bits
-
 SIZE = 4096
-"""So many documents fill a segment."""
+"""Passages per segment."""
 
 _MAGIC = b"ctxwrap-words\n"
-_VERSION = 2
-_END = 4
-_BETWEEN = "\n"
-"""Between two terms; no term has it."""
+_VERSION = 3
+_CHECKSUM_SIZE = 4
+_TERM_SEPARATOR = "\n"
+"""Separates terms; no term contains it."""
 
 _COLUMNS = (
     ("numbers", "q"),
     ("parts", "H"),
     ("times", "q"),
     ("lengths", "B"),
-    ("signs", "H"),
-    ("topics", "Q"),
-    ("voices", "B"),
+    ("features", "H"),
+    ("speaker_ids", "B"),
 )
 _INDEX = (("starts", "I"), ("places", "H"), ("counts", "B"))
-TOPICS = 64
-"""So many topics are told apart."""
-
-MANY = 255
-"""More than that is not told apart: speakers, words of a document, the same word in it."""
+MAX_BYTE = 255
+"""Upper limit of one-byte values: speakers, terms of a passage, occurrences of a term."""
 
 Postings = tuple["array[int]", "array[int]"]
-"""Where in the segment a term is, and how often there."""
+"""Places in the segment, and counts."""
 
 
 class Damaged(ValueError):
-    """Bytes that are no segment, or not the one that was written: make the index anew."""
+    """The bytes are not a valid segment; the index must be rebuilt."""
 
 
 class IndexedPassage(NamedTuple):
-    """What is known of one passage of one message."""
+    """What the index knows about a passage."""
 
     number: int
     part: int
     time: int
     length: int
-    """Its words that say something."""
-    signs: int
-    topics: int
+    """The number of terms."""
+    features: int
     role: str
     speaker: str
     group: str
 
 
 class Segment:
-    """Open until it is full; its places count from 0."""
+    """Open until it is full; places count from 0."""
 
     def __init__(self, ordinal: int = 0, before: int = -1) -> None:
         self.ordinal, self.before = ordinal, before
-        """How many segments come before it, and the highest number that was added there."""
+        """The number of earlier segments, and the highest message number in them."""
         self.numbers, self.parts, self.times = array("q"), array("H"), array("q")
-        self.lengths, self.signs, self.topics, self.voices = array("B"), array("H"), array("Q"), array("B")
+        self.lengths, self.features, self.speaker_ids = array("B"), array("H"), array("B")
         self.names: list[tuple[str, str]] = []
-        """Who speaks, each as role and name."""
-        self.spoken: list[list[int]] = []
-        """The length of all documents of each, and their number."""
-        self.topical = [0] * TOPICS
-        """How many documents are of each topic."""
+        """Speakers as role and name."""
+        self.speaker_totals: list[list[int]] = []
+        """Total length and number of passages per speaker."""
         self.runs: list[tuple[str, int]] = []
-        """Groups in their order, each with how many documents in a row are in it."""
+        """Groups in order, each with its number of consecutive passages."""
         self.highest = before
-        """The highest number that was ever added here, or before."""
+        """The highest number ever added here or earlier."""
         self.changed = True
         self._open: dict[str, Postings] | None = {}
         self._sorted: list[str] = []
         self._starts, self._places, self._counts = array("I"), array("H"), array("B")
         self._listed = b""
-        """All terms in their order, until one is looked up."""
+        """All terms in order, encoded until the first lookup."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def add(self, document: IndexedPassage, terms: Iterable[str]) -> None:
-        """Put a document behind the others."""
         postings = self._opened()
         place = len(self.numbers)
         self.numbers.append(document.number)
         self.parts.append(document.part)
         self.times.append(document.time)
-        self.lengths.append(min(document.length, MANY))
-        self.signs.append(document.signs)
-        self.topics.append(document.topics)
-        self.voices.append(self._voice(document.role, document.speaker))
-        self._note_length(self.voices[-1], self.lengths[-1])
-        self._note_topics(document.topics)
+        self.lengths.append(min(document.length, MAX_BYTE))
+        self.features.append(document.features)
+        self.speaker_ids.append(self._speaker_id(document.role, document.speaker))
+        self._note_length(self.speaker_ids[-1], self.lengths[-1])
         self._add_to_run(document.group, 1)
         self.highest = max(self.highest, document.number)
         self.changed = True
@@ -109,7 +97,7 @@ class Segment:
                 known = postings[term] = (array("H"), array("B"))
                 insort(self._sorted, term)
             known[0].append(place)
-            known[1].append(count if count < MANY else MANY)
+            known[1].append(count if count < MAX_BYTE else MAX_BYTE)
 
     def postings(self, term: str) -> Postings | None:
         if self._open is not None:
@@ -119,7 +107,7 @@ class Segment:
         return self._postings_at(at) if at < len(listed) and listed[at] == term else None
 
     def starting_with(self, prefix: str) -> Iterator[tuple[str, Postings]]:
-        """The terms that start so, in their order."""
+        """Return the terms with this prefix, in order."""
         listed = self.terms()
         at = bisect_left(listed, prefix)
         while at < len(listed) and (term := listed[at]).startswith(prefix):
@@ -131,13 +119,13 @@ class Segment:
         return self._places[start:end], self._counts[start:end]
 
     def terms(self) -> list[str]:
-        """All terms, in their order."""
+        """Return all terms, in order."""
         if self._listed:
-            self._sorted, self._listed = _decoded(self._listed).split(_BETWEEN), b""
+            self._sorted, self._listed = _decoded(self._listed).split(_TERM_SEPARATOR), b""
         return self._sorted
 
     def without(self, number: int) -> "Segment":
-        """The segment as if documents of that number had never been added, but for the highest number."""
+        """Return a copy without the passages of a message; `highest` stays."""
         kept = [place for place, each in enumerate(self.numbers) if each != number]
         new = Segment(self.ordinal, self.before)
         for name, kind in _COLUMNS:
@@ -146,9 +134,7 @@ class Segment:
         gone = [place for place, each in enumerate(self.numbers) if each == number]
         new.runs = _shortened(self.runs, gone)
         new.highest, new.names = self.highest, self.names
-        new._forget_voices()
-        for topics in new.topics:
-            new._note_topics(topics)
+        new._drop_unused_speakers()
         moved = {place: at for at, place in enumerate(kept)}
         left: dict[str, Postings] = {}
         for term, (places, counts) in self._opened().items():
@@ -159,7 +145,7 @@ class Segment:
         return new
 
     def seal(self) -> None:
-        """Take less room; nothing is added from now on."""
+        """Compact the postings; nothing may be added afterwards."""
         if self._open is None:
             return
         self._starts, self._places, self._counts = array("I", [0]), array("H"), array("B")
@@ -174,7 +160,7 @@ class Segment:
         sealed = self if self._open is None else self._sealed_copy()
         columns = [little(getattr(self, name)) for name, _ in _COLUMNS]
         columns += [little(getattr(sealed, f"_{name}")) for name, _ in _INDEX]
-        listed = sealed._listed or _encoded(_BETWEEN.join(sealed._sorted))
+        listed = sealed._listed or _encoded(_TERM_SEPARATOR.join(sealed._sorted))
         head = json.dumps(
             {
                 "version": _VERSION,
@@ -182,22 +168,21 @@ class Segment:
                 "before": self.before,
                 "highest": self.highest,
                 "names": self.names,
-                "spoken": self.spoken,
-                "topical": self.topical,
+                "speaker_totals": self.speaker_totals,
                 "runs": self.runs,
                 "sizes": [*map(len, columns), len(listed)],
             }
         ).encode()
         data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, *columns, listed))
-        return data + zlib.crc32(data).to_bytes(_END, "little")
+        return data + zlib.crc32(data).to_bytes(_CHECKSUM_SIZE, "little")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Segment":
-        """The segment that was written as these bytes; `Damaged` if they are not what was written."""
-        body = memoryview(data)[:-_END]
-        if len(data) < len(_MAGIC) + 4 + _END or body[: len(_MAGIC)] != _MAGIC:
+        """Load a segment; raise `Damaged` if the bytes are invalid."""
+        body = memoryview(data)[:-_CHECKSUM_SIZE]
+        if len(data) < len(_MAGIC) + 4 + _CHECKSUM_SIZE or body[: len(_MAGIC)] != _MAGIC:
             raise Damaged("no segment of an index")
-        if zlib.crc32(body).to_bytes(_END, "little") != data[-_END:]:
+        if zlib.crc32(body).to_bytes(_CHECKSUM_SIZE, "little") != data[-_CHECKSUM_SIZE:]:
             raise Damaged("a segment of an index is damaged")
         start = len(_MAGIC) + 4
         end = start + int.from_bytes(body[start - 4 : start], "little")
@@ -212,7 +197,7 @@ class Segment:
         segment._open, segment.changed = None, False
         segment.highest, segment.runs = head["highest"], [(group, count) for group, count in head["runs"]]
         segment.names = [(role, name) for role, name in head["names"]]
-        segment.spoken, segment.topical = head["spoken"], head["topical"]
+        segment.speaker_totals = head["speaker_totals"]
         names = [(name, kind) for name, kind in _COLUMNS] + [(f"_{name}", kind) for name, kind in _INDEX]
         for (name, kind), size in zip(names, head["sizes"], strict=False):
             setattr(segment, name, from_little(kind, body[at : at + size]))
@@ -221,7 +206,7 @@ class Segment:
         return segment
 
     def _opened(self) -> dict[str, Postings]:
-        """The terms in the form that can grow."""
+        """Return the postings in a form that can grow."""
         if self._open is None:
             self._open = {term: self._postings_at(at) for at, term in enumerate(self.terms())}
         return self._open
@@ -232,31 +217,27 @@ class Segment:
         copy.seal()
         return copy
 
-    def _voice(self, role: str, name: str) -> int:
-        """The place of a speaker in the list; the last place is for all who find no room."""
+    def _speaker_id(self, role: str, name: str) -> int:
+        """Return the position of a speaker in the list; the last one stands for all above the limit."""
         voice = (role, name)
-        if voice not in self.names and len(self.names) >= MANY:
+        if voice not in self.names and len(self.names) >= MAX_BYTE:
             voice = ("", "")
         if voice not in self.names:
             self.names.append(voice)
-            self.spoken.append([0, 0])
+            self.speaker_totals.append([0, 0])
         return self.names.index(voice)
 
-    def _forget_voices(self) -> None:
-        """Keep no speaker who says nothing."""
-        names, used = self.names, self.voices
-        self.names, self.spoken = [], []
-        self.voices = array("B", [self._voice(*names[voice]) for voice in used])
-        for voice, length in zip(self.voices, self.lengths, strict=True):
+    def _drop_unused_speakers(self) -> None:
+        """Remove speakers without passages."""
+        names, used = self.names, self.speaker_ids
+        self.names, self.speaker_totals = [], []
+        self.speaker_ids = array("B", [self._speaker_id(*names[voice]) for voice in used])
+        for voice, length in zip(self.speaker_ids, self.lengths, strict=True):
             self._note_length(voice, length)
 
     def _note_length(self, voice: int, length: int) -> None:
-        self.spoken[voice][0] += length
-        self.spoken[voice][1] += 1
-
-    def _note_topics(self, topics: int) -> None:
-        for topic in bits(topics):
-            self.topical[topic] += 1
+        self.speaker_totals[voice][0] += length
+        self.speaker_totals[voice][1] += 1
 
     def _add_to_run(self, group: str, count: int) -> None:
         if self.runs and self.runs[-1][0] == group:
@@ -266,7 +247,7 @@ class Segment:
 
 
 def _shortened(runs: list[tuple[str, int]], gone: list[int]) -> list[tuple[str, int]]:
-    """The runs without the documents at these places; runs that meet become one."""
+    """Remove passages from runs, and merge adjacent runs."""
     left = Segment()
     end = 0
     for group, count in runs:

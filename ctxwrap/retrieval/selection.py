@@ -1,4 +1,4 @@
-"""Packing: filling a budget of tokens with what matters most, told in the order it was said."""
+"""Fills a token budget with the best passages, rendered in chronological order."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,57 +13,56 @@ from ctxwrap.retrieval.passages import TextFeature
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking
 
 TextOf = Callable[[int, int], str | None]
-"""The text of a message's passage by its number and part, None if it is gone."""
+"""Returns the text of a passage by message number and part, or None if it is gone."""
 
 CountTokens = Callable[[str], int]
-"""How many tokens a text takes."""
 
-STANDING = 0.15
-"""So much of the budget is for instructions and preferences where a model answers at length."""
+STANDING_SHARE = 0.15
+"""Share of the budget for standing instructions where a model writes long answers."""
 
-ANSWERS = 0.15
-"""And so much for what it answered."""
+ANSWER_SHARE = 0.15
+"""Share of the budget for the model's answers."""
 
-_LEAST = 8
-"""With fewer tokens left nothing fits."""
+_MIN_TOKENS = 8
+"""With fewer tokens left, nothing fits."""
 
-_PATIENCE = 12
-"""After so many that do not fit no further one is tried."""
+_MAX_MISFITS = 12
+"""Misfits after which selection stops."""
 
-_MISSED = 6
+_MAX_MISSED = 6
 _DAY = 86_400
 _WORD = re.compile(r"\w{3,}|\d+")
-_SAME = 0.9
-_FEWEST = 4
+_MIN_OVERLAP = 0.9
+_MIN_WORDS = 4
 
 
 class SelectedPassage(NamedTuple):
-    """One passage that was considered."""
+    """A passage that was considered."""
 
     number: int
     part: int
     score: float
     tokens: int
     reasons: tuple[str, ...]
-    """What speaks for it most; or the one thing that kept it out."""
+    """The features that contributed most, or the one reason for leaving it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSelection:
-    """What fits the budget."""
+    """The passages that fit the budget."""
 
     text: str = ""
     tokens: int = 0
     chosen: tuple[SelectedPassage, ...] = ()
     """Best first."""
     missed: tuple[SelectedPassage, ...] = ()
-    """What came next, best first."""
+    """The next ones, best first."""
 
 
 def select_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> PassageSelection:
-    """The best hits that fit, under a heading for each day or group; never more than `budget` tokens."""
+    """Select the best hits that fit, under a heading per day or group, within `budget` tokens."""
     filling = _filled(index, ranking, text_of, budget, count)
     text, tokens = filling.trim(budget)
     return PassageSelection(text, tokens, *filling.result())
@@ -72,26 +71,26 @@ def select_passages(
 def choose(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
-    """What a pack would hold and what it would miss, best first, line by line: for whoever renders it otherwise."""
+    """Return the chosen and the missed passages, best first, for callers that render them differently."""
     return _filled(index, ranking, text_of, budget, count).result()
 
 
 def _filled(index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens) -> "_Filling":
     filling = _Filling(index, ranking, text_of, count)
-    for hits, share in _slices(index, ranking):
+    for hits, share in _budget_shares(index, ranking):
         filling.fill(hits, budget, round(budget * share))
     return filling
 
 
-def _slices(index: Index, ranking: Ranking) -> list[tuple[Sequence[RankedPassage], float]]:
-    """Who gets how much of the budget, one after the other; the last one gets what is left."""
+def _budget_shares(index: Index, ranking: Ranking) -> list[tuple[Sequence[RankedPassage], float]]:
+    """Split the budget: pairs of candidates and share, in order; the last gets the rest."""
     hits = ranking.hits
     if not index.answers_at_length:
         return [(hits, 1.0)]
     user = [hit for hit in hits if index.role(hit.place) == "user"]
-    standing = [hit for hit in user if index.signs[hit.place] & TextFeature.STANDING]
+    standing = [hit for hit in user if index.features[hit.place] & TextFeature.STANDING]
     answers = [hit for hit in hits if index.role(hit.place) == "assistant"]
-    return [(standing, STANDING), (user, 1 - STANDING - ANSWERS), (answers, ANSWERS), (hits, 1.0)]
+    return [(standing, STANDING_SHARE), (user, 1 - STANDING_SHARE - ANSWER_SHARE), (answers, ANSWER_SHARE), (hits, 1.0)]
 
 
 @dataclass(slots=True)
@@ -110,7 +109,7 @@ class _Filling:
     text_of: TextOf
     count: CountTokens
     known: dict[int, _Line | None] = field(default_factory=dict)
-    """The lines of hits that were read, None for one without a text."""
+    """Lines of hits that were read; None without a text."""
     lines: list[_Line] = field(default_factory=list)
     missed: dict[int, tuple[RankedPassage, str]] = field(default_factory=dict)
     used: int = 0
@@ -119,19 +118,19 @@ class _Filling:
     taken: set[int] = field(default_factory=set)
 
     def fill(self, hits: Iterable[RankedPassage], budget: int, share: int) -> None:
-        """Take what fits, best first, until a share of the budget is used up."""
+        """Take hits that fit, best first, up to a share of the budget."""
         limit = min(budget, self.used + share)
         misfits = 0
         for hit in hits:
-            if limit - self.used < _LEAST or misfits >= _PATIENCE:
+            if limit - self.used < _MIN_TOKENS or misfits >= _MAX_MISFITS:
                 self._miss(hit, "no room was left")
-                if len(self.missed) >= _MISSED:
+                if len(self.missed) >= _MAX_MISSED:
                     return
             elif hit.place not in self.taken:
                 misfits += not self._take(hit, limit)
 
     def _take(self, hit: RankedPassage, limit: int) -> bool:
-        """Take a hit if it fits; whether there was nothing to say about room."""
+        """Take a hit if it fits; return False only if it did not fit."""
         line = self._line(hit)
         if line is None:
             return True
@@ -140,8 +139,8 @@ class _Filling:
         if self.used + more > limit:
             self._miss(hit, "it did not fit")
             return False
-        terms = _said_in(line.passage)
-        if self._is_said(terms):
+        terms = _words_in(line.passage)
+        if self._is_repeated(terms):
             self._miss(hit, "nearly the same is there")
             return True
         self.missed.pop(hit.place, None)
@@ -162,19 +161,19 @@ class _Filling:
             self.known[hit.place] = line
         return self.known[hit.place]
 
-    def _is_said(self, terms: frozenset[str]) -> bool:
-        """Whether a text with nearly the same words is taken; such texts begin or end alike in the alphabet."""
-        if len(terms) < _FEWEST:
+    def _is_repeated(self, terms: frozenset[str]) -> bool:
+        """Whether nearly the same text was taken; such texts share the first or last word in the alphabet."""
+        if len(terms) < _MIN_WORDS:
             return False
         others = (other for end in _ends(terms) for other in self.said.get(end, ()))
-        return any(_alike(terms, other) for other in others)
+        return any(_is_nearly_same(terms, other) for other in others)
 
     def _miss(self, hit: RankedPassage, why: str) -> None:
         if hit.place not in self.taken:
             self.missed.setdefault(hit.place, (hit, why))
 
     def trim(self, budget: int) -> tuple[str, int]:
-        """What was taken as one text, without the worst of it should that be longer than its lines; and its tokens."""
+        """Render the lines; remove the weakest while the text exceeds the budget. Return the text and its tokens."""
         text = _rendered(self.lines)
         tokens = self.count(text) if text else 0
         while self.lines and tokens > budget:
@@ -186,7 +185,7 @@ class _Filling:
         return text, tokens
 
     def result(self) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
-        missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MISSED]
+        missed = sorted(self.missed.values(), key=lambda each: (-each[0].score, -each[0].place))[:_MAX_MISSED]
         chosen = sorted(self.lines, key=lambda line: (-line.hit.score, -line.hit.place))
         return (
             tuple(_packed(line.hit, line.tokens, self.ranking.reasons(line.hit)) for line in chosen),
@@ -203,7 +202,7 @@ def _ends(terms: frozenset[str]) -> tuple[str, ...]:
 
 
 def _rendered(lines: Iterable[_Line]) -> str:
-    """The lines in the order they were said, each heading once for those in a row."""
+    """Join the lines in order, with one heading per run."""
     parts: list[str] = []
     heading = ""
     for line in sorted(lines, key=lambda line: line.hit.place):
@@ -214,18 +213,18 @@ def _rendered(lines: Iterable[_Line]) -> str:
     return "".join(parts)
 
 
-def _alike(terms: frozenset[str], other: frozenset[str]) -> bool:
+def _is_nearly_same(terms: frozenset[str], other: frozenset[str]) -> bool:
     fewer, more = sorted((len(terms), len(other)))
-    return fewer >= _SAME * more and len(terms & other) >= _SAME * len(terms | other)
+    return fewer >= _MIN_OVERLAP * more and len(terms & other) >= _MIN_OVERLAP * len(terms | other)
 
 
 @lru_cache(maxsize=512)
-def _said_in(text: str) -> frozenset[str]:
+def _words_in(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()) if text.isascii() else terms_of(text))
 
 
 def _heading(index: Index, place: int) -> str:
-    """The day, else the group."""
+    """Return the day as heading, else the group."""
     time = index.times[place]
     if time:
         return _day(time // _DAY)
@@ -239,5 +238,5 @@ def _day(number: int) -> str:
 
 
 def _indented(text: str) -> str:
-    """The text such that no line of it can pass for a heading or another speaker."""
+    """Indent continuation lines so that none passes for a heading or another speaker."""
     return text.strip().replace("\n", "\n  ")

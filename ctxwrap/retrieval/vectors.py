@@ -1,4 +1,4 @@
-"""Vectors: what texts mean, as small numbers beside the words of an index, in bytes that show any damage."""
+"""Embedding vectors of passages in small integers, stored next to the index with a checksum."""
 
 import json
 import zlib
@@ -10,17 +10,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxwrap.retrieval.passages import PARTS, passages
+from ctxwrap.retrieval.passages import MAX_PARTS, passages
 from ctxwrap.retrieval.segments import Damaged, from_little, little
 
 SIZE = 4096
-"""So many vectors fill a segment."""
+"""Vectors per segment."""
 
 _MAGIC = b"ctxwrap-vectors\n"
 _VERSION = 1
-_END = 4
-_MOST = 127
-"""The largest number in a vector."""
+_CHECKSUM_SIZE = 4
+_MAX_COMPONENT = 127
+"""The largest vector component."""
 
 _PART_BITS = 16
 
@@ -28,7 +28,7 @@ Numbers = NDArray[Any]
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts, the same for the same texts, in any thread; `name` tells one model from another."""
+    """Computes deterministic vectors, in any thread; `name` identifies the model."""
 
     name: str
     dimensions: int
@@ -40,12 +40,12 @@ class _Segment:
     def __init__(self, ordinal: int) -> None:
         self.ordinal, self.changed = ordinal, True
         self.keys = array("q")
-        """Number and part of each document, ascending."""
+        """Number and part of each passage, ascending."""
         self.rows = bytearray()
 
 
 class Vectors:
-    """A vector for each passage of each message; messages that have none just mean nothing."""
+    """One vector per passage; passages without one have similarity 0."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -53,20 +53,20 @@ class Vectors:
 
     @property
     def highest(self) -> int:
-        """The highest number that has a vector, -1 for none."""
+        """The highest number that has a vector, or -1."""
         return max(map(_last_of, self._segments), default=-1)
 
     @property
     def ends(self) -> list[int]:
-        """The highest number in each segment, or before it."""
+        """The highest number up to the end of each segment."""
         return list(accumulate((_last_of(segment) for segment in self._segments), max))
 
     def add(self, number: int, text: str) -> None:
-        """Add a message behind all others; cut and numbered as in the index."""
+        """Add a message; passages are numbered as in the index."""
         if number <= self.highest:
             raise ValueError(f"message {number} comes after message {self.highest}")
-        pieces = passages(text)[:PARTS]
-        # first of all: should the model fail, nothing has changed
+        pieces = passages(text)[:MAX_PARTS]
+        # first, so that a failing model leaves nothing changed
         rows = self._embedded(pieces)
         if not self._segments or len(self._segments[-1].keys) + len(pieces) > SIZE:
             self._segments.append(_Segment(len(self._segments)))
@@ -76,13 +76,13 @@ class Vectors:
         segment.changed = True
 
     def _embedded(self, texts: Sequence[str]) -> NDArray[np.int8]:
-        rows = _small(self._embedder(texts))
+        rows = _quantise(self._embedder(texts))
         if rows.shape != (len(texts), self._embedder.dimensions):
             raise ValueError(f"{self._embedder.name} made {rows.shape} numbers of {len(texts)} texts")
         return rows
 
     def remove(self, number: int) -> bool:
-        """Take a message out; whether it was there."""
+        """Remove a message; return whether it was there."""
         for segment in self._segments:
             gone = [at for at, key in enumerate(segment.keys) if key >> _PART_BITS == number]
             if gone:
@@ -93,16 +93,16 @@ class Vectors:
         return False
 
     def likeness(self, text: str, numbers: Numbers, parts: Numbers) -> Numbers:
-        """How near in meaning a text is to each of these documents, from 0 to 1, and beyond what they all share."""
+        """Return the similarity of a text to each passage, from 0 to 1, relative to their mean."""
         rows, known = self._rows(numbers << _PART_BITS | parts)
         if not known.any():
             return np.zeros(len(rows))
         shared = rows[known].mean(axis=0)
-        asked = _of_length_one(self._embedded([text]) - shared)[0]
-        return np.where(known, np.maximum(_of_length_one(rows - shared) @ asked, 0.0), 0.0)
+        asked = _normalise(self._embedded([text]) - shared)[0]
+        return np.where(known, np.maximum(_normalise(rows - shared) @ asked, 0.0), 0.0)
 
     def _rows(self, keys: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
-        """The vectors of these documents, and which of them have one."""
+        """Return the vectors of these passages, and which passages have one."""
         rows = np.zeros((len(keys), self._embedder.dimensions), np.float32)
         known = np.zeros(len(keys), bool)
         for segment in self._segments:
@@ -121,7 +121,7 @@ class Vectors:
         return np.frombuffer(rows, np.int8).reshape(-1, width), own[at] == keys
 
     def unsaved(self) -> dict[int, bytes]:
-        """What changed since it was last saved or loaded, by the number of the segment; counts as saved now."""
+        """Return the changed segments by ordinal, and mark them as saved."""
         changed = {segment.ordinal: self._as_bytes(segment) for segment in self._segments if segment.changed}
         for segment in self._segments:
             segment.changed = False
@@ -130,16 +130,16 @@ class Vectors:
     def _as_bytes(self, segment: _Segment) -> bytes:
         head = json.dumps([*self._head(segment.ordinal), len(segment.keys)]).encode()
         data = b"".join((_MAGIC, len(head).to_bytes(4, "little"), head, little(segment.keys), segment.rows))
-        return data + zlib.crc32(data).to_bytes(_END, "little")
+        return data + zlib.crc32(data).to_bytes(_CHECKSUM_SIZE, "little")
 
     def _head(self, ordinal: int) -> list[Any]:
         return [_VERSION, self._embedder.name, self._embedder.dimensions, ordinal]
 
     @classmethod
     def from_segments(cls, embedder: Embedder, segments: Sequence[bytes]) -> "Vectors":
-        """The vectors that were saved as these, in the order of their numbers.
+        """Load vectors from their segments in order.
 
-        `Damaged` if they are not whole, or not this embedder's: make them anew.
+        Raise `Damaged` if they are incomplete or from another embedder; then they must be rebuilt.
         """
         vectors = cls(embedder)
         for ordinal, data in enumerate(segments):
@@ -151,9 +151,9 @@ class Vectors:
 
     def _read(self, ordinal: int, data: bytes) -> _Segment:
         start = len(_MAGIC) + 4
-        if len(data) < start + _END or not data.startswith(_MAGIC):
+        if len(data) < start + _CHECKSUM_SIZE or not data.startswith(_MAGIC):
             raise Damaged("no vectors")
-        if zlib.crc32(data[:-_END]).to_bytes(_END, "little") != data[-_END:]:
+        if zlib.crc32(data[:-_CHECKSUM_SIZE]).to_bytes(_CHECKSUM_SIZE, "little") != data[-_CHECKSUM_SIZE:]:
             raise Damaged("vectors are damaged")
         end = start + int.from_bytes(data[start - 4 : start], "little")
         *head, count = json.loads(data[start:end])
@@ -161,7 +161,7 @@ class Vectors:
             raise Damaged(f"vectors of {head}, not of {self._head(ordinal)}")
         segment = _Segment(ordinal)
         segment.keys = from_little("q", memoryview(data)[end : end + 8 * count])
-        segment.rows = bytearray(data[end + 8 * count : -_END])
+        segment.rows = bytearray(data[end + 8 * count : -_CHECKSUM_SIZE])
         if len(segment.rows) != len(segment.keys) * self._embedder.dimensions:
             raise Damaged("vectors are missing")
         segment.changed = False
@@ -176,12 +176,12 @@ def _last_of(segment: _Segment) -> int:
     return segment.keys[-1] >> _PART_BITS if segment.keys else -1
 
 
-def _small(rows: Numbers) -> NDArray[np.int8]:
-    """Vectors in small whole numbers; one without any length stays so."""
-    whole: Numbers = np.rint(_of_length_one(np.nan_to_num(np.asarray(rows, np.float64))) * _MOST)
+def _quantise(rows: Numbers) -> NDArray[np.int8]:
+    """Scale vectors to small integers; a zero vector stays zero."""
+    whole: Numbers = np.rint(_normalise(np.nan_to_num(np.asarray(rows, np.float64))) * _MAX_COMPONENT)
     return whole.astype(np.int8)
 
 
-def _of_length_one(rows: Numbers) -> Numbers:
+def _normalise(rows: Numbers) -> Numbers:
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return rows / np.where(lengths > 0, lengths, 1.0)

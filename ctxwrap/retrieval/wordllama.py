@@ -1,4 +1,4 @@
-"""Wordllama: vectors from a table of words that its package brings along, so that nothing is downloaded."""
+"""Embeddings from WordLlama's bundled word table; nothing is downloaded."""
 
 import logging
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ logger = logging.getLogger("ctxwrap")
 
 _LOADING = Lock()
 
-_READ = 4000
-"""So many characters of a text are embedded."""
+_MAX_READ = 4000
+"""Maximum characters embedded."""
 
 
 def is_installed() -> bool:
@@ -24,13 +24,13 @@ def is_installed() -> bool:
 
 
 def loaded() -> "WordLlama | None":
-    """The one model of this process; None if it cannot be loaded, which is tried once."""
+    """Return the model of this process, or None if it cannot be loaded; loading is tried once."""
     with _LOADING:
-        return _tried()
+        return _load()
 
 
 @cache
-def _tried() -> "WordLlama | None":
+def _load() -> "WordLlama | None":
     try:
         return WordLlama()
     except Exception as error:
@@ -39,7 +39,7 @@ def _tried() -> "WordLlama | None":
 
 
 class WordLlama:
-    """Loads the table when it is made; takes about a second and 75 MB."""
+    """Loads the table when created, which takes about a second and 75 MB."""
 
     dimensions = 256
 
@@ -47,7 +47,7 @@ class WordLlama:
         found = find_spec("wordllama")
         if found is None or found.origin is None:
             raise ImportError("vectors need the extra: pip install 'ctxwrap[embeddings]'")
-        # the package looks for its own tokenizer in a wrong place, and finds it where it is told a cache is
+        # the package looks for its tokenizer in the wrong place, but finds it in a configured cache directory
         own_files = Path(found.origin).parent
         self._model: Any = _imported().load(cache_dir=own_files, dim=self.dimensions, disable_download=True)
         self.name = f"wordllama {version('wordllama')} l2_supercat"
@@ -58,12 +58,12 @@ class WordLlama:
 
 
 def _readable(text: str) -> str:
-    """Never empty, and nothing that has no UTF-8."""
-    return text[:_READ].encode("utf-8", "replace").decode() or " "
+    """Return text that is not empty and can be encoded as UTF-8."""
+    return text[:_MAX_READ].encode("utf-8", "replace").decode() or " "
 
 
 def _imported() -> Any:
-    """The package's model; importing it configures logging for everybody, which is taken back."""
+    """Import the package's model and undo its global logging configuration."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     from wordllama import WordLlama as Model  # type: ignore[import-not-found,unused-ignore]

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.documents.document import grown, trimmed
-from ctxwrap.documents.sentences import RawMessage, assigns, cut, decides, facts_in, is_filler, salience, sentences_in
+from ctxwrap.documents.sentences import (
+    RawMessage,
+    assigns,
+    decides,
+    facts_in,
+    is_filler,
+    salience,
+    sentences_in,
+    shorten,
+)
 from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.language.dates import days_in
 
@@ -97,7 +106,7 @@ def test_days_are_known_in_many_spellings_and_only_beyond_doubt() -> None:
 
 @given(st.text(max_size=80), st.integers(1, 60))
 def test_cuts_fit_and_leave_what_was_there(text: str, limit: int) -> None:
-    short = cut(text, limit)
+    short = shorten(text, limit)
     assert len(short) <= limit
     assert short == text if len(text) <= limit else text.startswith(short.removesuffix("…")) and short.endswith("…")
 
@@ -105,7 +114,7 @@ def test_cuts_fit_and_leave_what_was_there(text: str, limit: int) -> None:
 @pytest.mark.parametrize("whole", ["e\u0301", "👩\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "🇧🇪", "की"])
 def test_cuts_tear_no_character_apart(whole: str) -> None:
     for limit in range(2, 40):
-        kept = cut(whole * 20, limit).removesuffix("…")
+        kept = shorten(whole * 20, limit).removesuffix("…")
         assert len(kept) % len(whole) == 0
 
 

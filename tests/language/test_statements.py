@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.language.statement import LONGEST
-from ctxwrap.language.statements import MOST, Statement, statements_in
+from ctxwrap.language.rules import MAX_LENGTH
+from ctxwrap.language.statements import MAX_STATEMENTS, Statement, statements_in
 
 HERE = Path(__file__).parent
 LANGUAGES = ("english", "chinese")
@@ -99,7 +99,7 @@ def test_a_statement_is_told_once() -> None:
 
 def test_one_message_states_no_more_than_a_few_things() -> None:
     fruits = ["apples", "pears", "plums", "figs", "dates", "limes", "kiwis", "grapes", "melons", "mangos"]
-    assert len(statements_in(" ".join(f"I like {fruit}." for fruit in fruits))) == MOST
+    assert len(statements_in(" ".join(f"I like {fruit}." for fruit in fruits))) == MAX_STATEMENTS
 
 
 def test_only_the_beginning_is_read() -> None:
@@ -142,12 +142,12 @@ OPENINGS = (
 )
 def test_any_text_is_read_and_what_comes_of_it_is_bounded(pieces: list[str]) -> None:
     found = statements_in("".join(pieces))
-    assert len(found) <= MOST
+    assert len(found) <= MAX_STATEMENTS
     for each in found:
         assert each.type
         assert each.tier in ("core", "working")
         assert 0 <= each.decay <= 1
-        assert 0 < len(each.content) <= LONGEST
+        assert 0 < len(each.content) <= MAX_LENGTH
         assert "\n" not in each.content
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.inspect import memory_of
-from ctxwrap.memory.memory import Memory, is_fixed, merged, name_of
+from ctxwrap.memory.memory import Memory, capability_name, is_write_once, merged
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.session.lookup import key_for, open_existing
@@ -32,16 +32,18 @@ ENTRIES = st.one_of(
         optional={"scope": st.sampled_from(["write_once", "session"])},
     ),
 )
-LISTS = st.lists(ENTRIES, max_size=4, unique_by=name_of)
+LISTS = st.lists(ENTRIES, max_size=4, unique_by=capability_name)
 
 
 @given(LISTS, LISTS)
 def test_what_is_fixed_stays_and_all_else_is_as_returned(before: list[Any], returned: list[Any]) -> None:
     result, violation = merged(before, returned)
-    fixed = {name_of(each): each for each in before if is_fixed(each)}
-    assert {name_of(each): each for each in result} == {name_of(each): each for each in returned} | fixed
-    assert len({name_of(each) for each in result}) == len(result)
-    assert bool(violation) == any(fixed.get(name_of(each), each) != each for each in returned)
+    fixed = {capability_name(each): each for each in before if is_write_once(each)}
+    assert {capability_name(each): each for each in result} == {
+        capability_name(each): each for each in returned
+    } | fixed
+    assert len({capability_name(each) for each in result}) == len(result)
+    assert bool(violation) == any(fixed.get(capability_name(each), each) != each for each in returned)
     assert merged(result, returned)[0] == result, "saying it again changes nothing"
 
 

@@ -13,7 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, half_life, mentioned, rehydrated, stated, swapped
+from ctxwrap.memory.decay import (
+    TierMove,
+    advanced,
+    apply_mention,
+    decay_at,
+    due,
+    half_life,
+    move_to_swap,
+    rehydrated,
+    set_decay,
+)
 from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, MemoryItem, Mentions
 from ctxwrap.settings import MemoryRules, PerTier, Settings, settings_from
 
@@ -134,7 +144,7 @@ class TestTheFormula:
             subject, _ = advanced(subject, r, RULES)
             if subject.tier == "swap":
                 break
-            subject = stated(subject, r, decay)
+            subject = set_decay(subject, r, decay)
         assert subject.tier == "swap"
         assert r <= 24
 
@@ -226,11 +236,11 @@ class TestDemotion:
 
     @given(tiers, st.floats(0, 1), st.integers(0, 99))
     def test_nothing_falls_in_the_round_of_its_touch(self, tier: str, decay: float, last: int) -> None:
-        touched = stated(item(tier=tier), last, decay)
+        touched = set_decay(item(tier=tier), last, decay)
         assert advanced(touched, last, RULES) == (touched, ())
 
     def test_what_is_beyond_its_threshold_falls_one_tier_a_round(self) -> None:
-        _, moves = advanced(stated(item(tier="core"), 7, 0.95), 100, OLD_RULES)
+        _, moves = advanced(set_decay(item(tier="core"), 7, 0.95), 100, OLD_RULES)
         assert moves == (
             TierMove("ada-1", "core", "working", 8, "decay passed 0.5"),
             TierMove("ada-1", "working", "ephemeral", 9, "decay passed 0.75"),
@@ -244,9 +254,9 @@ class TestDemotion:
 
 class TestMentions:
     def test_a_mention_restores_and_lengthens(self) -> None:
-        again = mentioned(item(), 8, 1.0, RULES)
+        again = apply_mention(item(), 8, 1.0, RULES)
         assert (again.decay, again.touches, again.anchor, again.last, again.first) == (0, 2, 8, 8, 0)
-        used = mentioned(item(), 8, 0.5, RULES, spoken=False)
+        used = apply_mention(item(), 8, 0.5, RULES, spoken=False)
         assert (used.decay, used.touches, used.since) == (0.25, 1, 0)
 
     @given(all_items(PLACES), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
@@ -261,7 +271,7 @@ class TestMentions:
         def after(mentions: list[Any]) -> MemoryItem:
             now = start
             for evidence, ceiling in mentions:
-                now = mentioned(now, round, evidence, rules, ceiling)
+                now = apply_mention(now, round, evidence, rules, ceiling)
             return now
 
         assert after(mentions) == after(shuffled)
@@ -273,7 +283,7 @@ class TestMentions:
     ) -> None:
         now = first_round(subject) + gap
         twin, _ = advanced(subject, now, rules)
-        better = mentioned(twin, now, evidence, rules, ceiling)
+        better = apply_mention(twin, now, evidence, rules, ceiling)
         for r in (now, *(now + gap for gap in later)):
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
             assert height(advanced(better, r, rules)[0]) >= height(advanced(twin, r, rules)[0])
@@ -292,10 +302,10 @@ class TestMentions:
     ) -> None:
         start = first_round(subject)
         now = start + gap
-        twin, _ = advanced(mentioned(subject, start, one, rules), now, rules)
+        twin, _ = advanced(apply_mention(subject, start, one, rules), now, rules)
         if looked_up:
-            twin = rehydrated(swapped(twin, now, rules), now, rules)
-        better = mentioned(twin, max(0, now - late), two, rules)
+            twin = rehydrated(move_to_swap(twin, now, rules), now, rules)
+        better = apply_mention(twin, max(0, now - late), two, rules)
         assert better.last >= twin.last
         for r in (now, now + later):
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
@@ -303,7 +313,7 @@ class TestMentions:
     def test_what_comes_late_is_not_dated_before_a_demotion(self) -> None:
         fallen, _ = advanced(item(tier="working"), 50, RULES)
         assert fallen.anchor == 48
-        assert mentioned(fallen, 30, 0.5, RULES).anchor == stated(fallen, 30, 0.2).anchor == 48
+        assert apply_mention(fallen, 30, 0.5, RULES).anchor == set_decay(fallen, 30, 0.2).anchor == 48
 
     @pytest.mark.parametrize(
         ("tier", "touches", "ceiling", "to"),
@@ -322,14 +332,14 @@ class TestMentions:
         ],
     )
     def test_promotion(self, tier: str, touches: float, ceiling: Any, to: str) -> None:
-        once = mentioned(item(tier=tier, touches=touches), 1, 1.0, RULES, ceiling)
+        once = apply_mention(item(tier=tier, touches=touches), 1, 1.0, RULES, ceiling)
         assert once.tier == to
-        assert mentioned(once, 1, 1.0, RULES, ceiling) == once, "one step a round"
+        assert apply_mention(once, 1, 1.0, RULES, ceiling) == once, "one step a round"
 
     def test_who_is_mentioned_in_every_round_rises_to_core(self) -> None:
         way = [item()]
         for r in range(1, 8):
-            way.append(mentioned(way[-1], r, RULES.restated, RULES))
+            way.append(apply_mention(way[-1], r, RULES.restated, RULES))
         assert [each.tier for each in way] == ["ephemeral"] * 2 + ["working"] * 5 + ["core"]
 
     @given(all_items(PLACES), gaps, shares, rulebooks)
@@ -337,17 +347,17 @@ class TestMentions:
         self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
-        said = stated(advanced(subject, now, rules)[0], now, decay)
+        said = set_decay(advanced(subject, now, rules)[0], now, decay)
         assert (decay_at(said, now, rules), said.touches, said.last) == (decay, subject.touches, now)
 
     def test_a_stated_decay_is_bounded(self) -> None:
-        assert [stated(item(), 1, decay).decay for decay in (-0.5, 1.5)] == [0, 1]
+        assert [set_decay(item(), 1, decay).decay for decay in (-0.5, 1.5)] == [0, 1]
 
     def test_a_stated_decay_outlives_the_mentions_it_was_stated_with(self) -> None:
-        said = stated(mentioned(item(decay=0.8), 1, 0.5, RULES), 1, 0.6)
+        said = set_decay(apply_mention(item(decay=0.8), 1, 0.5, RULES), 1, 0.6)
         assert (said.decay, said.touches) == (0.6, 1.5)
-        assert mentioned(said, 1, 0.5, RULES) == said
-        stronger = mentioned(said, 1, 1.0, RULES)
+        assert apply_mention(said, 1, 0.5, RULES) == said
+        stronger = apply_mention(said, 1, 1.0, RULES)
         assert (stronger.decay, stronger.touches) == (0, 2)
 
 
@@ -358,7 +368,7 @@ class TestSwap:
     ) -> None:
         now = first_round(subject) + gap
         resident, _ = advanced(subject, now, rules)
-        away = swapped(resident, now, rules)
+        away = move_to_swap(resident, now, rules)
         assert (away.tier, away.touches, away.last) == ("swap", subject.touches, subject.last)
         assert decay_at(away, now, rules) == decay_at(resident, now, rules)
         assert advanced(away, now + 1000, rules) == (away, ())
@@ -396,11 +406,11 @@ def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: li
             life, _ = advanced(life, now, rules)
             match event:
                 case "mention":
-                    life = mentioned(life, now, share, rules)
+                    life = apply_mention(life, now, share, rules)
                 case "state":
-                    life = stated(life, now, share)
+                    life = set_decay(life, now, share)
                 case "swap":
-                    life = swapped(life, now, rules)
+                    life = move_to_swap(life, now, rules)
                 case "look up" if life.tier == "swap":
                     life = rehydrated(life, now, rules)
             assert 0 <= decay_at(life, now, rules) <= 1

@@ -42,12 +42,6 @@ def test_the_month_asked_about_is_preferred() -> None:
     assert best(said, "Where did we sail on 2023-07-09?") == 2
 
 
-def test_the_topic_finds_what_no_word_does() -> None:
-    said = [Said(at, "It rained.") for at in range(5)]
-    said += [Said(5, "A kitten came to live with us.", group="b"), Said(6, "Bread is dear.", group="c")]
-    assert best(said, "Which pets are there?") == 5
-
-
 def test_of_equals_the_newer_comes_first() -> None:
     index = indexed([Said(at, "Tea is ready.", group=str(at)) for at in range(5)])
     assert [hit.number for hit in Ranking(index, "tea").hits] == [4, 3, 2, 1, 0]
@@ -99,8 +93,8 @@ def test_however_long_a_session_is_few_documents_are_looked_at_closely(messages:
         role = ("user", "assistant")[number % 2]
         index.add(number, f"Always boil the tea for {number % 97} minutes, then wait.{' On and on.' * 9}", role=role)
     evidence = FeatureMatrix(index, "How many minutes does the tea boil? 7 or 90?")
-    assert 90 <= len(evidence.looking.places) <= (90 + 60) * 9
-    assert {len(column) for column in evidence.columns.values()} == {len(evidence.looking.places)}
+    assert 90 <= len(evidence.scan.places) <= (90 + 60) * 9
+    assert {len(column) for column in evidence.columns.values()} == {len(evidence.scan.places)}
     assert len(Ranking(index, "tea").hits) <= 300
 
 
@@ -124,7 +118,7 @@ def test_a_long_question_is_asked_by_its_rare_words() -> None:
     evidence = FeatureMatrix(indexed(said), " ".join(each.text for each in said))
     question = "How many beehives does Irma keep?"
     assert evidence.columns["words"][answers[question]] > 0
-    assert len(evidence.looking.terms) == 40
+    assert len(evidence.scan.terms) == 40
 
 
 def test_dates() -> None:

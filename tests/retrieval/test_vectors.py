@@ -155,7 +155,7 @@ def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: py
 
 def test_nothing_of_it_is_imported_unless_asked_for() -> None:
     code = (
-        "import sys, ctxwrap, ctxwrap.retrieval.packing, ctxwrap.retrieval.index;"
+        "import sys, ctxwrap, ctxwrap.retrieval.selection, ctxwrap.retrieval.index;"
         "print(sorted({'numpy', 'wordllama', 'ctxwrap.retrieval.vectors'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

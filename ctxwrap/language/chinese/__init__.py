@@ -1,1 +1,1 @@
-"""Chinese: what a clause of a user says of themselves."""
+"""Rules for Chinese sentences; begin with `clauses`."""

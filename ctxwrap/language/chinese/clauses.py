@@ -1,13 +1,14 @@
-"""Clauses: how a Chinese sentence falls apart, and what each part of it says."""
+"""Splits a Chinese sentence into clauses and applies the rules to each."""
 
 import re
 
-from ctxwrap.language.chinese import health, persons, plans, tastes, work
+from ctxwrap.language.chinese.intents import PLAN_RULES, PREFERENCE_RULES
+from ctxwrap.language.chinese.persons import HEALTH_RULES, PERSON_RULES, WORK_RULES
 from ctxwrap.language.chinese.values import third_person
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, MASK, TASK, AssertedSentence, RuleTable, Statement, first_told
+from ctxwrap.language.rules import LIFE, MASK, TASK, AssertedSentence, RuleTable, Statement, first_statement
 
-_JOINT = lazy_pattern(
+_CLAUSE_BREAK = lazy_pattern(
     "(?<!起)(?<!以后)(?<!开始)(?<!今后)(?:[，,：:、]+(?=我|你|请|以后|记住|别忘|如果|能|有|该|怎"
     "|对|住|喜欢|不|今年|是|在|养|来自|讨厌|爱|职业|预算|截止|最|也|还|另外|平时|现在|目前|想|帮"
     "|每次|但|而|所以|因为|老家|家|从|就|那|推荐)|[，,]|\\s)"
@@ -53,8 +54,7 @@ _SUBJECTLESS = lazy_pattern(
 )
 
 
-def stated_in(sentence: AssertedSentence) -> list[Statement]:
-    """What the sentence says, clause by clause."""
+def statements_of(sentence: AssertedSentence) -> list[Statement]:
     text = _without_openers(sentence.text)
     scope = _SCOPE.search(text)
     clauses = _clauses(text, scope.start() if scope else len(text), sentence.asks)
@@ -65,17 +65,17 @@ def stated_in(sentence: AssertedSentence) -> list[Statement]:
         clause = _without_openers(_REMEMBER_LEAD.sub("", clause))
         if clause and not clause.startswith(("我", "请")) and own and _SUBJECTLESS.match(clause):
             clause = f"我{clause}"
-        told = _stated(clause, asked)
+        statement = _statement_of(clause, asked)
         own = clause.startswith(("我", "本人", "叫我")) if clause else own
         asked = asked and not clause
-        found += [told] if told else []
+        found += [statement] if statement else []
     return found
 
 
 def _clauses(text: str, scope: int, asks: bool) -> list[str]:
     pieces: list[str] = []
     start = 0
-    for joint in [*_JOINT.finditer(text), None]:
+    for joint in [*_CLAUSE_BREAK.finditer(text), None]:
         end = joint.start() if joint else len(text)
         if end > scope:
             return pieces
@@ -104,11 +104,11 @@ _REMEMBER_LEAD = lazy_pattern(
 )
 
 
-def _stated(clause: str, asked: bool) -> Statement | None:
+def _statement_of(clause: str, asked: bool) -> Statement | None:
     clause = clause.strip(" ，,：:、").rstrip("哦啊呀哈啦哟嘛")
     if not clause or _DOUBT.search(clause):
         return None
-    return first_told(clause, _RULES) or (_remembered(clause) if asked else None)
+    return first_statement(clause, _RULES) or (_remembered(clause) if asked else None)
 
 
 _ACTION = lazy_pattern("(?:要|去|给|把|在|明天|后天|周|下周|提醒|买|带|交|打|发|寄|订|付|吃药|关|拿|取)")
@@ -126,4 +126,4 @@ def _remembered(clause: str) -> Statement | None:
     )
 
 
-_RULES: RuleTable = (*persons.RULES, *work.RULES, *health.RULES, *tastes.RULES, *plans.RULES)
+_RULES: RuleTable = (*PERSON_RULES, *WORK_RULES, *HEALTH_RULES, *PREFERENCE_RULES, *PLAN_RULES)

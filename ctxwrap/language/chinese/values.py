@@ -1,18 +1,18 @@
-"""Values: what is said in Chinese, without what hangs on it."""
+"""Shared by the Chinese rules: value clean-up, rule templates and word lists."""
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import RuleMatch, Sort, Statement, Tell
+from ctxwrap.language.rules import RuleAction, RuleMatch, Statement, StatementCategory
 
 _MINE = lazy_pattern("我自己|我们|我")
 
 
 def third_person(text: str) -> str:
-    """The text with its speaker as the user, and the one spoken to as the assistant."""
-    told = _MINE.sub(lambda found: {"我自己": "用户自己", "我们": "用户一方", "我": "用户"}[found[0]], text)
-    return told.replace("您", "助手").replace("你们", "助手").replace("你", "助手")
+    """Replace the speaker by the user, and the addressee by the assistant."""
+    text = _MINE.sub(lambda found: {"我自己": "用户自己", "我们": "用户一方", "我": "用户"}[found[0]], text)
+    return text.replace("您", "助手").replace("你们", "助手").replace("你", "助手")
 
 
-LAST = lazy_pattern("(?:了|的|呢|哦|啊|吧|呀|哈|啦|而已|哟|，|。|！|\\s)+$")
+PARTICLES = lazy_pattern("(?:了|的|呢|哦|啊|吧|呀|哈|啦|而已|哟|，|。|！|\\s)+$")
 
 _VAGUE = lazy_pattern(
     "(?:你|您|他|她|它|这|那|此|上面|刚才|第[一二三四\\d]|前者|后者|自己$|一下|死|上了|过|的|得"
@@ -22,20 +22,20 @@ _VAGUE = lazy_pattern(
 HAN = "\u4e00-\u9fff"
 
 
-def plain(text: str, widest: int = 60) -> str:
-    value = LAST.sub("", text.strip())
-    return value if 0 < len(value) <= widest and not _VAGUE.match(value) else ""
+def trim_clause(text: str, max_length: int = 60) -> str:
+    value = PARTICLES.sub("", text.strip())
+    return value if 0 < len(value) <= max_length and not _VAGUE.match(value) else ""
 
 
-def says(sort: Sort, template: str, widest: int = 40) -> Tell:
-    """A statement with the value in the template; none if the value is vague."""
+def template_rule(category: StatementCategory, template: str, max_length: int = 40) -> RuleAction:
+    """Return an action that fills the template with the value; it produces nothing for a vague value."""
 
-    def tell(found: RuleMatch) -> Statement | None:
+    def action(found: RuleMatch) -> Statement | None:
         values = found.groupdict()
-        values["what"] = third_person(plain(found["what"], widest))
-        return sort.of(template.format(**values)) if values["what"] else None
+        values["what"] = third_person(trim_clause(found["what"], max_length))
+        return category.of(template.format(**values)) if values["what"] else None
 
-    return tell
+    return action
 
 
 TRADES = (
@@ -65,9 +65,9 @@ ILLNESS = (
     "|麸质不耐受?"
 )
 
-MANY = "[一二两三四五六七八九十几\\d]+"
+COUNT = "[一二两三四五六七八九十几\\d]+"
 
-NOW = (
+TIME_ADVERBS = (
     "(?:现在|目前|一直|就|是|也|还|都|已经|如今|最近|刚|刚刚|上个月|上周|去年|今年|前年|和(?:家人"
     "|老婆|老公|父母|女朋友|男朋友|妻子|丈夫)一起|跟(?:家人|老婆|老公|父母)一起|一家|全家|一家人"
     "|平时|长期|常年|一个人|独自|家){0,3}"

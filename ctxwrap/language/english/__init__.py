@@ -1,1 +1,1 @@
-"""English: what a clause of a user says of themselves."""
+"""Rules for English sentences; begin with `clauses`."""

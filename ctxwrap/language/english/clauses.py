@@ -1,20 +1,23 @@
-"""Clauses: how an English sentence falls apart, and what each part of it says."""
+"""Splits an English sentence into clauses and applies the rules to each."""
 
 import re
 
-from ctxwrap.language.english import attributes, family, health, home, names, plans, tastes, work
-from ctxwrap.language.english.values import POINTS, plain
+from ctxwrap.language.english.health import HEALTH_RULES
+from ctxwrap.language.english.intents import PLAN_RULES, PREFERENCE_RULES
+from ctxwrap.language.english.persons import ATTRIBUTE_RULES, FAMILY_RULES, HOME_RULES, NAME_RULES
+from ctxwrap.language.english.values import CONTEXT_DEPENDENT, trim_clause
+from ctxwrap.language.english.work import WORK_RULES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import (
+from ctxwrap.language.rules import (
     LIFE,
     MASK,
     TASK,
     AssertedSentence,
     RuleTable,
     Statement,
-    about_user,
-    first_told,
-    others,
+    first_statement,
+    third_person,
+    user_clause,
 )
 
 _SUBJECT = r"(?:i|i'm|im|i've|my|we|we're|we've|our|please|remember|keep in mind|let's)\b"
@@ -24,7 +27,7 @@ _ASKING = (
     r"|any|got|has|have you)\b"
 )
 
-_JOINT = lazy_pattern(
+_CLAUSE_BREAK = lazy_pattern(
     r"(?<!now on)(?<!forward)(?<!future)(?<!here on)(?:\s?[,;–—]|\s-)\s*(?:(?:and|but|so|because"
     r"|since|while|although|though|plus|also|however|yet|then)\s){0,3}"
     rf"(?={_SUBJECT}|{_ASKING})"
@@ -83,8 +86,7 @@ _HEDGED = lazy_pattern(
 _DOUBTED = lazy_pattern(r"\bi (?:believe|think|guess|suppose|hope|heard|imagine|assume|reckon)$", re.I)
 
 
-def stated_in(sentence: AssertedSentence) -> list[Statement]:
-    """What the sentence says, clause by clause."""
+def statements_of(sentence: AssertedSentence) -> list[Statement]:
     text = _without_openers(sentence.text)
     if _DOUBTED.search(text):
         return []
@@ -93,27 +95,27 @@ def stated_in(sentence: AssertedSentence) -> list[Statement]:
     for start, clause in _clauses(text, sentence.asks):
         if scope and start + len(clause) > scope.start():
             break
-        told = _stated(clause)
-        if not told and ": " in clause:
-            break  # what follows a colon may be somebody else's
-        found += [told] if told else []
+        statement = _statement_of(clause)
+        if not statement and ": " in clause:
+            break  # text after a colon may be somebody else's
+        found += [statement] if statement else []
     return found
 
 
 def _clauses(text: str, asks: bool) -> list[tuple[int, str]]:
-    starts = [0, *(found.end() for found in _JOINT.finditer(text))]
-    ends = [*(found.start() for found in _JOINT.finditer(text)), len(text)]
+    starts = [0, *(found.end() for found in _CLAUSE_BREAK.finditer(text))]
+    ends = [*(found.start() for found in _CLAUSE_BREAK.finditer(text)), len(text)]
     pieces = [(start, text[start:end]) for start, end in zip(starts, ends, strict=True)]
     if asks:
         asked = re.match(_ASKING, pieces[-1][1], re.I)
         pieces = pieces[:-1] if asked else []
-    return [part for start, clause in pieces for part in _parts(start, clause)]
+    return [part for start, clause in pieces for part in _split_shared_subject(start, clause)]
 
 
-def _parts(start: int, clause: str) -> list[tuple[int, str]]:
-    """The clause in two if a second verb shares its subject."""
+def _split_shared_subject(start: int, clause: str) -> list[tuple[int, str]]:
+    """Split the clause if a second verb shares its subject."""
     joint = _SHARED_SUBJECT.search(clause)
-    if not joint or not re.match(r"(?:i|i'm|my name is)\b", clause, re.I) or not _first(clause[: joint.start()]):
+    if not joint or not re.match(r"(?:i|i'm|my name is)\b", clause, re.I) or not _match_rules(clause[: joint.start()]):
         return [(start, clause)]
     return [(start, clause[: joint.start()]), (start + joint.end() - 2, f"I {clause[joint.end() :]}")]
 
@@ -127,17 +129,17 @@ def _without_openers(text: str) -> str:
     return text
 
 
-def _stated(clause: str) -> Statement | None:
+def _statement_of(clause: str) -> Statement | None:
     clause = _without_openers(clause).strip(" ,;:–—-")
     if asked := _REMEMBER.match(clause):
         return _remembered(_without_openers(asked["what"]))
-    return _first(clause)
+    return _match_rules(clause)
 
 
-def _first(clause: str) -> Statement | None:
+def _match_rules(clause: str) -> Statement | None:
     if _HEDGED.search(clause):
         return None
-    return first_told(clause, _RULES)
+    return first_statement(clause, _RULES)
 
 
 _REMEMBER = lazy_pattern(
@@ -168,31 +170,31 @@ _ADVICE = lazy_pattern(
 def _remembered(what: str) -> Statement | None:
     if _HEDGED.search(what) or _SCOPE.search(what):
         return None
-    if told := _first(what):
-        return told
+    if statement := _match_rules(what):
+        return statement
     if what.lower().startswith("to "):
-        vague = _ADVICE.match(what) or POINTS.search(what) or not plain(what)
-        return None if vague else TASK.of(f"The user asks to remember {others(plain(what))}.")
+        vague = _ADVICE.match(what) or CONTEXT_DEPENDENT.search(what) or not trim_clause(what)
+        return None if vague else TASK.of(f"The user asks to remember {third_person(trim_clause(what))}.")
     if not _FACTUAL.match(what) or re.search(r"\b(?:you|your|yourself)\b", what, re.I):
         return None
-    if _NO_FACT.match(what) or len(what.split()) < 3 or not (value := plain(what)):
+    if _NO_FACT.match(what) or len(what.split()) < 3 or not (value := trim_clause(what)):
         return None
     if re.match(r"i ", value, re.I):
-        return LIFE.of(f"{about_user(value[2:])}.")
+        return LIFE.of(f"{user_clause(value[2:])}.")
     if mine := re.match(r"(?:my|our) ", value, re.I):
-        return LIFE.of(f"The user's {others(value[mine.end() :])}.")
+        return LIFE.of(f"The user's {third_person(value[mine.end() :])}.")
     if re.match(r"(?:we|i'\w+|please)\b", value, re.I):
         return None
-    return LIFE.of(f"{value[:1].upper()}{others(value[1:])}.")
+    return LIFE.of(f"{value[:1].upper()}{third_person(value[1:])}.")
 
 
 _RULES: RuleTable = (
-    *names.RULES,
-    *home.RULES,
-    *work.RULES,
-    *health.RULES,
-    *family.RULES,
-    *tastes.RULES,
-    *plans.RULES,
-    *attributes.RULES,
+    *NAME_RULES,
+    *HOME_RULES,
+    *WORK_RULES,
+    *HEALTH_RULES,
+    *FAMILY_RULES,
+    *PREFERENCE_RULES,
+    *PLAN_RULES,
+    *ATTRIBUTE_RULES,
 )

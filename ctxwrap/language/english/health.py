@@ -1,11 +1,20 @@
-"""Health: what the user must not eat, suffers from and lives with."""
+"""Rules about allergies, illnesses and diet."""
 
 import re
 
-from ctxwrap.language.english.values import ADV, I_AM, I_DO, any_of, says, specific
+from ctxwrap.language.english.values import ADVERBS, I_AM, I_DO, alternation, specific_value, template_rule
 from ctxwrap.language.lexicon import CIRCUMSTANCES, CONDITIONS, LANGUAGES, NATIONS, STATES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import HEALTH, LIFE, RuleMatch, RuleTable, Statement, about_user, others, rules
+from ctxwrap.language.rules import (
+    HEALTH,
+    LIFE,
+    RuleMatch,
+    RuleTable,
+    Statement,
+    compile_rules,
+    third_person,
+    user_clause,
+)
 
 NO_ALLERGENS = lazy_pattern(
     r"(?i:.*\b(?:mornings?|mondays?|work|meetings?|stupidity|bullshit|nonsense|drama|boredom"
@@ -16,7 +25,7 @@ NO_ALLERGENS = lazy_pattern(
 
 
 def _allergic(found: RuleMatch) -> Statement | None:
-    what = specific(found["what"])
+    what = specific_value(found["what"])
     if not what or NO_ALLERGENS.match(what):
         return None
     strongly = "severely " if found["how"] and re.search("sever|dead|extrem|highly|very", found["how"]) else ""
@@ -35,11 +44,11 @@ def _has_allergy(found: RuleMatch) -> Statement | None:
 _STATE = frozenset(CIRCUMSTANCES.split())
 
 
-def _is_so(found: RuleMatch) -> Statement | None:
+def _has_state(found: RuleMatch) -> Statement | None:
     what = found["what"].lower()
-    sort = LIFE if what in _STATE else HEALTH
+    category = LIFE if what in _STATE else HEALTH
     what = what.title() if what in {"muslim", "jewish", "catholic", "buddhist", "hindu"} else what
-    return sort.of(f"The user is {'not ' if found['not'] else ''}{what}.")
+    return category.of(f"The user is {'not ' if found['not'] else ''}{what}.")
 
 
 def _is_national(found: RuleMatch) -> Statement | None:
@@ -47,16 +56,16 @@ def _is_national(found: RuleMatch) -> Statement | None:
 
 
 def _ill(found: RuleMatch) -> Statement | None:
-    return HEALTH.of(f"The user has {others(found['what'])}.")
+    return HEALTH.of(f"The user has {third_person(found['what'])}.")
 
 
 def _abstains(found: RuleMatch) -> Statement | None:
-    what = specific(found["what"])
-    verb = about_user(re.sub("do not", "don't", found["not"].lower()))
+    what = specific_value(found["what"])
+    verb = user_clause(re.sub("do not", "don't", found["not"].lower()))
     return HEALTH.of(f"{verb} {what}.") if what and len(what.split()) < 9 else None
 
 
-RULES: RuleTable = rules(
+HEALTH_RULES: RuleTable = compile_rules(
     (
         (
             rf"{I_AM}(?P<not>(?i:not ))?(?P<how>(?i:(?:severely|deathly|extremely|highly|very|mildly|slightly"
@@ -74,7 +83,7 @@ RULES: RuleTable = rules(
     ),
     (
         (
-            rf"(?i:i|i've){ADV} (?i:have|got|suffer from) (?i:an? )?(?P<how>(?i:severe |bad |mild |serious "
+            rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from) (?i:an? )?(?P<how>(?i:severe |bad |mild |serious "
             rf"|strong ))?(?P<what>[a-z]{{3,14}}(?: [a-z]{{3,10}})?) (?P<kind>(?i:allergy|allergies))(?=$"
             rf"|[,;.]| and\b)"
         ),
@@ -82,27 +91,27 @@ RULES: RuleTable = rules(
     ),
     (
         rf"{I_DO}(?i:have no|don't have any) (?P<what>(?i:(?:food |known )?allergies))$",
-        says(HEALTH, "The user has no {what}."),
+        template_rule(HEALTH, "The user has no {what}."),
     ),
     (
         (
             rf"{I_AM}(?P<not>(?i:not ))?(?i:an? |a strict |strictly |fully |legally )?(?P<what>"
-            rf"(?i:{any_of(STATES)}|lactose intolerant|gluten intolerant|hard of hearing|color blind"
+            rf"(?i:{alternation(STATES)}|lactose intolerant|gluten intolerant|hard of hearing|color blind"
             rf"|colour blind))(?=$|[,;.(]| (?:and|but|since|so|for|with|from|now)\b)"
         ),
-        _is_so,
+        _has_state,
     ),
-    (rf"{I_AM}(?P<what>(?i:{any_of(NATIONS)}|{any_of(LANGUAGES)}))(?=$|[,;.]| (?:and|but)\b)", _is_national),
+    (rf"{I_AM}(?P<what>(?i:{alternation(NATIONS)}|{alternation(LANGUAGES)}))(?=$|[,;.]| (?:and|but)\b)", _is_national),
     (
         (
-            rf"(?i:i|i've){ADV} (?i:have|got|suffer from|live with|was diagnosed with|been diagnosed with"
+            rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from|live with|was diagnosed with|been diagnosed with"
             rf"|am living with) (?P<what>(?i:an? )?(?:[\w\-]{{2,14}} ){{0,3}}?(?i:type (?:1|2|one"
-            rf"|two) diabetes|{any_of(CONDITIONS)})\b(?i: disease| disorder| syndrome)?)(?=$|[,;.]| (?:and"
+            rf"|two) diabetes|{alternation(CONDITIONS)})\b(?i: disease| disorder| syndrome)?)(?=$|[,;.]| (?:and"
             rf"|since|for|but|so)\b)"
         ),
         _ill,
     ),
-    (rf"{I_AM}(?i:intolerant) to (?P<what>.{{3,60}})$", says(HEALTH, "The user is intolerant to {what}.")),
+    (rf"{I_AM}(?i:intolerant) to (?P<what>.{{3,60}})$", template_rule(HEALTH, "The user is intolerant to {what}.")),
     (
         (
             rf"{I_DO}(?P<not>(?i:don't eat|do not eat|can't eat|cannot eat|can't have|don't drink|do not drink"
@@ -113,14 +122,14 @@ RULES: RuleTable = rules(
     ),
     (
         rf"{I_DO}(?i:keep|eat|only eat) (?P<what>(?i:kosher|halal|vegan|vegetarian|gluten-free|keto|paleo))\b",
-        says(HEALTH, "The user keeps to {what} food."),
+        template_rule(HEALTH, "The user keeps to {what} food."),
     ),
     (
         (
             rf"(?:{I_DO}(?i:follow|stick to|eat)|{I_AM}(?i:on|following)) (?P<what>(?i:an? "
             rf"(?:strict )?[\w\-]{{3,16}}(?: [\w\-]{{3,12}})? diet))\b"
         ),
-        says(HEALTH, "The user follows {what}."),
+        template_rule(HEALTH, "The user follows {what}."),
     ),
     (
         (
@@ -128,6 +137,6 @@ RULES: RuleTable = rules(
             rf"|notes)\b)[a-z]{{4,16}}(?: \d+ ?mg)?(?: (?:daily|every day|every morning|twice a day"
             rf"|twice daily))? for (?:my|an?|high) [a-z ]{{4,40}})$"
         ),
-        says(HEALTH, "The user takes {what}."),
+        template_rule(HEALTH, "The user takes {what}."),
     ),
 )

@@ -1,13 +1,13 @@
-"""Values: what is said in English, without what hangs on it, and how rules are spelled."""
+"""Shared by the English rules: value clean-up, rule templates and pattern parts."""
 
 import re
 
-from ctxwrap.language.lexicon import PETS, PLACES, RELATIVES
+from ctxwrap.language.lexicon import KNOWN_PLACES, NO_PLACES, PETS, PROFESSIONS, RELATIVES
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import MASK, RuleMatch, Sort, Statement, Tell, others
+from ctxwrap.language.rules import MASK, RuleAction, RuleMatch, Statement, StatementCategory, third_person
 
 
-def any_of(words: str) -> str:
+def alternation(words: str) -> str:
     return "|".join(re.escape(word) for word in sorted(words.split(), key=len, reverse=True))
 
 
@@ -19,7 +19,7 @@ _TAIL = lazy_pattern(
     re.I,
 )
 
-_CUT = lazy_pattern(
+_SUBCLAUSE = lazy_pattern(
     r"\s[–—-]{1,2}\s.*$|,\s(?:the|it|it's|they|they're|he|he's|she|she's|there|there's|'cause"
     r"|cause|cuz|you|what|but|this|thanks|right)\b.*$"
     r"|(?:,|\s[–—-])?\s(?:because|'cause|cuz|since|so that|so|but|which|who|whose|where|although"
@@ -42,13 +42,13 @@ VAGUE = lazy_pattern(
 )
 
 
-def plain(text: str, widest: int = 120) -> str:
-    """What is said, without what hangs on it; nothing if it is too long to be plain."""
-    value = _TAIL.sub("", _CUT.sub("", text).rstrip(" ,.;:!–—-")).rstrip(" ,.;:!–—-")
-    return value if 0 < len(value) <= widest and MASK not in value else ""
+def trim_clause(text: str, max_length: int = 120) -> str:
+    """Remove subclauses and closing phrases; return "" if the rest is too long."""
+    value = _TAIL.sub("", _SUBCLAUSE.sub("", text).rstrip(" ,.;:!–—-")).rstrip(" ,.;:!–—-")
+    return value if 0 < len(value) <= max_length and MASK not in value else ""
 
 
-POINTS = lazy_pattern(
+CONTEXT_DEPENDENT = lazy_pattern(
     (
         r"\b(?:you|your|this|that one|these|those|them|today|tonight|it|(?:to|in|of|at|with|for|about"
         r"|on) that)\b|[{}]"
@@ -57,19 +57,19 @@ POINTS = lazy_pattern(
 )
 
 
-def specific(text: str) -> str:
-    """The value if it means the same outside of this talk."""
-    value = plain(text)
-    return "" if VAGUE.match(value) or POINTS.search(value) else others(value)
+def specific_value(text: str) -> str:
+    """Return the value in the third person, or "" if its meaning depends on this conversation."""
+    value = trim_clause(text)
+    return "" if VAGUE.match(value) or CONTEXT_DEPENDENT.search(value) else third_person(value)
 
 
-PART = r"[A-ZÀ-ÖØ-ÞŁŚŻČŠŽ][\w'\-]{1,24}"
+NAME_WORD = r"[A-ZÀ-ÖØ-ÞŁŚŻČŠŽ][\w'\-]{1,24}"
 
-KNOWN_PLACES = frozenset(" ".join(place.split()) for place in PLACES.split("|"))
+NO_HOMES, TRADES = frozenset(NO_PLACES.split()), frozenset(PROFESSIONS.split())
 
 PROPER = (
-    rf"(?:(?:the|New|San|St\.|El|La|Los|Las) )?{PART}(?:(?: |-| (?:de|of|am|an der|upon|sur|do|da"
-    rf"|la|del) ){PART}){{0,3}}"
+    rf"(?:(?:the|New|San|St\.|El|La|Los|Las) )?{NAME_WORD}(?:(?: |-| (?:de|of|am|an der|upon|sur|do|da"
+    rf"|la|del) ){NAME_WORD}){{0,3}}"
 )
 
 
@@ -81,18 +81,18 @@ def known_place(text: str) -> str:
     return ""
 
 
-def says(sort: Sort, template: str) -> Tell:
-    """A statement with the value in the template; none if the value is vague."""
+def template_rule(category: StatementCategory, template: str) -> RuleAction:
+    """Return an action that fills the template with the value; it produces nothing for a vague value."""
 
-    def tell(found: RuleMatch) -> Statement | None:
+    def action(found: RuleMatch) -> Statement | None:
         values = {key: value or "" for key, value in found.groupdict().items()}
         if values["what"]:
-            values["what"] = specific(values["what"])
+            values["what"] = specific_value(values["what"])
             if not values["what"]:
                 return None
-        return sort.of(" ".join(template.format(**values).split()).replace(" .", "."))
+        return category.of(" ".join(template.format(**values).split()).replace(" .", "."))
 
-    return tell
+    return action
 
 
 DATED = lazy_pattern(
@@ -103,18 +103,18 @@ DATED = lazy_pattern(
     r"(?:two|three|four|\d{1,2}|a) (?:days?|weeks?|months?))\b)"
 )
 
-ADV = (
+ADVERBS = (
     r"(?i:(?: (?:now|currently|actually|really|also|still|just|recently|absolutely|do|personally"
     r"|generally|usually|mostly|honestly|truly|quite"
     r"|particularly|especially|already|have|only|both|always|much|very much|simply|normally"
     r"|originally|strongly|strictly|sadly|even|truthfully|officially)){0,3})"
 )
 
-I_DO = rf"(?i:i){ADV} "
+I_DO = rf"(?i:i){ADVERBS} "
 
-I_AM = rf"(?i:i am|i'm|im|i'm){ADV} "
+I_AM = rf"(?i:i am|i'm|im|i'm){ADVERBS} "
 
-KIN_WORDS, PET_WORDS = any_of(RELATIVES), any_of(PETS)
+KIN_WORDS, PET_WORDS = alternation(RELATIVES), alternation(PETS)
 
 KIN = (
     rf"(?P<who>(?i:(?:(?:older|younger|elder|little|big|oldest|youngest|best|late|baby|twin|new"

@@ -1,14 +1,21 @@
-"""Work: what the user does for a living, and for whom."""
+"""Rules about the user's occupation and employer."""
 
 import re
 
-from ctxwrap.language.english.home import NO_HOMES
-from ctxwrap.language.english.values import ADV, I_AM, I_DO, VAGUE, any_of, plain, says
-from ctxwrap.language.lexicon import BUSINESSES, FIELDS, PROFESSIONS, WEEK
+from ctxwrap.language.english.values import (
+    ADVERBS,
+    I_AM,
+    I_DO,
+    NO_HOMES,
+    TRADES,
+    VAGUE,
+    alternation,
+    template_rule,
+    trim_clause,
+)
+from ctxwrap.language.lexicon import BUSINESSES, FIELDS, WEEKDAYS
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.statement import LIFE, RuleMatch, RuleTable, Statement, others, rules
-
-TRADES = frozenset(PROFESSIONS.split())
+from ctxwrap.language.rules import LIFE, RuleMatch, RuleTable, Statement, compile_rules, third_person
 
 _A_TRADE = lazy_pattern(
     r"(?P<what>(?:an?|the|currently an?|still an?) (?:[\w\-/&'+#.]{1,20} ){0,4}?"
@@ -28,7 +35,7 @@ _OF_TRADE = lazy_pattern(
 
 
 def _is_a(found: RuleMatch) -> Statement | None:
-    """A trade, if the noun before what hangs on it is one."""
+    """Accept a noun phrase whose head is a profession."""
     match = _A_TRADE.match(found["what"])
     if not match:
         return None
@@ -53,8 +60,8 @@ def _is_a(found: RuleMatch) -> Statement | None:
     ):
         return None
     hangs = _OF_TRADE.match(f" {rest}") if not what.endswith(",") else None
-    detail = plain(hangs[0]) if hangs else ""
-    return LIFE.of(f"The user is {what.rstrip(',')}{others(detail)}.")
+    detail = trim_clause(hangs[0]) if hangs else ""
+    return LIFE.of(f"The user is {what.rstrip(',')}{third_person(detail)}.")
 
 
 def _last_of_run(words: list[str], heads: list[int]) -> int:
@@ -65,7 +72,7 @@ def _last_of_run(words: list[str], heads: list[int]) -> int:
 
 
 def _works(found: RuleMatch) -> Statement | None:
-    what = plain(found["what"], 80)
+    what = trim_clause(found["what"], 80)
     if (
         not what
         or VAGUE.match(what.removeprefix("the "))
@@ -78,26 +85,26 @@ def _works(found: RuleMatch) -> Statement | None:
         return None
     if what.split(" ")[0].lower() in _WEEK:
         return None
-    return LIFE.of(f"The user works {found['at'].lower()} {others(what)}.")
+    return LIFE.of(f"The user works {found['at'].lower()} {third_person(what)}.")
 
 
-_WEEK = frozenset(WEEK.split())
+_WEEK = frozenset(WEEKDAYS.split())
 
 
-def _works_small(found: RuleMatch) -> Statement | None:
+def _works_in_field(found: RuleMatch) -> Statement | None:
     return LIFE.of(f"The user works {found['at'].lower()} {found['what']}.")
 
 
-def _owns(found: RuleMatch) -> Statement | None:
-    what = plain(found["what"], 90)
+def _runs_business(found: RuleMatch) -> Statement | None:
+    what = trim_clause(found["what"], 90)
     verb = {"run": "runs", "own": "owns", "manage": "manages", "co-own": "co-owns"}.get(
         found["verb"].lower(), found["verb"].lower()
     )
-    return LIFE.of(f"The user {verb} {others(what)}.") if what else None
+    return LIFE.of(f"The user {verb} {third_person(what)}.") if what else None
 
 
 def _joined(found: RuleMatch) -> Statement | None:
-    what = plain(
+    what = trim_clause(
         re.sub(
             (
                 r" (?:last|this|in|on|two|three|a) (?:week|month|year|monday|january|20\d\d|spring|summer"
@@ -116,13 +123,13 @@ def _joined(found: RuleMatch) -> Statement | None:
     ):
         return None
     if not found["at"] and not re.search(" as an? ", what):
-        return None  # who joins may join a club
-    return LIFE.of(f"The user works {(found['at'] or 'at').lower()} {others(what)}.")
+        return None  # people also join clubs
+    return LIFE.of(f"The user works {(found['at'] or 'at').lower()} {third_person(what)}.")
 
 
-_TRADE_FIELDS = any_of(FIELDS)
+_TRADE_FIELDS = alternation(FIELDS)
 
-RULES: RuleTable = rules(
+WORK_RULES: RuleTable = compile_rules(
     (rf"{I_AM}(?P<what>(?i:an?|the|currently an?|still an?) .{{3,110}})$", _is_a),
     (
         (
@@ -137,36 +144,36 @@ RULES: RuleTable = rules(
             rf"{I_DO}(?i:work) (?P<at>(?i:in)) (?P<what>(?i:(?:the )?(?:[a-z]{{3,14}} )?(?:{_TRADE_FIELDS})"
             rf"(?: industry| sector| department| business| field)?))(?=$|[,;]| (?:and|at|for|in)\b)"
         ),
-        _works_small,
+        _works_in_field,
     ),
     (
         (
             rf"{I_DO}(?i:work) (?P<at>(?i:from home|remotely|night shifts?|nights|shifts|part[- ]time"
             rf"|weekends))(?P<what>)(?=$|[,;]| (?:and|on|most|at)\b)"
         ),
-        says(LIFE, "The user works {at}."),
+        template_rule(LIFE, "The user works {at}."),
     ),
     (
         (
             rf"{I_DO}(?P<verb>(?i:run|own|manage|founded|co-founded|co-own)) (?P<what>(?:an?|my own|the|our) "
-            rf"(?:[\w\-'&]{{2,16}} ){{0,3}}(?i:{any_of(BUSINESSES)})\b.{{0,60}})$"
+            rf"(?:[\w\-'&]{{2,16}} ){{0,3}}(?i:{alternation(BUSINESSES)})\b.{{0,60}})$"
         ),
-        _owns,
+        _runs_business,
     ),
     (
         rf"{I_DO}(?i:teach) (?P<what>(?!(?i:you|him|her|them|people how|me|myself)\b).{{3,70}})$",
-        says(LIFE, "The user teaches {what}."),
+        template_rule(LIFE, "The user teaches {what}."),
     ),
     (
         (
             rf"(?i:(?:{I_AM}|{I_DO})(?:study|studying|majoring in|doing a (?:phd|master's|masters|degree) in)) "
             rf"(?P<what>(?!(?i:for|hard|a lot|every|at|with|this|all|too|late)\b).{{3,70}})$"
         ),
-        says(LIFE, "The user is studying {what}."),
+        template_rule(LIFE, "The user is studying {what}."),
     ),
     (
         (
-            rf"(?i:i|i've|we){ADV} (?i:joined|(?:started|begun)(?: working| a new job| a job| an internship"
+            rf"(?i:i|i've|we){ADVERBS} (?i:joined|(?:started|begun)(?: working| a new job| a job| an internship"
             rf"| my new job)? (?P<at>at|for|as)) (?P<what>[A-Z].{{1,60}}|an? .{{3,60}})$"
         ),
         _joined,

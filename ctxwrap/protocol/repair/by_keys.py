@@ -1,4 +1,4 @@
-"""A damaged snapshot read by its keys: they say what belongs where, and brackets are only hints."""
+"""Reads a damaged snapshot by its keys, which determine the structure; brackets are only hints."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from ctxwrap.protocol.repair.strict import (
     spend,
     value_at,
 )
-from ctxwrap.protocol.repair.tokens import decoded, ends_element, ends_value, is_cut_key, key_at, read_string
+from ctxwrap.protocol.repair.tokens import decode_string, ends_element, ends_value, is_cut_key, key_at, read_string
 from ctxwrap.protocol.vocabulary import (
     CAPABILITY_KEYS,
     ID_LISTS,
@@ -40,12 +40,12 @@ from ctxwrap.protocol.vocabulary import (
 
 _SECTIONS = ("runtime", "memory", "capabilities")
 FLAT = "items"
-"""The section of items that tell their tiers themselves."""
+"""The section of items that name their tiers themselves."""
 _HOLDERS = (*TIERS, FLAT)
 _LISTS = (*_HOLDERS, "capabilities")
 _QUOTE = lazy_pattern(f"[{re.escape(QUOTES)}]")
 _NUMBER = lazy_pattern(r"[+-]?(?:\d+(?:\.\d*|,\d+(?=\s*[,;，；}｝\n]))?|\.\d+)(?:[eE][+-]?\d+)?")
-_BEHIND_NUMBER = lazy_pattern(r"[fFdDlL%]?\s*(?:[,;，；}\]｝］\n]|//|/\*|#|$)|\s+[^\s\w]|\s*[\"“＂'`]")
+_AFTER_NUMBER = lazy_pattern(r"[fFdDlL%]?\s*(?:[,;，；}\]｝］\n]|//|/\*|#|$)|\s+[^\s\w]|\s*[\"“＂'`]")
 _WORD = lazy_pattern(r"[^\s,;，；}\]｝］\n]+")
 _PHRASE = lazy_pattern(r"[^,;}\]\n]+")
 _TAG = lazy_pattern(rf"[^,;，；\]］\n{re.escape(QUOTES)}]+")
@@ -55,7 +55,7 @@ _OBJECT_INSIDE = lazy_pattern(r"\{[^{}]*\}")
 _ALL_FIELDS = frozenset(ITEM_KEYS)
 _AFTER_WORDS = frozenset((*ITEM_KEYS, *ROOT_KEYS))
 _CUT = object()
-"""A value that the text ends in."""
+"""Marks a value that the end of the text cuts off."""
 
 
 @dataclass
@@ -67,10 +67,10 @@ class Draft:
     cut: bool = False
     """The text ended before the snapshot did."""
     swallowed: bool = False
-    """A text whose end had to be guessed holds what looks like the pair behind it."""
+    """A string with a guessed end contains what looks like the next pair."""
     ended_tiers: set[str] = field(default_factory=set)
     elided_tiers: set[str] = field(default_factory=set)
-    """Tiers in which the model wrote "and so on"."""
+    """Tiers with "and so on"."""
 
     def mend(self, name: str) -> None:
         if name and name not in self.repairs:
@@ -78,7 +78,7 @@ class Draft:
 
 
 def read_by_keys(text: str) -> Draft:
-    """The snapshot in `text`, which begins with it."""
+    """Read the snapshot at the start of `text`."""
     reader = _Reader(text)
     while not reader.done:
         spend(4)
@@ -99,7 +99,7 @@ class _Reader:
         self._item_open = False
         self._brace_before = False
         self._id = ""
-        """The id of the next item, if it stood as a key before it."""
+        """The id of the next item, if it was written as a key."""
 
     def step(self) -> None:
         self._skip()
@@ -157,8 +157,8 @@ class _Reader:
         self._depth += 1
 
     def _take_intact(self) -> bool:
-        """Take the item that begins here at once, if nothing is wrong with it."""
-        spend(4 + self._at // 1000)  # an error's line is counted from the text's beginning
+        """Take an undamaged item at once."""
+        spend(4 + self._at // 1000)  # an error counts lines from the start of the text
         try:
             item, end = value_at(self.text, self._at)
         except ValueError:
@@ -193,7 +193,7 @@ class _Reader:
     def _pair(self) -> None:
         found = key_at(self.text, self._at)
         if found is None:
-            self._pass_over()
+            self._skip_unknown()
             return
         name, self._at = found
         key = canonical_key(name)
@@ -212,11 +212,11 @@ class _Reader:
             self._field(key)
         elif self._section in _LISTS:
             self._field(key if key in KNOWN_KEYS else name)
-        elif not self._is_at(BRACES):  # else it is a name around the whole
+        elif not self._is_at(BRACES):  # else it is a name around the whole object
             self._value()
 
     def _is_root_key(self, key: str) -> bool:
-        """Whether it belongs to the whole, though an item before it may not have been closed."""
+        """Whether the key belongs to the root, even if the item before it was not closed."""
         if key in ("version", "active_task") or (key in OPTIONAL_KEYS and self._is_at("[［")):
             return True
         return key in (*ROOT_KEYS, *OPTIONAL_KEYS) and not self._is_inside_item()
@@ -273,16 +273,16 @@ class _Reader:
 
     def _may_end_value(self, text: str, at: int) -> bool:
         spend(4)
-        return ends_value(text, at) and not self._is_told(skip(text, at))
+        return ends_value(text, at) and not self._repeats_key(skip(text, at))
 
-    def _is_told(self, at: int) -> bool:
-        """Whether a key stands here that the item has already: what looks like a pair is part of a text."""
+    def _repeats_key(self, at: int) -> bool:
+        """Whether the item already has the key that follows: then the apparent pair is part of a text."""
         if self._section not in TIERS or self._item is None or at >= len(self.text):
             return False
-        is_behind_comma = self._is_comma(at)
+        is_after_comma = self._is_comma(at)
         found = key_at(self.text, skip_commas(self.text, at))
         key = canonical_key(found.name) if found else ""
-        return key in ITEM_KEYS and key in self._item and not (key == "id" and is_behind_comma)
+        return key in ITEM_KEYS and key in self._item and not (key == "id" and is_after_comma)
 
     def _is_comma(self, at: int) -> bool:
         return is_at(self.text, at, COMMAS)
@@ -306,7 +306,7 @@ class _Reader:
         return _CUT if rest is _CUT else read.value + rest
 
     def _check(self, start: int, end: int, repair: str) -> None:
-        """Go on behind a string, with a note if its end had to be guessed and may be wrong."""
+        """Continue after a string, and note if its guessed end may be wrong."""
         self._at = end
         self.draft.mend(repair)
         if (
@@ -325,7 +325,7 @@ class _Reader:
 
     def _bare(self) -> Any:
         number = _NUMBER.match(self.text, self._at)
-        if number and _BEHIND_NUMBER.match(self.text, number.end()):
+        if number and _AFTER_NUMBER.match(self.text, number.end()):
             return self._number(number)
         word = _WORD.match(self.text, self._at)
         if word and word[0].lower() in LITERALS and ends_value(self.text, word.end()):
@@ -347,7 +347,7 @@ class _Reader:
             return int(value) if value.is_integer() and not re.search("[.,]", number[0]) else value
 
     def _unquoted(self) -> Any:
-        """A text whose opening quote is missing, or both."""
+        """Read a string without an opening quote, or without both."""
         line_end = self.text.find("\n", self._at) % (len(self.text) + 1)
         last = _QUOTE.search(self.text, line_end)
         until = last.end() if last else len(self.text)
@@ -357,7 +357,7 @@ class _Reader:
                 raw = self.text[self._at : close.start()]
                 self.draft.swallowed |= '"' in raw or raw.startswith((":", ",", *OPENERS, *CLOSERS))
                 self._check(self._at, close.end(), "missing-quote")
-                return decoded(raw)[0]
+                return decode_string(raw)[0]
         phrase = _PHRASE.match(self.text, self._at)
         if phrase is None or not ends_value(self.text, phrase.end()):
             raise Unreadable("a value cannot be read")
@@ -366,7 +366,7 @@ class _Reader:
         return phrase[0].strip()
 
     def _words(self) -> Any:
-        """A list of tags or ids."""
+        """Read a list of tags or ids."""
         self._at = skip(self.text, self._at)
         if not self._is_at("[［"):
             return self._value()
@@ -389,14 +389,14 @@ class _Reader:
                 return _CUT
 
     def _are_over(self, some: bool) -> bool:
-        """Whether the words are over though no bracket says so."""
+        """Whether the list ends without a closing bracket."""
         if self._is_at("}｝"):
             return True
         found = key_at(self.text, self._at)
         return found is not None and (canonical_key(found.name) in _AFTER_WORDS or (some and not self._is_at(QUOTES)))
 
     def _take_word(self, words: list[str]) -> bool:
-        """One more word; false if the text ends in it."""
+        """Read one more word; False if the text ends in it."""
         if self._is_at(QUOTES):
             read = read_string(self.text, self._at, self._may_end_element)
             if read is None:
@@ -407,17 +407,17 @@ class _Reader:
                 self.draft.mend(read.repair)
                 words.append(read.value)
                 return True
-            self._at += 1  # no word is like that: its closing quote is missing
+            self._at += 1  # not a word: its closing quote is missing
         word = _TAG.match(self.text, self._at)
         if word is None:
             raise Unreadable("a tag cannot be read")
         self._at = word.end() + is_at(self.text, word.end(), QUOTES)
         self.draft.mend("missing-quote")
-        words.append(decoded(word[0].strip())[0])
+        words.append(decode_string(word[0].strip())[0])
         return True
 
-    def _pass_over(self) -> None:
-        """Something that belongs to nothing: the beginning of a key, the text behind the end, or we are lost."""
+    def _skip_unknown(self) -> None:
+        """Skip what belongs to nothing: the start of a key, or text after the end; otherwise give up."""
         if self._depth <= 0 and "memory" in self.draft.data:
             self.done = True
         elif is_cut_key(self.text, self._at):

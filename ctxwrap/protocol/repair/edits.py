@@ -1,4 +1,4 @@
-"""Damage of no known kind: the smallest edits that make a valid snapshot of it."""
+"""Repairs unknown damage with the smallest edits that yield a valid snapshot."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.repair.by_keys import Draft
-from ctxwrap.protocol.repair.strict import Ambiguous, left, spend, strict_prefix
+from ctxwrap.protocol.repair.strict import Ambiguous, remaining_steps, spend, strict_prefix
 from ctxwrap.protocol.vocabulary import CAPABILITY_KEYS, ID_LISTS, ITEM_KEYS, OPTIONAL_KEYS, ROOT_KEYS, TIERS
 
 _MAX_PLACES = 8
@@ -16,25 +16,25 @@ _MARKS = '{}[],:"'
 _TOKEN = lazy_pattern(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++|"', re.DOTALL)
 _STRINGLESS = lazy_pattern(r'[{}\[\],:"]|[^\s{}\[\],:"]++')
 _REACH = 14
-"""How many tokens before the place where reading fails an edit may stand, unless it concerns an open bracket."""
+"""Maximum tokens between an edit and the failure, unless it concerns an open bracket."""
 _NEAR = 3
-"""How many if two neighbours show where the damage is."""
+"""The same if two neighbours show where the damage is."""
 _QUOTE_FITS = lazy_pattern(r"(?=\s*[,:}\]])|(?<=[,:{\[ ])(?=\S)")
 _BAD_ESCAPE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:[^\"\\/bfnrtu]|u(?![0-9a-fA-F]{4}))")
-"""What no edit of a mark can mend."""
+"""Damage that no edit of a mark can repair."""
 _KEY = lazy_pattern(r'"\s*:')
 _FEW_KEYS = 5
-"""With fewer keys than that, it is not a mark or two that is damaged."""
+"""With fewer keys, more than a few marks are damaged."""
 _OTHER_MARK = lazy_pattern(r"[{}\[\],:]")
 _SAFE = lazy_pattern(r'\{\s*"id"\s*:|"(?:core|working|ephemeral|capabilities|active_task)"\s*:')
-"""Where a new part of the snapshot begins, so that what stands before can be judged by itself."""
+"""The start of a new part, before which the text can be judged by itself."""
 _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 
 Accept = Callable[[dict[str, Any]], bool]
 
 
 class Edit(NamedTuple):
-    """Put `put` in the place of what stands from `start` to `end`."""
+    """Replace the text from `start` to `end` by `put`."""
 
     start: int
     end: int
@@ -44,15 +44,15 @@ class Edit(NamedTuple):
         return text[: self.start] + self.put + text[self.end :]
 
 
-def mended(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any] | None:
-    """What `text` meant, if few marks in it are wrong, missing or too much, each far from the next.
+def repair_marks(text: str, is_part: Accept, is_whole: Accept) -> dict[str, Any] | None:
+    """Read `text` if few marks are wrong, missing or superfluous, each far from the next.
 
-    One edit that makes a whole snapshot of it is enough; else the edit is made that is right for the part where
-    reading fails, and reading goes on behind it. Ambiguous if several edits are equally good.
+    One edit that yields a whole snapshot is enough; otherwise the edit that repairs the part around the failure is
+    made, and reading continues. Raise Ambiguous if several edits are equally good.
     """
     if _BAD_ESCAPE.search(text) or len(_KEY.findall(text)) < _FEW_KEYS:
         return None
-    reserve = left() // 2  # for reading by keys
+    reserve = remaining_steps() // 2  # reserved for reading by keys
     for _ in range(_MAX_PLACES):
         wholes, parts = _Region(text, _reach(text)).candidates(is_part, is_whole, reserve)
         if len(wholes) > 1:
@@ -75,7 +75,7 @@ class _Candidate(NamedTuple):
 
 
 def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
-    """The candidates with the fewest oddities, one for each value."""
+    """Return the candidates with the fewest oddities, one per value."""
     found: list[_Candidate] = []
     for candidate in candidates:
         if all(candidate.value != other.value for other in found):
@@ -85,7 +85,7 @@ def _best(candidates: Iterable[_Candidate]) -> list[_Candidate]:
 
 
 class _Region:
-    """The tokens shortly before a failure; `stub` stands for what precedes them, with the same brackets open."""
+    """The tokens shortly before a failure; `stub` replaces what precedes them, with the same open brackets."""
 
     def __init__(self, text: str, failed_at: int) -> None:
         self.text = text
@@ -105,7 +105,7 @@ class _Region:
         self.openers = self._walk(self.tokens, open_before)
 
     def _walk(self, tokens: list[tuple[int, int]], openers: list[int]) -> list[int]:
-        """The brackets that are open behind `tokens`."""
+        """Return the brackets that are open after `tokens`."""
         openers = list(openers)
         for start, _ in tokens:
             if self.text[start] in "{[":
@@ -115,7 +115,7 @@ class _Region:
         return openers
 
     def candidates(self, is_part: Accept, is_whole: Accept, reserve: int) -> tuple[list[_Candidate], list[_Candidate]]:
-        """The best edits for the whole text, and those for the part around the failure."""
+        """Return the best edits for the whole text, and for the part around the failure."""
         wholes, parts = [], []
         start, frame = self._part_start()
         safe = _SAFE.search(self.text, self.failed_at + 1)
@@ -126,8 +126,8 @@ class _Region:
                 continue
             tried.add(edit)
             reach = self._reach(edit)
-            if left() < reserve:
-                return [], []  # what was not tried might be as good
+            if remaining_steps() < reserve:
+                return [], []  # an untried edit might be as good
             if reach > len(self.text):
                 wholes += _read(edit, edit.applied(self.text), is_whole)
             elif reach >= end >= edit.start >= start:
@@ -136,7 +136,7 @@ class _Region:
         return _best(wholes), _best(parts)
 
     def _reach(self, edit: Edit) -> int:
-        """How far into the text strict reading gets after an edit; behind its end if it never fails."""
+        """Return how far strict reading gets after an edit; beyond the end if it succeeds."""
         if edit.start < self.start:
             return _reach(edit.applied(self.text))
         moved = Edit(edit.start - self.start, edit.end - self.start, edit.put)
@@ -144,7 +144,7 @@ class _Region:
         return reach - len(self.stub) + self.start - len(edit.put) + edit.end - edit.start
 
     def _part_start(self) -> tuple[int, str]:
-        """Where the item begins in which reading fails, or the one before, and the frame that it stands in."""
+        """Return the start of the failing item, or of the one before, and the surrounding frame."""
         openers = self.openers if len(self.openers) > 3 else [*self.openers, self.closed]
         if len(openers) < 4:
             return 0, ""
@@ -164,12 +164,12 @@ class _Region:
             yield from self._of_token(start, end)
 
     def _clashes(self) -> bool:
-        """Whether reading fails because of two tokens that can never be neighbours: then one of them is to blame."""
+        """Whether two tokens that can never be neighbours cause the failure: then one of them is wrong."""
         kinds = [_kind(self.text[start]) for start, _ in self.tokens[-2:]]
         return len(kinds) == 2 and "".join(kinds) not in _PAIRS
 
     def _of_token(self, start: int, end: int) -> Iterator[Edit]:
-        """The edits of a token's marks, beside it and in it, after which it fits its neighbours."""
+        """Yield edits of a token's marks, next to it and in it, after which it fits its neighbours."""
         text = self.text
         for at in sorted({start, end - 1}):
             if text[at] in _MARKS:
@@ -191,7 +191,7 @@ class _Region:
 
 
 def _tokens(text: str, end: int) -> Iterator[re.Match[str]]:
-    """What `text` consists of up to `end`. Behind a string without an end there is none that has one."""
+    """Yield the tokens of `text` up to `end`; an unterminated string is the last."""
     at = 0
     for match in _TOKEN.finditer(text, 0, end):
         yield match
@@ -206,7 +206,7 @@ _FOLLOWS = {"{": '"}', "[": '{["]v', "}": ",}]", "]": ",}]", ",": '"{[v', ":": '
 
 _PAIRS = {left + right for left, rights in _FOLLOWS.items() for right in rights}
 _LEGAL = frozenset((*_FOLLOWS, *_PAIRS, *(one + other[1] for one in _PAIRS for other in _PAIRS if one[1] == other[0])))
-"""One, two or three kinds of tokens that may stand in a row."""
+"""Sequences of one to three token kinds that are allowed."""
 
 
 def _kind(char: str) -> str:
@@ -214,14 +214,14 @@ def _kind(char: str) -> str:
 
 
 def _of_bracket(text: str, at: int) -> Iterator[Edit]:
-    """The edits of a bracket far before the failure that may be to blame for it."""
+    """Yield edits of an earlier bracket that may cause the failure."""
     yield Edit(at, at + 1, "")
     yield Edit(at, at + 1, "[" if text[at] == "{" else "{")
     yield from (Edit(place, place, mark) for place in (at, at + 1) for mark in "{[")
 
 
 def _closed(text: str) -> str:
-    """`text` with the brackets closed that are open at its end."""
+    """Close the brackets that are open at the end of `text`."""
     text = text.rstrip().removesuffix(",")
     spend(len(text) // 8)
     openers: list[str] = []
@@ -234,7 +234,7 @@ def _closed(text: str) -> str:
 
 
 def _reach(text: str) -> int:
-    """Where strict reading of `text` fails; behind its end if it does not."""
+    """Return where strict reading of `text` fails; beyond its end if it does not."""
     spend(8 + len(text) // 1000)
     try:
         _, end = _scan(text, 0)
@@ -260,11 +260,11 @@ def _read(edit: Edit, text: str, accept: Accept) -> list[_Candidate]:
 
 
 _EDGES = {'"': 3, **dict.fromkeys("{}[],:", 2), **dict.fromkeys(" \t\r\n", 1)}
-"""How odd it is that a string begins or ends like that."""
+"""How odd a character is at the start or end of a string."""
 
 
 def _oddity(value: Any) -> int:
-    """How much the strings in `value` look as if they held what belongs around them."""
+    """Rate how much the strings look as if they contained surrounding marks."""
     if isinstance(value, str):
         return _EDGES.get(value[:1], 0) + _EDGES.get(value[-1:], 0)
     if isinstance(value, (dict, list)):
@@ -283,7 +283,7 @@ _NOTHING: dict[str, Any] = {
 
 
 def is_part(data: dict[str, Any]) -> bool:
-    """Whether `data` is valid as far as it goes, and no word or key of it holds a mark that belongs around it."""
+    """Whether `data` is valid as far as it goes, without marks in words or keys."""
     from ctxwrap.protocol.models import is_valid
 
     memory = data.get("memory", {})
@@ -301,12 +301,12 @@ def is_part(data: dict[str, Any]) -> bool:
 
 
 def is_whole(data: dict[str, Any]) -> bool:
-    """Whether `data` is a snapshot with nothing missing."""
+    """Whether `data` is a complete snapshot."""
     return data.keys() - {*OPTIONAL_KEYS} == {*ROOT_KEYS} and is_part(data) and data["memory"].keys() == {*TIERS}
 
 
-def doubt(draft: Draft) -> str:
-    """What speaks against a reading by keys, or nothing."""
+def objection_to(draft: Draft) -> str:
+    """Return an objection to a reading by keys, or ""."""
     if draft.swallowed:
         return "a text holds what belongs behind it"
     if not all(_WORD.fullmatch(word) for word in _words(draft.data) if word):
@@ -317,13 +317,13 @@ def doubt(draft: Draft) -> str:
 
 
 def items_of(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """All items of a memory, by tiers or not."""
+    """Return all items of a memory, by tier or flat."""
     memory = data.get("memory", {})
     return memory if isinstance(memory, list) else [item for tier in memory.values() for item in tier]
 
 
 def _words(data: dict[str, Any]) -> Iterator[str]:
-    """Ids, types, tags, and what capabilities say, as far as they are texts."""
+    """Yield ids, types, tags and capability values that are strings."""
     for ids in (data.get(name) for name in ID_LISTS):
         yield from (id for id in ids if isinstance(id, str)) if isinstance(ids, list) else ()
     for item in items_of(data):

@@ -1,4 +1,4 @@
-"""What was done to a trailer as a whole, undone: encodings, escapes, fences, and marks at line edges."""
+"""Undoes what was applied to a trailer as a whole: encodings, escapes, fences, and marks at line edges."""
 
 import base64
 import binascii
@@ -17,39 +17,41 @@ _MOST_LAYERS = 4
 _MOST_TEXTS = 10
 
 
-class Bare(NamedTuple):
-    """A text, and the layers that were taken off to get it."""
+class UnwrappedText(NamedTuple):
+    """A text, and the layers that were removed to get it."""
 
     text: str
     names: tuple[str, ...] = ()
 
 
-def levels(text: str) -> Iterator[list[Bare]]:
-    """`text` itself, then what lies below one layer, below two, and so on; each text once."""
+def unwrap_layers(text: str) -> Iterator[list[UnwrappedText]]:
+    """Yield `text`, then the texts below one layer, two layers, and so on; each text once."""
     seen = {text}
-    level = [Bare(text)]
+    level = [UnwrappedText(text)]
     for _ in range(_MOST_LAYERS + 1):
         yield level
-        below: list[Bare] = []
+        below: list[UnwrappedText] = []
         for over in level:
             spend(len(over.text) // 8 + over.text.count("\n"))
             for name, take_off in _LAYERS.items():
                 for under in take_off(over.text):
                     if under not in seen and len(seen) < _MOST_TEXTS:
                         seen.add(under)
-                        below.append(Bare(under, (*over.names, name) if name not in over.names else over.names))
+                        below.append(
+                            UnwrappedText(under, (*over.names, name) if name not in over.names else over.names)
+                        )
         if not below:
             return
         level = below
 
 
-def plainest(texts: list[Bare]) -> Bare:
-    """The first text, unless many more keys are written as JSON has them in one that lies below it."""
+def plainest(texts: list[UnwrappedText]) -> UnwrappedText:
+    """Return the first text, unless one below it has many more keys in JSON form."""
     best = max(texts, key=lambda bare: (_plain_keys(bare), -len(bare.names)))
     return best if _plain_keys(best) >= _plain_keys(texts[0]) + _MANY_KEYS else texts[0]
 
 
-def _plain_keys(bare: Bare) -> int:
+def _plain_keys(bare: UnwrappedText) -> int:
     return len({*_PLAIN_KEY.findall(bare.text)})
 
 
@@ -58,7 +60,7 @@ _MANY_KEYS = 7
 
 
 def is_literal(text: str) -> bool:
-    """Whether `text` is the literal of a string, so that its escapes are not yet those of JSON."""
+    """Whether `text` is a string literal, so that its escapes are not yet those of JSON."""
     quote = text[:1]
     return quote in ("'", '"') and text[-1:] == quote and _QUOTED_WHOLE.match(text) is not None and "\\" in text
 
@@ -71,7 +73,7 @@ _EVEN_BEFORE_QUOTE = lazy_pattern(r'(?<!\\)(?:\\\\)++"')
 
 
 def _unescaped(text: str) -> Iterator[str]:
-    """The text of a string literal. With quotes that only half of the escaping explains, only quotes were escaped."""
+    """Yield the text of a string literal; if the quotes contradict full escaping, only quotes were escaped."""
     quoted = _QUOTED_WHOLE.match(text) is not None
     if _STRINGS.fullmatch(text) and '"' in text[1:-1]:
         yield "".join(map(_literal, _ONE_STRING.findall(text)))
@@ -90,7 +92,7 @@ def _unescaped(text: str) -> Iterator[str]:
 
 _ONE_STRING = lazy_pattern(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _STRINGS = lazy_pattern(r'(?:"(?:[^"\\]|\\.)*+"\s*+[+,.\\&]?\s*+)++', re.DOTALL)
-"""One string or several that are joined."""
+"""One string, or several that are joined."""
 
 
 def _literal(string: str) -> str:
@@ -109,7 +111,7 @@ _DOUBLED_KEY = lazy_pattern(rf"([\"'])\1(?:{KNOWN_NAME})\1\1(?!\1)")
 
 
 def _undoubled(text: str) -> Iterator[str]:
-    """Quotes doubled, as in a field of a CSV file or in SQL."""
+    """Undo doubled quotes, as in CSV or SQL."""
     doubled = _DOUBLED_KEY.search(text)
     if doubled is not None:
         quote = doubled[1]
@@ -129,7 +131,7 @@ def _without_entities(text: str) -> Iterator[str]:
     if not _ENTITY_KEY.search(text):
         return
     yield _ENTITY.sub(_character, text)
-    if _RAW_SIGN.search(text):  # not all was escaped: perhaps only the quotes were
+    if _RAW_SIGN.search(text):  # not everything was escaped: perhaps only the quotes
         yield _QUOTE_ENTITY.sub('"', text)
 
 
@@ -193,7 +195,7 @@ _BLANK_LINE = lazy_pattern(r"\s*|[`~]{3,}\w*")
 
 
 def _without_prefixes(text: str) -> Iterator[str]:
-    """What every line begins with, numbers counting as equal to one another."""
+    """Remove what every line begins with; numbers count as equal."""
     lines = text.split("\n")
     told = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
     if len(told) < 3:
@@ -206,7 +208,7 @@ def _without_prefixes(text: str) -> Iterator[str]:
 
 
 def _prefix(lines: list[str]) -> re.Pattern[str] | None:
-    """The pattern of what all `lines` begin with, if that is more than white space."""
+    """Return the pattern of a common prefix that is more than white space."""
     head = _HEAD.match(lines[0])
     shared = head[0] if head else ""
     if not shared.strip():
@@ -231,7 +233,7 @@ def _common_start(lines: list[str]) -> str:
 
 
 def _without_suffixes(text: str) -> Iterator[str]:
-    """What every line but the last ends with."""
+    """Remove what every line but the last ends with."""
     lines = [line.rstrip() for line in text.split("\n")]
     told = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
     if len(told) < 4:
@@ -246,7 +248,7 @@ def _without_suffixes(text: str) -> Iterator[str]:
 
 
 _OPEN_STRING = lazy_pattern(r'\A[^"]*+(?:"(?:[^"\\]|\\.)*+"[^"]*+)*+"')
-"""A line that ends within a string: a suffix would belong to it."""
+"""A line that ends within a string, to which a suffix would belong."""
 
 _QUOTED_PRINTABLE = lazy_pattern(r"=\r?\n|=(?:22|3D|7B)")
 
@@ -275,7 +277,7 @@ _ASCII_LETTER = lazy_pattern("[A-Za-z]")
 
 
 def _narrowed(text: str) -> Iterator[str]:
-    """Full-width letters and marks, if there are no others: then no text in it had any of its own."""
+    """Convert full-width characters, if there are no others: then no text had any of its own."""
     if "ｍｅｍｏｒｙ" in text.lower() and not _ASCII_LETTER.search(text):
         yield text.translate(_WIDE)
 
@@ -298,16 +300,16 @@ _LAYERS: dict[str, Callable[[str], Iterator[str]]] = {
 _FENCE = lazy_pattern(r"[`~]{1,5}\s*\w*")
 
 
-def unwrapped(text: str) -> tuple[str, tuple[str, ...]]:
-    """`text` from its first brace or key on, without what lies over it, and the names of what was taken off."""
+def strip_wrapping(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return `text` from its first brace or key on, and the names of the removed wrappings."""
     before, text = _split_at_start(text.strip().lstrip("\ufeff\u200b\u2060").strip())
-    if not before or before == '"':  # the end of a string literal that was decoded
+    if not before or before == '"':  # the end of a decoded string literal
         return text, ()
     return text, ("code-fence" if _FENCE.fullmatch(before) else "markup" if before[0] == "<" else "text-before",)
 
 
-def names_of_rest(rest: str, wrappings: tuple[str, ...]) -> tuple[str, ...]:
-    """The names for what stands behind the JSON; the end of a wrapping has none of its own."""
+def name_rest(rest: str, wrappings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names for what follows the JSON; the end of a wrapping has none."""
     rest = rest.strip()
     if not rest or (wrappings and re.fullmatch(r"[\s`~}\])>]*(?:</\w[^>\n]*>)?[\s`~]*", rest)):
         return ()
@@ -321,8 +323,8 @@ def _split_at_start(text: str) -> tuple[str, str]:
     return text[: start.start()].strip(), text[start.start() :]
 
 
-def without_fence(text: str) -> str:
-    """`text` without the code fence around it."""
+def strip_fence(text: str) -> str:
+    """Remove the code fence around `text`."""
     fenced = _FENCED.fullmatch(text.strip())
     return fenced[1] if fenced else text
 

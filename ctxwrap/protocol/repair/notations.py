@@ -1,4 +1,4 @@
-"""Notations other than one JSON object: XML or HTML elements, YAML, several objects in a row."""
+"""Reads notations other than a single JSON object: XML or HTML elements, YAML, several objects in a row."""
 
 import html
 import re
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.fields import flat_items
 from ctxwrap.protocol.repair.outline import looks_like_outline, read_outline
-from ctxwrap.protocol.repair.relaxed import typed
+from ctxwrap.protocol.repair.relaxed import convert_plain
 from ctxwrap.protocol.repair.strict import Unreadable, spend, value_at
 from ctxwrap.protocol.vocabulary import ID_LISTS, ITEM_KEYS, MAX_DEPTH, TIERS, canonical_key, canonical_tier
 
@@ -38,7 +38,7 @@ def looks_like_markup(text: str) -> bool:
 
 
 def read_markup(text: str) -> dict[str, Any]:
-    """The state in `text`; Unreadable if an element has no end, or text beside others."""
+    """Read the state; raise Unreadable for an unclosed element or text next to elements."""
     root = _elements(text)
     while len(root.children) == 1 and canonical_key(root.children[0].name) not in ("memory", *TIERS):
         root = root.children[0]
@@ -82,7 +82,7 @@ def _value(element: _Element) -> Any:
         return (
             {**own, **({"content": text} if text else {})}
             if own.keys() & {*ITEM_KEYS, "name", "scope", "round"}
-            else typed(text, canonical_key(element.name))
+            else convert_plain(text, canonical_key(element.name))
         )
     if text:
         raise Unreadable("text stands beside elements")
@@ -108,7 +108,7 @@ def _pairs(element: _Element) -> dict[str, Any]:
 
 
 def _named(child: _Element) -> Any:
-    """A child of a list; its name is its id if it has no other."""
+    """Return a child of a list; its name becomes its id if it has none."""
     value = _value(child)
     name = child.name
     if isinstance(value, dict) and "content" in value and "id" not in value and re.search(r"\d", name):
@@ -130,7 +130,7 @@ def looks_like_yaml(text: str) -> bool:
 
 
 def read_yaml(text: str) -> dict[str, Any]:
-    """The mapping in `text`; Unreadable if there is none, or if it uses anchors, aliases or tags."""
+    """Read a mapping; raise Unreadable if there is none, or it uses anchors, aliases or tags."""
     import yaml  # type: ignore[import-untyped]
 
     depth = 0
@@ -141,7 +141,7 @@ def read_yaml(text: str) -> dict[str, Any]:
             marked = getattr(event, "anchor", None) or getattr(event, "tag", None)
             if marked or isinstance(event, yaml.AliasEvent) or depth > MAX_DEPTH:
                 raise Unreadable("YAML with references, tags or depths is not read")
-        value = yaml.load(text, Loader=_loader())  # a safe one
+        value = yaml.load(text, Loader=_loader())  # a safe loader
     except (yaml.YAMLError, RecursionError) as error:
         raise Unreadable(f"no YAML either: {error}") from None
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
@@ -151,7 +151,7 @@ def read_yaml(text: str) -> dict[str, Any]:
 
 @cache
 def _loader() -> Any:
-    """A safe loader that knows only the types of JSON: dates stay texts."""
+    """Return a safe loader limited to JSON's types: dates stay text."""
     import yaml
 
     class Plain(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -181,7 +181,7 @@ def looks_like_parts(text: str) -> bool:
 
 
 def read_parts(text: str) -> dict[str, Any]:
-    """The state in `text`; Unreadable if two objects say the same, or one says nothing known."""
+    """Read the state; raise Unreadable if two objects share a key, or one is unknown."""
     root: dict[str, Any] = {}
     items: list[Any] = []
     at = _NEXT.match(text).end()  # type: ignore[union-attr]
@@ -211,8 +211,6 @@ def _join(root: dict[str, Any], value: Any) -> None:
 
 
 class Notation(NamedTuple):
-    """A notation by its name."""
-
     name: str
     looks_like: Callable[[str], bool]
     read: Callable[[str], dict[str, Any]]

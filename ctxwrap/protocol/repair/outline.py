@@ -1,11 +1,11 @@
-"""A state written line by line: sections or headings with pairs below them, lists of pairs, tables, or paths."""
+"""Reads a state written in lines: sections or headings with pairs, lists of pairs, tables, or paths."""
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.protocol.repair.relaxed import relaxed_value, typed
+from ctxwrap.protocol.repair.relaxed import convert_plain, relaxed_value
 from ctxwrap.protocol.repair.strict import Ambiguous, Unreadable, spend
 from ctxwrap.protocol.repair.tokens import KNOWN_KEY, KNOWN_NAME
 from ctxwrap.protocol.vocabulary import (
@@ -37,20 +37,20 @@ _ESCAPED = lazy_pattern(r"\\[nrtu\"\\]")
 _INLINE_KEYS = (*ITEM_KEYS, *CAPABILITY_KEYS)
 _INLINE = lazy_pattern(rf"[\s,;|·]+{_EMPHASIS}({'|'.join(_INLINE_KEYS)}){_EMPHASIS}\s?[:=]{_EMPHASIS}\s?")
 _MORE = lazy_pattern(r"=|: ")
-"""What shows that a word is more than one."""
+"""Shows that a word is more than one."""
 _KNOWN_LINE = lazy_pattern(rf"(?mi)^[ \t>#*\-\[|`+.\d)]{{0,12}}+(?:[\w-]{{1,30}}+\.){{0,4}}\"?(?:{KNOWN_NAME})\b")
 _LISTS = (*TIERS, "capabilities")
 _FEW_LINES = 6
 
 
 def looks_like_outline(text: str) -> bool:
-    """Whether many lines begin with a key of the snapshot, and no brace does."""
+    """Whether many lines begin with a snapshot key, and the text not with a brace."""
     start = text.lstrip()[:1]
     return start not in ("{", "") and len(_KNOWN_LINE.findall(text)) >= _FEW_LINES
 
 
 def read_outline(text: str) -> dict[str, Any]:
-    """The state in `text`; Unreadable if there is a line in it that says nothing known."""
+    """Read the state; raise Unreadable if a line contains nothing known."""
     outline = _Outline()
     for line in text.split("\n"):
         spend(6 + len(line) // 16)
@@ -67,7 +67,7 @@ class _Outline:
         self._title = ""
         self._columns: list[str] = []
         self._opening: dict[str, str] = {}
-        """The key that every item of a section begins with."""
+        """The first key of every item in a section."""
 
     def state(self) -> dict[str, Any]:
         if self._paths:
@@ -95,7 +95,7 @@ class _Outline:
             raise Unreadable("a line says nothing known")
 
     def _heading(self, line: str) -> bool:
-        """Go to the section that a line names; false if it names none."""
+        """Enter the section that a line names; False if it names none."""
         heading = _HEADING.fullmatch(line) or re.fullmatch(r"\[{1,2}(?P<name>[^\[\]]{1,160})\]{1,2}", line)
         if heading is None or not (line[0] in "#=[*_`" or line[-1] in ":：" or _names_section(heading["name"])):
             return False
@@ -132,7 +132,7 @@ class _Outline:
         holder[self._section].append(self._item)
 
     def _line_of_pairs(self, key: str, value: str) -> None:
-        """A line with one pair, or with the pairs of a whole item."""
+        """Read a line with one pair, or with all pairs of an item."""
         for name, raw in _pairs(canonical_key(key), key, value):
             self._pair(name, _value(raw, name))
 
@@ -208,7 +208,7 @@ def _cell(cell: str) -> str:
 
 
 def _pairs(key: str, written: str, value: str) -> Iterator[tuple[str, str]]:
-    """The pairs in a line that begins with `key`; what comes behind a content belongs to it."""
+    """Yield the pairs in a line; everything after `content` belongs to it."""
     key = (
         key
         if key in (*ITEM_KEYS, *ROOT_KEYS, *OPTIONAL_KEYS, *RUNTIME_KEYS, *TIERS, "name", "scope")
@@ -224,7 +224,7 @@ def _pairs(key: str, written: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(raw: str, key: str = "") -> Any:
-    """What a pair says: a value with its marks, or a text without any."""
+    """Read a value: with its marks, or as plain text."""
     raw = raw.strip()
     if raw[:1] in ('"', "'", "[", "{"):
         try:
@@ -240,18 +240,18 @@ def _value(raw: str, key: str = "") -> Any:
         raise Ambiguous("a text without quotes holds escapes")
     if key in _INLINE_KEYS and key != "content" and _MORE.search(raw):
         raise Unreadable("a word holds a pair")
-    return typed(raw, key)
+    return convert_plain(raw, key)
 
 
 def _known_path(path: str) -> list[str]:
-    """The parts of a path from a field of the state on; none if it leads through no such field."""
+    """Return the parts of a path from a root key on; empty if there is none."""
     parts = _PART.findall(path)
     start = next((at for at, part in enumerate(parts[:3]) if canonical_key(part) in ROOT_KEYS), len(parts))
     return parts[start:]
 
 
 def _listed(value: Any) -> Any:
-    """Objects whose keys count from 0, as lists."""
+    """Convert objects with keys counting from 0 to lists."""
     if not isinstance(value, dict):
         return value
     inner = {key: _listed(item) for key, item in value.items()}

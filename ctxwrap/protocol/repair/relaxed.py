@@ -1,4 +1,4 @@
-"""Values with the punctuation of other languages: quotes, brackets, comments, literals and numbers."""
+"""Reads values with the punctuation of other languages: quotes, brackets, comments, literals and numbers."""
 
 import re
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import han_number, in_ascii
 from ctxwrap.protocol.repair.strict import BLOCK_COMMENT, COMMAS, ELLIPSES, GAP, LITERALS, ZERO_WIDTH, Unreadable, spend
 from ctxwrap.protocol.repair.strict import skip as skip_blank
-from ctxwrap.protocol.repair.tokens import decoded, scan_string
+from ctxwrap.protocol.repair.tokens import decode_string, scan_string
 from ctxwrap.protocol.vocabulary import MAX_DEPTH
 
 _TOKEN = lazy_pattern(
@@ -22,14 +22,14 @@ _TOKEN = lazy_pattern(
     re.VERBOSE | re.DOTALL,
 )
 _LONGEST = 60
-"""How long a number may be."""
+"""Maximum length of a number."""
 _MARKS = {"｛": "{", "｝": "}", "［": "[", "］": "]"}
 _NUMBER = lazy_pattern(r"(?P<sign>[+-]?)0*+(?P<whole>\d*)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)[fFdDlL]?", re.ASCII)
 STRICT_NUMBER = lazy_pattern(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 
 
-def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
-    """`text` with JSON's own punctuation, and the names of what was mended. Strings stay as they are."""
+def repunctuate(text: str) -> tuple[str, tuple[str, ...]]:
+    """Replace foreign punctuation by JSON's, and name the repairs. Strings stay unchanged."""
     names: dict[str, None] = {}
 
     def mended(match: re.Match[str]) -> str:
@@ -38,7 +38,7 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
         if kind == "string" or (token == "," and match["last"] is None):
             return token
         if kind == "comments":
-            # "and so on" is no comment, and only one who knows what came before can read it
+            # "and so on" is not a comment: reading it needs the previous state
             names["comments"] = None
             return token if any(mark in token for mark in ELLIPSES) else " "
         if kind == "word":
@@ -52,7 +52,7 @@ def punctuated(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def plain_word(word: str, names: dict[str, None]) -> str:
-    """A number or a literal as JSON has it; any other word as it is."""
+    """Return a number or literal in JSON form; other words unchanged."""
     if word in ("null", "true", "false") or len(word) > _LONGEST or STRICT_NUMBER.fullmatch(word):
         return word
     if word.lower() in LITERALS:
@@ -86,26 +86,26 @@ _SCALARS = (str, int, float)
 
 
 class BareWord(str):
-    """A word without quotes that is no number and no literal: it may be a key."""
+    """An unquoted word that is no number or literal; it may be a key."""
 
     __slots__ = ()
 
 
 class Relaxed(NamedTuple):
-    """A value and where it ends."""
+    """A value and its end."""
 
     value: Any
     end: int
 
 
-def starts(text: str) -> list[int]:
-    """Where a state may begin: at the first bracket of each kind, with the name of a class before it."""
+def state_starts(text: str) -> list[int]:
+    """Return where a state may begin: at the first bracket of each kind, including a class name before it."""
     found = (re.search(pattern, text) for pattern in (r"(?<![\w.])[\w.]{0,60}+\(|\(", r"\[", r"[{｛]"))
     return sorted(match.start() for match in found if match)
 
 
 def relaxed_value(text: str, at: int = 0) -> Relaxed:
-    """The value that stands at `at`; Unreadable if its end or its meaning would have to be guessed."""
+    """Read the value at `at`; raise Unreadable if its end or meaning would be a guess."""
     value, end = _value(text, skip_space(text, at), MAX_DEPTH)
     if isinstance(value, BareWord):
         raise Unreadable("a word stands without quotes")
@@ -113,7 +113,7 @@ def relaxed_value(text: str, at: int = 0) -> Relaxed:
 
 
 def skip_space(text: str, at: int) -> int:
-    """Behind what is blank; "and so on" is not, and only one who knows what came before can read it."""
+    """Skip white space and comments, but not "and so on", which needs the previous state."""
     end = skip_blank(text, at)
     if end - at > 3 and any(mark in text[at:end] for mark in ELLIPSES):
         raise Unreadable("something was left out")
@@ -134,7 +134,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     if word is None:
         raise Unreadable("a value is missing")
     following = text[word.end() : word.end() + 1]
-    if following in ("(", "{") and following and _NAME.fullmatch(word[0]):  # a class or a function around it
+    if following in ("(", "{") and following and _NAME.fullmatch(word[0]):  # a class or function call around it
         return _container(text, word.end(), depth, named=True)
     return _scalar(word[0]), word.end()
 
@@ -146,7 +146,7 @@ def _text(string: re.Match[str]) -> str:
         except ValueError:
             pass
     raw = next(group for group in string.groups() if group is not None)
-    return decoded(raw)[0]
+    return decode_string(raw)[0]
 
 
 def _scalar(word: str) -> Any:
@@ -163,8 +163,8 @@ _TEXTS = frozenset(
 )
 
 
-def typed(text: str, key: str) -> Any:
-    """A value that came without marks: under a key that holds no text, a number or a literal if it is one."""
+def convert_plain(text: str, key: str) -> Any:
+    """Convert plain text to a number or literal, unless the key holds text."""
     value = _scalar(text) if key not in _TEXTS and len(text) <= 60 and not re.search(r"\s", text) else text
     return text if isinstance(value, BareWord) else value
 
@@ -182,7 +182,7 @@ def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[
             raise Unreadable(f"{key} stands twice")
         else:
             pairs[key] = value
-        at = _behind_comma(text, at)
+        at = _after_comma(text, at)
     if pairs and values:
         raise Unreadable("pairs and values stand in one place")
     if any(isinstance(value, BareWord) for value in (*values, *pairs.values())):
@@ -193,7 +193,7 @@ def _container(text: str, at: int, depth: int, *, named: bool = False) -> tuple[
 
 
 def _element(text: str, at: int, depth: int) -> tuple[int, str | None, Any]:
-    """Behind a pair or a value: its end, its key if it has one, and its value."""
+    """Read a pair or a value; return its end, its key if any, and the value."""
     symbol = text[at : at + 1] == ":"
     first, end = _value(text, at + symbol, depth - 1)
     if isinstance(first, list) and len(first) == 1 and isinstance(first[0], str):
@@ -208,8 +208,8 @@ def _element(text: str, at: int, depth: int) -> tuple[int, str | None, Any]:
     return end, str(first), value
 
 
-def _behind_comma(text: str, at: int) -> int:
-    """Where the next element begins; Unreadable if none may."""
+def _after_comma(text: str, at: int) -> int:
+    """Return where the next element begins; raise Unreadable if none may."""
     end = skip_space(text, at)
     found = False
     while end < len(text) and text[end] in _COMMAS:

@@ -1,4 +1,4 @@
-"""Strict JSON, the marks of JSON as models write them, and the limit on the work of all repairs."""
+"""Strict JSON, the marks of JSON as models write them, and the effort limit of all repairs."""
 
 import json
 import math
@@ -11,21 +11,21 @@ from typing import Any
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.vocabulary import MAX_DEPTH
 
-_LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")
+LONE_SURROGATE = lazy_pattern("[\ud800-\udfff]")
 
 
 class Unreadable(ValueError):
-    """The text is no snapshot that can be read with certainty."""
+    """The text is not a snapshot that can be read with certainty."""
 
 
 class Ambiguous(Unreadable):
-    """The text can be read in several ways, none better than the others."""
+    """The text has several equally good readings."""
 
 
 def strict_prefix(text: str, *, control: bool = False) -> tuple[dict[str, Any], int]:
-    """The object that `text` begins with, and where it ends; a ValueError, with `pos` if known, if there is none.
+    """Return the object at the start of `text` and its end; raise ValueError, with `pos` if known, if there is none.
 
-    `control` lets strings hold line breaks and other control characters as they are.
+    `control` allows unescaped line breaks and other control characters in strings.
     """
     data, end = value_at(text, 0, control=control)
     if not isinstance(data, dict):
@@ -34,22 +34,22 @@ def strict_prefix(text: str, *, control: bool = False) -> tuple[dict[str, Any], 
 
 
 def value_at(text: str, at: int, *, control: bool = False) -> tuple[Any, int]:
-    """The value that stands at `at`, and where it ends."""
+    """Return the value at `at` and its end."""
     try:
         return (_LENIENT if control else _DECODER).raw_decode(text, at)
     except RecursionError:
         raise Unreadable(f"it is nested deeper than {MAX_DEPTH}") from None
 
 
-def is_wild(value: Any, depth: int = MAX_DEPTH) -> bool:
-    """Whether `value` is nested too deeply, or holds a number or a text that no JSON file can hold."""
+def is_unstorable(value: Any, depth: int = MAX_DEPTH) -> bool:
+    """Whether `value` is nested too deeply, or contains a number or text that no JSON file can hold."""
     if isinstance(value, str):
-        return not value.isascii() and _LONE_SURROGATE.search(value) is not None
+        return not value.isascii() and LONE_SURROGATE.search(value) is not None
     if isinstance(value, (dict, list)):
         if depth == 0:
             return True
         for child in (*value, *value.values()) if isinstance(value, dict) else value:
-            if is_wild(child, depth - 1):
+            if is_unstorable(child, depth - 1):
                 return True
         return False
     return not math.isfinite(value) if isinstance(value, float) else not isinstance(value, (int, type(None)))
@@ -70,21 +70,21 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no
 _LENIENT = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, strict=False)
 
 
-ALLOWED = 42_000
-"""How many steps a reply may take in all. A step is about a microsecond: a token, or a hundred characters passed over.
+MAX_STEPS = 42_000
+"""Maximum steps per reply. A step is about a microsecond: a token, or a hundred characters skipped.
 
-Steps are counted, not timed, so that a reply is read in the same way wherever it is read.
+Steps are counted, not timed, so that a reply is read in the same way on every machine.
 """
 
 
 class Exhausted(Exception):
-    """The allowance is spent."""
+    """The effort is used up."""
 
 
 class Effort:
-    """What is left of an allowance."""
+    """The remaining steps."""
 
-    def __init__(self, left: int = ALLOWED) -> None:
+    def __init__(self, left: int = MAX_STEPS) -> None:
         self.left = left
 
 
@@ -92,8 +92,8 @@ _CURRENT: ContextVar[Effort] = ContextVar("effort")
 
 
 @contextmanager
-def limited(effort: Effort) -> Iterator[None]:
-    """Whatever is spent inside is spent of `effort`."""
+def limit_effort(effort: Effort) -> Iterator[None]:
+    """Charge everything spent inside to `effort`."""
     token = _CURRENT.set(effort)
     try:
         yield
@@ -102,15 +102,15 @@ def limited(effort: Effort) -> Iterator[None]:
 
 
 def spend(steps: int) -> None:
-    """Count what is done next; Exhausted if that is too much."""
+    """Charge `steps`; raise Exhausted if none are left."""
     effort = _CURRENT.get()
     effort.left -= steps
     if effort.left < 0:
         raise Exhausted
 
 
-def left() -> int:
-    """How many steps may still be taken."""
+def remaining_steps() -> int:
+    """Return the remaining steps."""
     return _CURRENT.get().left
 
 
@@ -142,7 +142,7 @@ CLOSING = {
     "«": "»",
     "「": "」",
 }
-"""The quotes that may close a string, for each that may open it."""
+"""For each opening quote, the quotes that may close it."""
 
 QUOTES = "".join(CLOSING)
 QUOTE = f"[{re.escape(''.join(sorted({*QUOTES, *''.join(CLOSING.values())})))}]"
@@ -155,7 +155,7 @@ _BLANK = lazy_pattern(rf"(?:[\s{ZERO_WIDTH}]|//[^\n]{{0,{_COMMENT}}}|#[^\n]{{0,{
 
 
 def skip(text: str, at: int) -> int:
-    """Behind white space of any kind, and comments."""
+    """Skip white space and comments."""
     if at < len(text) and text[at] in _NEVER_BLANK:
         return at
     match = _BLANK.match(text, at)
@@ -163,7 +163,7 @@ def skip(text: str, at: int) -> int:
 
 
 def skip_commas(text: str, at: int) -> int:
-    """Behind the commas that stand here, one or more, and what is blank between them."""
+    """Skip one or more commas and white space between them."""
     at = skip(text, at)
     while is_at(text, at, COMMAS):
         at = skip(text, at + 1)
@@ -171,5 +171,5 @@ def skip_commas(text: str, at: int) -> int:
 
 
 def is_at(text: str, at: int, marks: str) -> bool:
-    """Whether one of `marks` stands here."""
+    """Whether one of `marks` is at `at`."""
     return at < len(text) and text[at] in marks

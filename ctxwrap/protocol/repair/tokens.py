@@ -39,14 +39,14 @@ _SIMPLE_VALUE = lazy_pattern(
 
 
 class Key(NamedTuple):
-    """A key as it is written, and where its value begins."""
+    """A key as written, and where its value begins."""
 
     name: str
     value_at: int
 
 
 def key_at(text: str, at: int) -> Key | None:
-    """The key that stands at `at`, if any does."""
+    """Return the key at `at`, if any."""
     for pattern in (KNOWN_KEY, _KNOWN_WITHOUT_COLON, _OTHER, _HALF_QUOTED, _WITHOUT_COLON, _BEFORE_OBJECT):
         match = pattern.match(text, at)
         if match:
@@ -56,12 +56,12 @@ def key_at(text: str, at: int) -> Key | None:
 
 
 def is_cut_key(text: str, at: int) -> bool:
-    """Whether the text ends in what stands here, and it may be the beginning of a key."""
+    """Whether the text ends here, in what may be the start of a key."""
     return _CUT.match(text, at) is not None
 
 
 def starts_pair(text: str, at: int, *, after_comma: bool = False) -> bool:
-    """Whether a key of the snapshot stands here, or a pair of another key that reads to its end."""
+    """Whether a snapshot key begins here, or another pair that is complete."""
     if any(pattern.match(text, at) for pattern in (KNOWN_KEY, _KNOWN_WITHOUT_COLON, _WITHOUT_COLON)):
         return True
     if after_comma and is_cut_key(text, at):
@@ -79,7 +79,7 @@ def starts_pair(text: str, at: int, *, after_comma: bool = False) -> bool:
 
 
 def _ends_pairs(text: str, at: int) -> bool:
-    """Whether a pair may end here: the object does, a key of the snapshot follows, or pairs up to one of these."""
+    """Whether a pair may end here: the object ends, or a snapshot key follows, possibly after other pairs."""
     for _ in range(_MOST_PAIRS):
         if not is_at(text, at, COMMAS):
             return at >= len(text) or ends_object(text, at)
@@ -98,12 +98,12 @@ _MOST_PAIRS = 8
 
 
 def ends_object(text: str, at: int) -> bool:
-    """Whether a closing brace stands here that something legal follows."""
+    """Whether a closing brace is here, followed by something legal."""
     return is_at(text, at, "}｝") and closes(text, at)
 
 
 def closes(text: str, at: int) -> bool:
-    """Whether the brackets at `at` close something: a list or an object goes on behind them, or nothing does."""
+    """Whether the brackets at `at` close something: a list or object continues after them, or nothing does."""
     end = at
     while is_at(text, at, CLOSERS):
         end = at + 1
@@ -111,12 +111,12 @@ def closes(text: str, at: int) -> bool:
     if at >= len(text) or text[at] in BRACES or text.startswith(("...", "…"), at):
         return True
     if text[at] in COMMAS:
-        return goes_on(text, skip_commas(text, at), OPENERS[:2] + CLOSERS)
+        return continues_after_comma(text, skip_commas(text, at), OPENERS[:2] + CLOSERS)
     return text[at] in "`~<" or "\n" in text[end:at] or starts_pair(text, at)
 
 
-def goes_on(text: str, at: int, marks: str) -> bool:
-    """Whether behind a comma stands one of `marks`, a pair, an ellipsis, or nothing any more."""
+def continues_after_comma(text: str, at: int, marks: str) -> bool:
+    """Whether one of `marks`, a pair, an ellipsis or the end follows a comma."""
     return (
         at >= len(text)
         or text[at] in marks
@@ -134,7 +134,7 @@ def ends_value(text: str, at: int) -> bool:
         at = skip_commas(text, at)
         if is_at(text, at, BRACES):
             return KNOWN_KEY.match(text, skip(text, at + 1)) is not None
-        return closes(text, at) if is_at(text, at, CLOSERS) else goes_on(text, at, "")
+        return closes(text, at) if is_at(text, at, CLOSERS) else continues_after_comma(text, at, "")
     if text[at] in "]］":
         return closes(text, at)
     if text[at] == "+":
@@ -159,12 +159,12 @@ def ends_element(text: str, at: int) -> bool:
 
 scan_string: Callable[[str, int, bool], tuple[str, int]] = json.decoder.scanstring  # type: ignore[attr-defined]
 _CLOSE = {quote: lazy_pattern(rf"\\.|[{re.escape(close)}]", re.DOTALL) for quote, close in CLOSING.items()}
-"""What may close a string, by what opened it; a mark behind a backslash does not."""
+"""What may close a string, by its opening quote; an escaped mark does not."""
 _TRIPLES = ('"""', "'''", "```")
 
 
 class RepairedString(NamedTuple):
-    """A string's value, where it ends, and what was mended in it."""
+    """A string's value, its end, and the repair."""
 
     value: str
     end: int
@@ -172,7 +172,7 @@ class RepairedString(NamedTuple):
 
 
 def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> RepairedString | None:
-    """The string that opens at `at` and ends where something legal follows, or None if the text ends before."""
+    """Read the string at `at` up to an end that something legal follows; None if the text ends first."""
     triple = next((triple for triple in _TRIPLES if text.startswith(triple, at)), "")
     if triple:
         return _read_triple(text, at, triple, ends)
@@ -183,7 +183,7 @@ def read_string(text: str, at: int, ends: Callable[[str, int], bool]) -> Repaire
     for close in _CLOSE[text[at]].finditer(text, at + 1):
         end = close.end() - 1
         if close[0][0] != "\\" and ends(text, end + 1):
-            value, fault = decoded(text[at + 1 : end])
+            value, fault = decode_string(text[at + 1 : end])
             name = "inner-quotes" if text[at] == '"' else "quotes"
             return _without_swallowed(text, at, end) or RepairedString(value, end + 1, fault or name)
     return None
@@ -193,7 +193,7 @@ _STRICT = lazy_pattern(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*
 
 
 def _read_strictly(text: str, at: int) -> RepairedString | None:
-    # the scanner's own errors count the lines before them
+    # the scanner's errors would count the lines before them
     return RepairedString(*scan_string(text, at + 1, True)) if _STRICT.match(text, at) else None
 
 
@@ -201,7 +201,7 @@ def _read_triple(text: str, at: int, triple: str, ends: Callable[[str, int], boo
     end = text.find(triple, at + 3)
     while end >= 0:
         if ends(text, end + 3):
-            return RepairedString(decoded(text[at + 3 : end])[0], end + 3, "triple-quotes")
+            return RepairedString(decode_string(text[at + 3 : end])[0], end + 3, "triple-quotes")
         end = text.find(triple, end + 1)
     return None
 
@@ -211,12 +211,14 @@ _LAST_COMMA = lazy_pattern(rf"[{COMMAS}]{GAP}\Z")
 
 
 def _without_swallowed(text: str, at: int, end: int) -> RepairedString | None:
-    """The string without the comma that it swallowed for want of its closing quote, if a key then shows that it did."""
+    """Return the string without a comma that it includes because its closing quote is missing, if the next key shows
+    that.
+    """
     inside = text[at + 1 : end]
     comma = _LAST_COMMA.search(inside)
     if comma is None or not _REST_OF_KEY.match(text, end + 1):
         return None
-    return RepairedString(decoded(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
+    return RepairedString(decode_string(inside[: comma.start()])[0], at + 1 + comma.start(), "missing-quote")
 
 
 _ESCAPE = lazy_pattern(r"\\(u\{[0-9a-fA-F]{1,6}\}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
@@ -224,10 +226,10 @@ _MEANINGS = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r
 _PAIR = lazy_pattern("([\ud800-\udbff])([\udc00-\udfff])")
 
 
-def decoded(raw: str) -> tuple[str, str]:
-    """What the inside of a string says, and what was mended in its escapes.
+def decode_string(raw: str) -> tuple[str, str]:
+    """Decode the inside of a string, and name the repair of its escapes.
 
-    A string with an escape that JSON does not have was written without escaping: its backslashes are backslashes.
+    An escape that JSON does not have shows that the string was not escaped: its backslashes are literal.
     """
     if "\\" not in raw:
         return raw, ""

@@ -1,4 +1,4 @@
-"""What is said of a text out of which something is taken: white space reduced, and where each word came from."""
+"""Text from which parts are removed: white space around them is reduced, and source positions are kept."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ _SPACE_OR_NOTHING = ("", *SPACE)
 
 
 class _Space(NamedTuple):
-    """White space, and where it stands in the text."""
+    """White space and its position."""
 
     text: str = ""
     at: int = 0
@@ -18,24 +18,24 @@ class _Space(NamedTuple):
 
 
 class CondensedText:
-    """What is said, with the white space around what is taken out of it reduced."""
+    """The remaining text, with reduced white space around removed parts."""
 
     def __init__(self) -> None:
         self._out: list[str] = []
         self._space: list[str] = []
-        """The white space right before `at`."""
+        """White space directly before `at`."""
         self.at = 0
-        """How much of the text was said or taken out."""
+        """The number of source characters processed."""
         self._before = _Space()
         self._is_cut = False
         self._has_spoken = False
         self.follows_cut = False
-        """Something was said behind what was taken out."""
+        """Whether text follows a removed part."""
         self.spans: list[tuple[int, int]] = []
-        """From where to where the text was said, in order."""
+        """Source positions of the remaining text, in order."""
 
     def say(self, text: str) -> None:
-        """Say `text`, and keep back the white space at its end."""
+        """Add text, holding back its final white space."""
         body = text.rstrip(SPACE)
         if body:
             words = body.lstrip(SPACE)
@@ -50,7 +50,7 @@ class CondensedText:
         self._pass(text[len(body) :])
 
     def passes(self, text: str) -> bool:
-        """Whether saying `text` gives just that; if so, it was said and taken."""
+        """Add text if it passes unchanged; return whether it did."""
         if self._is_cut or self._space or text[-1:] in _SPACE_OR_NOTHING:
             return False
         end = self.at + len(text)
@@ -63,7 +63,7 @@ class CondensedText:
         return True
 
     def cut(self, length: int) -> None:
-        """So many characters are taken out here."""
+        """Remove `length` characters here."""
         before, self._before = self._before if self._is_cut else _Space(), self._kept()
         self._before = max(before, self._before, key=lambda space: space.height)
         self._space.clear()
@@ -71,13 +71,13 @@ class CondensedText:
         self._is_cut = True
 
     def take(self) -> str:
-        """What was said since the last time."""
+        """Return the text added since the last call."""
         said = "".join(self._out)
         self._out.clear()
         return said
 
     def end(self) -> str:
-        """The rest, white space included unless it follows what was taken out."""
+        """Return the rest, including white space unless it follows a removed part."""
         if not self._is_cut:
             space = self._kept()
             self._give(space.text, space.at)
@@ -103,7 +103,7 @@ class CondensedText:
             self.spans.append((at, at + len(text)))
 
     def _gap(self) -> tuple[_Space, ...]:
-        """The white space between two words: that with the most lines, and the indentation of the second."""
+        """Return the white space between two words: that with more lines, and the second word's indentation."""
         before, after = self._before, self._kept()
         if not self._is_cut:
             return (after,)
