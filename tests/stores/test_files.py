@@ -410,7 +410,7 @@ def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
         raise OSError(errno.EIO, "the disk is gone")
 
     with log.locked(), monkeypatch.context() as patch, contextlib.suppress(ctxwrap.StoreUnavailable):
-        patch.setattr(f"ctxwrap.stores.disk.os.{step}", fail)
+        patch.setattr(f"ctxwrap.stores.files.disk.os.{step}", fail)
         log.rewrite("messages", shout)
     assert contents(log) in (["a", "b"], ["A", "B"])
     assert_sealed(directory / "messages.jsonl")

@@ -5,8 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from ctxwrap.stores.files.lines import check_in, sealed, unsealed
-from ctxwrap.types import Record
+from ctxwrap.stores.checksums import encode_batch, last_checksum, parse, without_checksums
 
 FORMAT = 3
 """What this version writes. It reads 1 to this one, and `upgrade` makes these of 0."""
@@ -37,16 +36,8 @@ def _upgraded(lines: bytes) -> Iterator[bytes]:
     old = new = 0
     for line in filter(None, lines.split(b"\n")):
         seal = _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH))
-        record = _record_in(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
+        record = parse(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
         old = int(seal[1], 16) if seal else old
-        written = line + b"\n" if record is None else sealed([unsealed(record)], new)
-        new = check_in(written) or new
+        written = line + b"\n" if record is None else encode_batch([without_checksums(record)], new)
+        new = last_checksum(written) or new
         yield written
-
-
-def _record_in(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None

@@ -7,19 +7,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxwrap.stores.base import RecordChange, StreamLine
+from ctxwrap.stores.checksums import (
+    CHECKSUM_LENGTH,
+    contains_any,
+    encode_batch,
+    last_checksum,
+    rechained,
+    spellings_of,
+    without_checksums,
+)
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import is_of_format_0, upgraded
-from ctxwrap.stores.files.lines import (
-    SEAL,
-    StreamPiece,
-    check_in,
-    found_in,
-    holds,
-    resealed,
-    sealed,
-    spellings_of,
-    unsealed,
-)
+from ctxwrap.stores.files.lines import StreamPiece, found_in
 from ctxwrap.stores.files.lookup import RecordPicker, span_of
 from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.types import Record
@@ -71,7 +70,10 @@ class Journal:
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 start, end = span_of(handle, first, last)
-                check = check_in(os.pread(handle, SEAL, max(0, start - SEAL)) if start else b"") or 0
+                check = (
+                    last_checksum(os.pread(handle, CHECKSUM_LENGTH, max(0, start - CHECKSUM_LENGTH)) if start else b"")
+                    or 0
+                )
                 found = found_in(disk.read_all(handle, start, end), start, check)
         except FileNotFoundError:
             return []
@@ -124,7 +126,7 @@ class Journal:
         try:
             end = self._cleared_end(handle, known)
             is_open = bool(self._tail) and not self._tail.endswith(b"\n")
-            lines = sealed(records, self._check, self._synced if lasting else None)
+            lines = encode_batch(records, self._check, self._synced if lasting else None)
             self._write(handle, end, b"\n" + lines if is_open else lines)
         except BaseException:
             os.close(handle)
@@ -152,7 +154,7 @@ class Journal:
     ) -> None:
         """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
         lines = self._all_changed(change, banned)
-        lines += sealed(new, check_in(lines) or 0)
+        lines += encode_batch(new, last_checksum(lines) or 0)
         before()
         disk.replace(self.path, lines, lasting=True)
 
@@ -182,8 +184,8 @@ class Journal:
                 os.ftruncate(handle, end)
             raise
         self._before = end, self._check, self._tail
-        self._end, self._tail = end + len(lines), lines[-SEAL:]
-        self._check = check_in(self._tail) or 0
+        self._end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
+        self._check = last_checksum(self._tail) or 0
 
     def _cleared_end(self, handle: int, known: os.stat_result) -> int:
         """Where to write, after what a crash cut short was set aside."""
@@ -221,7 +223,7 @@ class Journal:
             return b""
         spellings = spellings_of(banned)
         found = [(line, data[line.start : line.end].removesuffix(b"\n")) for line in found_in(data, 0, 0).lines]
-        kept = [(line, text) for line, text in found if line.record is not None or not holds(text, spellings)]
+        kept = [(line, text) for line, text in found if line.record is not None or not contains_any(text, spellings)]
         lines, check = [], 0
         for line, text in kept:
             if line.record is None:
@@ -229,8 +231,8 @@ class Journal:
             else:
                 record = change(line.record)
                 stays = record == line.record and not line.fault and (len(kept) == len(found) or not _in_batch(record))
-                lines.append(resealed(text, check) if stays else sealed([unsealed(record)], check))
-            check = check_in(lines[-1]) or check
+                lines.append(rechained(text, check) if stays else encode_batch([without_checksums(record)], check))
+            check = last_checksum(lines[-1]) or check
         return b"".join(lines)
 
 
@@ -274,12 +276,12 @@ def _first_line(handle: int) -> bytes:
 
 
 def _look_through(handle: int, after: int) -> StreamPiece:
-    return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
+    return found_in(disk.read_all(handle, after), after, last_checksum(_tail(handle, after)) if after else 0)
 
 
 def _tail(handle: int, position: int) -> bytes:
     """The end of what stands before a position: the seal of a line."""
-    return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+    return os.pread(handle, min(position, CHECKSUM_LENGTH), max(0, position - CHECKSUM_LENGTH))
 
 
 def _in_batch(record: Record) -> bool:

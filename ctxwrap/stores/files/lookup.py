@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ctxwrap.stores.files.lines import record_in
+from ctxwrap.stores.checksums import decode_line
 from ctxwrap.stores.log_format import number_in
 from ctxwrap.types import Record
 
@@ -158,12 +158,12 @@ class _Search:
         return None
 
     def _number_of(self, lines: bytes, start: int, end: int) -> int | None:
-        if self._only_whole and record_in(lines[start:end]) is None:
+        if self._only_whole and decode_line(lines[start:end]) is None:
             return None
         return _number(lines, start, end)
 
     def _checked(self, line: bytes) -> Record | None:
-        record = record_in(line)
+        record = decode_line(line)
         return record if record is not None and number_in(record) == self._number else None
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
+from ctxwrap.stores.checksums import CHECKSUM_LENGTH, encode_batch, encoded, with_checksums
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.journal import Journal, Written
-from ctxwrap.stores.files.lines import SEAL, closed, encoded, sealed
+from ctxwrap.stores.files.locks import ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.names import INDEX, safe_name
 from ctxwrap.types import Record, SessionKey
@@ -28,7 +29,7 @@ def add(sessions: Path, name: str) -> None:
     """Put a new session on top of the list, and make it the current one."""
     directory = f"{sessions}/{INDEX}"
     disk.make_directory(directory)
-    with disk.exclusive(f"{directory}/.lock"):
+    with exclusive(f"{directory}/.lock"):
         listed = [each for each in _lines(f"{directory}/list") if each != name][: _LISTED - 1]
         disk.replace(f"{directory}/list", "".join(f"{each}\n" for each in (name, *listed)).encode(), lasting=False)
         disk.replace(f"{directory}/current", f"{name}\n".encode(), lasting=False)
@@ -48,10 +49,10 @@ class FileStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self._life = disk.SignOfLife(f"{self.root}/.writers")
+        self._process = ProcessName(f"{self.root}/.writers")
 
     def open(self, key: SessionKey) -> "FileLog":
-        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._life)
+        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._process)
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         for key in _keys_in(self._sessions_of(tenant, agent)):
@@ -117,11 +118,11 @@ _META = 16 * 1024
 class FileLog:
     """One session's `messages.jsonl` and `events.jsonl`, and the files beside them."""
 
-    def __init__(self, directory: Path, key: SessionKey, life: disk.SignOfLife) -> None:
+    def __init__(self, directory: Path, key: SessionKey, process: ProcessName) -> None:
         self.directory = directory
         self._place = str(directory)
         self._key = key
-        self._life = life
+        self._process = process
         self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
         self._checked = False
         self._is_read = False
@@ -137,7 +138,7 @@ class FileLog:
 
     def upgrade(self) -> bool:
         """Bring the session's files to the present format; whether they had another one."""
-        with self._explained("upgrade"), disk.exclusive(self._lock_path):
+        with self._explained("upgrade"), exclusive(self._lock_path):
             found = self._format()
             if found > FORMAT:
                 raise self._unreadable(found)
@@ -188,7 +189,7 @@ class FileLog:
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._explained("lock"):
             self._create()
-            with disk.exclusive(self._lock_path):
+            with exclusive(self._lock_path):
                 yield
 
     def edition(self) -> int:
@@ -254,16 +255,16 @@ class FileLog:
     def lease(self) -> Callable[[], None] | None:
         with self._explained("lock"):
             self._create()
-            return disk.taken(f"{self._place}/.turn")
+            return try_lock(f"{self._place}/.turn")
 
     @property
     def writer(self) -> str:
         with self._explained("write to"):
-            return self._life.name
+            return self._process.name
 
     def is_alive(self, writer: str) -> bool:
         with self._explained("read"):
-            return self._life.shown_by(writer)
+            return self._process.is_alive(writer)
 
     def rewrite(
         self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
@@ -279,7 +280,7 @@ class FileLog:
                 line = disk.read_all(handle)
             known = json.loads(line)
             positions = known.pop("ctx")["positions"]
-            if line == closed(line[:-SEAL], self._foundation(positions)):
+            if line == with_checksums(line[:-CHECKSUM_LENGTH], self._foundation(positions)):
                 return Checkpoint(positions, known)
             logger.debug("session %r: the checkpoint is not one of its log", self._key.session)
         except FileNotFoundError:
@@ -291,7 +292,7 @@ class FileLog:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
         with self._explained("write to"):
-            line = sealed([record], self._foundation(checkpoint.positions))
+            line = encode_batch([record], self._foundation(checkpoint.positions))
             disk.replace(self._checkpoint_path, line, lasting=False)
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
@@ -352,7 +353,7 @@ class FileLog:
         if disk.is_open_to_all(root):
             raise StoreUnavailable(f"anybody may write to {root}, so sessions are not safe there: chmod o-w {root}")
         if not _is_whole(str(self._meta_path)):
-            with disk.exclusive(self._lock_path):
+            with exclusive(self._lock_path):
                 add(self.directory.parent, self.directory.name)
                 self._save_meta()
         if _key_in(str(self._meta_path)) != self._key:
@@ -361,7 +362,7 @@ class FileLog:
             )
         self._check_format()
         if self._format() < FORMAT:  # what is written from now on may be what only the present one has
-            with disk.exclusive(self._lock_path):
+            with exclusive(self._lock_path):
                 self._save_meta()
         self._checked = True
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.stores.base import FileEntry
-from ctxwrap.stores.files.lines import record_in, sealed, unsealed
 from ctxwrap.stores.log_format import next_number, number_in
 from ctxwrap.stores.postgres.connection import Rows, SqlStatement
 from ctxwrap.types import Record
@@ -166,20 +165,6 @@ class Batch(NamedTuple):
 
 def empty_batch() -> Batch:
     return Batch([], [], [], [], [])
-
-
-def line_of(record: Record) -> bytes:
-    return sealed([record], 0).removesuffix(b"\n")
-
-
-def changed_line(record: Record) -> bytes:
-    """The line of a record that was read, and is another now."""
-    return line_of(unsealed(record))
-
-
-def record_of(line: Any) -> Record | None:
-    """What a row says; None if it is not what was written."""
-    return record_in(bytes(line))
 
 
 def _next(record: Record, number: int) -> int:

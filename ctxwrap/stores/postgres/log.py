@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.files.lines import encoded, holds, spellings_of
+from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, encoded, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import (
@@ -18,10 +18,7 @@ from ctxwrap.stores.postgres.cache import (
     KnownFiles,
     LastRecord,
     SessionCache,
-    changed_line,
     empty_batch,
-    line_of,
-    record_of,
 )
 from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
 from ctxwrap.stores.postgres.files import PostgresFiles
@@ -146,14 +143,14 @@ class PostgresLog:
     def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
         wanted = sorted({number for number in numbers if 0 < number < 1 << 62})
         found = self._ask(self._bound(sql.PICK, stream=stream, numbers=wanted)) if wanted else []
-        records = {number: record_of(body) for number, body in sorted(found)}
+        records = {number: decode_line(body) for number, body in sorted(found)}
         return {number: record for number, record in records.items() if record is not None}
 
     def lines(self, stream: str) -> Iterator[StreamLine]:
         before = 0
         while rows := self._ask(self._bound(sql.READ_SOME, stream=stream, after=before, most=_AT_A_TIME)):
             for position, body in rows:
-                record = record_of(body)
+                record = decode_line(body)
                 fault = "" if record is not None else "its checksum is wrong"
                 missing = "the line before it is missing" if position != before + 1 else ""
                 yield StreamLine(position, position - 1, position, record, fault or missing)
@@ -167,7 +164,7 @@ class PostgresLog:
         batch, ends = empty_batch(), {}
         for stream, records in batches.items():
             if records:
-                lines = [(record, line_of(record)) for record in records]
+                lines = [(record, encode_line(record)) for record in records]
                 batch.add(stream, lines, row.ends[stream], row.numbers[stream])
                 section.adds(stream, row.ends[stream] + 1)
                 self._place(section, stream, *batch.last)
@@ -199,10 +196,12 @@ class PostgresLog:
         section = self._section
         assert section is not None, "streams are rewritten inside `locked`"
         rows = self._ask(self._bound(sql.READ, stream=stream, after=0))
-        known, spellings = [(record_of(body), bytes(body)) for _, body in rows], spellings_of(banned)
-        lines = [_changed(record, body, change) for record, body in known if record or not holds(body, spellings)]
+        known, spellings = [(decode_line(body), bytes(body)) for _, body in rows], spellings_of(banned)
+        lines = [
+            _changed(record, body, change) for record, body in known if record or not contains_any(body, spellings)
+        ]
         batch = empty_batch()
-        batch.add(stream, [*lines, *((record, line_of(record)) for record in new)], 0, 0)
+        batch.add(stream, [*lines, *((record, encode_line(record)) for record in new)], 0, 0)
         self._begin_edition(section)
         section.write(self._bound(sql.DELETE_RECORDS, stream=stream))
         self._insert(section, batch)
@@ -256,7 +255,7 @@ class PostgresLog:
 
     def _checkpoint_in(self, row: tuple[Any, ...]) -> Checkpoint | None:
         body, edition, *found = row
-        record, section = record_of(body), self._section
+        record, section = decode_line(body), self._section
         ends: Mapping[str, int] = dict(zip(STREAMS, found, strict=True))
         if section is not None:
             edition, ends = section.row.edition, section.row.ends
@@ -272,13 +271,13 @@ class PostgresLog:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         with self._writing() as section:
             known = {"positions": dict(checkpoint.positions), "known": checkpoint.known}
-            line = line_of({**known, "edition": section.row.edition, "ctx": {"v": 1}})
+            line = encode_line({**known, "edition": section.row.edition, "ctx": {"v": 1}})
             section.write(self._bound(sql.SAVE_CHECKPOINT, body=line))
 
     def _records(self, stream: str, rows: Rows) -> list[Record]:
         found = []
         for position, body in rows:
-            record = record_of(body)
+            record = decode_line(body)
             if record is not None:
                 found.append(record)
             elif (stream, position) not in self._reported:
@@ -291,4 +290,4 @@ def _changed(record: Record | None, body: bytes, change: RecordChange) -> tuple[
     if record is None:
         return None, body
     after = change(record)
-    return (record, body) if after == record else (after, changed_line(after))
+    return after, change_line(body, record, after)
