@@ -356,8 +356,8 @@ def _insert_by_hand(both: Both) -> None:
     [
         (_swap, [2, 3], "number 1 behind number 2"),
         (_repeat, [1, 2, 3], "number 1 behind number 3"),
-        (_copy_from_another_session, [1, 3], "does not open"),
-        (_copy_from_another_stream, [2, 3], "does not open"),
+        (_copy_from_another_session, [1, 3], "does not decrypt"),
+        (_copy_from_another_stream, [2, 3], "does not decrypt"),
         (_insert_plain, [1, 2, 3], "not encrypted"),
         (_insert_by_hand, [1, 2, 3], "not encrypted"),
     ],
@@ -508,7 +508,7 @@ def test_only_the_right_keys_open_a_session(tmp_path: Path) -> None:
     log = new.open(KEY)
     with log.locked():
         log.append({"messages": [numbered_record(1)]})
-    with pytest.raises(ctxwrap.KeyMismatch, match="is encrypted: name its key in CTXWRAP_KEY"):
+    with pytest.raises(ctxwrap.KeyMismatch, match="is encrypted: set its key in CTXWRAP_KEY"):
         ctxwrap.open_store(tmp_path).open(KEY)
     with pytest.raises(ctxwrap.KeyMismatch, match=r"encrypted under the key [0-9a-f]{12}, and given is [0-9a-f]{12}:"):
         ctxwrap.open_store(tmp_path, key=OTHER_MASTER).open(KEY)

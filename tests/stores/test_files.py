@@ -172,7 +172,7 @@ def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
 def test_an_unwritable_place_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
-        pytest.raises(ctxwrap.StoreUnavailable, match="name another with store="),
+        pytest.raises(ctxwrap.StoreUnavailable, match="choose another with store="),
         FileStore(tmp_path / "file").open(KEY).locked(),
     ):
         pass

@@ -1,4 +1,4 @@
-"""The format of a session's files: one number in `meta.json`, raised whenever the content of a file changes."""
+"""The format number in `meta.json`: raised whenever the content of a file changes."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from ctxwrap.stores.checksums import encode_batch, last_checksum, parse, without_checksums
 
 FORMAT = 3
-"""What this version writes. It reads 1 to this one, and `upgrade` makes these of 0."""
+"""The format that this version writes. It reads formats from 1 on, and `upgrade` converts format 0."""
 
 _OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
 _OLD_LENGTH = len(b',"c":"00000000"}}')
 
 
 def format_number_in(meta: bytes) -> int | None:
-    """The number that a `meta.json` has, if it has one."""
+    """The format number in a `meta.json`, if there is one."""
     try:
         number = json.loads(meta)["format"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -28,7 +28,7 @@ def is_of_format_0(line: bytes) -> bool:
 
 
 def upgraded(lines: bytes) -> bytes:
-    """A stream of format 0 in the present one; a line whose checksum is wrong stays as it is, which is damage there."""
+    """A stream of format 0 in the present format; a line with a wrong checksum stays damaged."""
     return b"".join(_upgraded(lines))
 
 

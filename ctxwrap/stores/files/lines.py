@@ -14,20 +14,20 @@ _SECTOR = 512
 
 
 class StreamPiece(NamedTuple):
-    """What a piece of a stream holds."""
+    """The lines in a piece of a stream."""
 
     lines: list[StreamLine]
     end: int
-    """Where the next line is to be written; behind it lies what a crash cut short."""
+    """Where the next line is to be written; an incomplete write may follow."""
     check: int
-    """The checksum that the next line continues."""
+    """The checksum that the next line refers to."""
     synced: int
-    """How much of the stream is known to be on the medium."""
+    """The position up to which the stream is known to be on the medium."""
 
 
 def found_in(data: bytes, start: int, check: int | None) -> StreamPiece:
-    """The lines in `data`, which begins at `start` of a stream, behind a line with the checksum `check`, if known."""
-    at = int(start > 0 and data.startswith(b"\n"))  # of a line that had none yet when it was read
+    """The lines in `data`, which is at `start` of a stream, behind a line with the checksum `check`, if known."""
+    at = int(start > 0 and data.startswith(b"\n"))  # the newline of a line that had none yet when it was read
     reader = _Reader(check)
     read = list(reader.lines(data, start, at))
     kept = _without_torn([line for line, _ in read], data, start)
@@ -40,18 +40,18 @@ def found_in(data: bytes, start: int, check: int | None) -> StreamPiece:
 
 
 class _Reader:
-    """Goes from line to line and knows what the next one has to continue."""
+    """Reads line by line and keeps the checksum that the next line must refer to."""
 
     def __init__(self, check: int | None) -> None:
         self._check = check
         """The last checksum, or None if it is not known."""
         self._by_hand = False
-        """Whether lines of other writers stand behind that."""
+        """Whether lines of other programs follow it."""
         self._seen: set[int] = set()
-        """The hashes of the seals so far."""
+        """The hashes of all checksums so far."""
 
     def lines(self, data: bytes, start: int, at: int) -> Iterator[tuple[StreamLine, int | None]]:
-        """Each line, and the checksum that one behind it continues."""
+        """Each line, and the checksum that the next line must refer to."""
         number = 1
         while at < len(data):
             newline = data.find(b"\n", at)
@@ -90,7 +90,7 @@ class _Reader:
 
 
 def _whole_within(text: bytes) -> int | None:
-    """Where a whole record ends with which a damaged line begins: its newline is gone."""
+    """The length of an intact record at the start of a damaged line: its newline is lost."""
     check = at = 0
     for seal in CHECKSUMS.finditer(text):
         covered = seal.end() - UNCOVERED
@@ -101,7 +101,7 @@ def _whole_within(text: bytes) -> int | None:
 
 
 def _behind(data: bytes, end: int) -> int:
-    """Where the next line begins behind a record whose newline is another byte now, or missing altogether."""
+    """Where the next line begins after a record whose newline was changed or lost."""
     if data.startswith(b'{"', end):
         return end
     stray = min(end + 1, len(data))
@@ -109,7 +109,7 @@ def _behind(data: bytes, end: int) -> int:
 
 
 def _without_torn(lines: list[StreamLine], data: bytes, start: int) -> list[StreamLine]:
-    """The lines without the last ones, as far as a crash in the middle of writing explains what they look like."""
+    """The lines without those at the end that a crash during a write explains."""
     for at, line in enumerate(lines):
         if line.record is None and _cut_short(line, data, start) and not _outlived(line, lines[at + 1 :]):
             lines = lines[:at]
@@ -122,7 +122,7 @@ def _without_torn(lines: list[StreamLine], data: bytes, start: int) -> list[Stre
 
 
 def _cut_short(line: StreamLine, data: bytes, start: int) -> bool:
-    """Whether the line was not written to its end, or a sector of it never reached the medium."""
+    """Whether the line has no end, or one of its sectors never reached the medium."""
     if data[line.end - start - 1 : line.end - start] != b"\n":
         return True
     edges = [line.start, *range(line.start // _SECTOR * _SECTOR + _SECTOR, line.end, _SECTOR), line.end]
@@ -130,7 +130,7 @@ def _cut_short(line: StreamLine, data: bytes, start: int) -> bool:
 
 
 def _outlived(line: StreamLine, later: Sequence[StreamLine]) -> bool:
-    """Whether it was on the medium once, as far as the lines behind it know."""
+    """Whether later lines show that it was on the medium once."""
     known = [_synced(other) for other in later if other.record is not None]
     return any(synced is None or synced > line.start for synced in known)
 
