@@ -75,7 +75,7 @@ class _Reader:
             self._check, self._by_hand = seal.check, False
             self._seen.add(hash(seal))
         if is_double or record is None:
-            return StreamLine(0, 0, 0, None, "it stands there twice" if is_double else "it is no record")
+            return StreamLine(0, 0, 0, None, "it is a duplicate" if is_double else "it is not a record")
         return StreamLine(0, 0, 0, record, "" if follows else "the line before it is missing")
 
     def _unsealed(self, text: bytes) -> StreamLine:
@@ -85,7 +85,7 @@ class _Reader:
             return StreamLine(0, 0, 0, record, checked=False)
         self._check = None
         if not record:
-            return StreamLine(0, 0, 0, None, "it is no record")
+            return StreamLine(0, 0, 0, None, "it is not a record")
         return StreamLine(0, 0, 0, None, "its checksum is wrong" if checksums_in(text) else "it has no checksum")
 
 
