@@ -1,18 +1,35 @@
-"""What `SimpleStore` adds to eight methods; the contract itself runs over `MemoryStore` and over docs/stores.md."""
+"""`SimpleStore`: the contract over the example of docs/stores.md, and what the base class adds to eight methods."""
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ctxwrap.stores.base import Checkpoint
+from ctxwrap.stores.base import Checkpoint, Store
 from ctxwrap.stores.files.locks import FileLocks
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.stores.simple import SimpleStore, ThreadLocks
-from ctxwrap.testing import KEY, contents, numbered_record, record
+from ctxwrap.testing import KEY, StoreContract, contents, numbered_record, record
 from ctxwrap.testing.contract.crashes import in_process
 
 NAME = "tenant/agent/session"
+PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+
+
+class TestStoreOfTheDocs(StoreContract):
+    @pytest.fixture
+    def reopened(self, quick_path: Path) -> Callable[[], Store]:
+        example = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+        assert example is not None
+        names: dict[str, type[SimpleStore]] = {}
+        exec(example[1], names)
+        return lambda: names["SqliteStore"](quick_path / "sessions.db")
+
+    @pytest.fixture
+    def store(self, reopened: Callable[[], Store]) -> Store:
+        return reopened()
 
 
 def damaged_store() -> MemoryStore:
