@@ -18,7 +18,7 @@ from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
-from ctxwrap.stores.files.lines import sealed
+from ctxwrap.stores.checksums import encode_batch
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore
@@ -126,7 +126,7 @@ class Client:
         self._session = Session(key, self._store.open(key), medium.settings)
         self.work: dict[str, Callable[[], Any]] = {"section": self.section, "turn": self.turn}
         if medium.kind != "memory":
-            bare = bare_write(medium, name, [sealed([record], 0) for record in two_records(0)])
+            bare = bare_write(medium, name, [encode_batch([record], 0) for record in two_records(0)])
             self.work |= {"bare section": bare, "bare turn": lambda: (bare(), bare())}
 
     def _key(self, what: str) -> SessionKey:

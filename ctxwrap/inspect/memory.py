@@ -11,7 +11,7 @@ from ctxwrap.memory.memory import Memory
 from ctxwrap.session.session import Session
 from ctxwrap.session.state import OPERATING
 from ctxwrap.stores.base import STREAMS, Store
-from ctxwrap.stores.memory import MemoryLog
+from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Record, SessionKey
 
 _TELLING = ("start", *OPERATING)
@@ -91,7 +91,7 @@ class _Retelling:
     """A session that hears its own past again."""
 
     def __init__(self, key: SessionKey) -> None:
-        self._log = MemoryLog()
+        self._log = MemoryStore().open(key)
         self._session = Session(key, self._log, keeps_all=True)
 
     def heard(self, told: Iterable[_Told], round: int) -> Memory:

@@ -1,4 +1,4 @@
-"""Where sessions live: a directory, PostgreSQL, or this process's memory; in the clear or encrypted."""
+"""Stores: sessions in a directory, in PostgreSQL or in this process's memory, in plaintext or encrypted."""
 
 import os
 import sys
@@ -10,10 +10,10 @@ from ctxwrap.stores.base import PlaintextGuard, Store
 
 
 def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence[str] | None = None) -> Store:
-    """The store at `url`: a directory or `file://` URL, a `postgresql://` URL, or `memory:` that ends with the process.
+    """Open the store at `url`: a directory or `file://` URL, a `postgresql://` URL, or `memory:`.
 
-    Without a `url` it is the directory in `CTXWRAP_HOME`, else the platform's directory for user data. With a `key`, or
-    one in `CTXWRAP_KEY`, everything in it is encrypted; of several keys the first is for new sessions.
+    Without a `url` it is the directory in `CTXWRAP_HOME`, or the platform's directory for user data. With a `key`, or
+    with `CTXWRAP_KEY` set, everything in it is encrypted; the first of several keys is used for new sessions.
     """
     store = _store_at(url)
     given = os.environ.get("CTXWRAP_KEY") if key is None else key
@@ -21,7 +21,7 @@ def open_store(url: str | os.PathLike[str] | None = None, *, key: str | Sequence
 
 
 def encrypts(store: Store) -> bool:
-    """Whether what is written to the store is encrypted."""
+    """Whether the store encrypts what it writes."""
     encrypted = sys.modules.get("ctxwrap.stores.encrypted")
     return encrypted is not None and isinstance(store, encrypted.EncryptedStore)
 
@@ -31,7 +31,7 @@ def _encrypted(store: Store, key: str | Sequence[str]) -> Store:
         from ctxwrap.stores.encrypted import EncryptedStore
     except ImportError as error:
         raise SettingsError(
-            f"a key is given, and encryption needs more: pip install 'ctxwrap[encryption]' ({error})"
+            f"a key is given, but encryption is not installed: pip install 'ctxwrap[encryption]' ({error})"
         ) from error
     return EncryptedStore(store, key)
 
@@ -49,7 +49,7 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
         return _files(rest.removeprefix("//"))
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
         return _postgres(text)
-    if "://" in text or not text:  # of which only the beginning is told: the rest may hold a password
+    if "://" in text or not text:  # the rest may contain a password
         named = f"{scheme}://…" if text else "''"
         raise SettingsError(
             f"no store at {named}: use a directory, file:///directory, postgresql://host/database or memory:"
@@ -58,7 +58,7 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
 
 
 def given_store(store: Store | str | os.PathLike[str] | None) -> Store:
-    """`store` itself, or the one at that place."""
+    """The given store, or the one at that URL."""
     return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
 
 
@@ -67,7 +67,7 @@ def _files(root: str) -> Store:
         from ctxwrap.stores.files.store import FileStore
     except ImportError as error:
         raise SettingsError(
-            f"sessions in files need flock, which this platform lacks ({error}); use memory:"
+            f"the store for files needs flock, which this platform lacks ({error}); use memory:"
         ) from error
     return FileStore(Path(root).expanduser().absolute())
 
@@ -76,7 +76,9 @@ def _postgres(url: str) -> Store:
     try:
         from ctxwrap.stores.postgres import PostgresStore
     except ImportError as error:
-        raise SettingsError(f"sessions in PostgreSQL need more: pip install 'ctxwrap[postgres]' ({error})") from error
+        raise SettingsError(
+            f"the store for PostgreSQL is not installed: pip install 'ctxwrap[postgres]' ({error})"
+        ) from error
     return PostgresStore(url)
 
 

@@ -1,4 +1,7 @@
-"""The store protocol: append-only streams of records, files beside them, and locks."""
+"""The store protocol: append-only streams of records, files beside them, and locks.
+
+`ctxwrap.stores.simple` implements most of it for a backend of eight methods.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,22 +11,22 @@ from ctxwrap.errors import KeyMismatch, StoreError
 from ctxwrap.types import Record, SessionKey
 
 STREAMS = ("messages", "events")
-"""What was said, and what happened."""
+"""The two logs of a session: what was said, and what happened."""
 
 CACHE = ".index"
-"""The directory beside the streams for what is made of them to be quick, and may be gone at any moment."""
+"""The directory for caches; they may be deleted at any moment."""
 
 
 class Checkpoint(NamedTuple):
-    """What a reader knew after reading so far; the log says the same, but takes longer."""
+    """A reader's state after reading the log up to some positions; reading the log again gives the same state."""
 
     positions: Mapping[str, int]
-    """How far each stream was read."""
+    """The position in each stream up to which it was read."""
     known: Record
 
 
 RecordChange = Callable[[Record], Record]
-"""Gives a record as it is to be from now on; it leaves the one it is given alone."""
+"""Returns the new version of a record without changing the one it is given."""
 
 
 class FileEntry(NamedTuple):
@@ -32,77 +35,77 @@ class FileEntry(NamedTuple):
     name: str
     size: int
     modified: float
-    """When it was last changed, in seconds since 1970."""
+    """Time of the last change, in seconds since 1970."""
 
 
 class Files(Protocol):
-    """What lies beside a session's streams, by relative names such as `context/summary.md`.
+    """The files of a session, by relative names such as `context/summary.md`.
 
-    Whatever is no regular file, links above all, is not there.
+    Only regular files exist here: a link counts as absent.
     """
 
     def entries(self, under: str = "") -> list[FileEntry]:
-        """The files in a directory and below, in the order of their names; hidden ones are left out.
+        """The files in a directory and below, sorted by name, without hidden ones.
 
-        Those in a hidden directory are hidden, unless it is the one that is asked for.
+        Files in a hidden directory are hidden, unless `under` is that directory.
         """
 
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
-        """What a file holds from position `start` on, or `size` bytes of that, or None if there is no such file."""
+        """The content of a file from position `start` on, or `size` bytes of it; None if there is no such file."""
 
     def save(self, name: str, data: bytes, *, lasting: bool = False) -> None:
-        """Put `data` in the place of what a file held, inside `locked`.
+        """Create or replace a file, inside `locked`.
 
-        `lasting` waits until the medium has it, and whatever happens the file holds the old data or the new; without
-        it a crash may leave neither.
+        `lasting` waits until the data is on the medium, and after a crash the file holds the old data or the new one.
+        Otherwise a crash may leave neither.
         """
 
     def extend(self, name: str, data: bytes, after: int) -> bool:
-        """Let `data` stand in a file from position `after` on, adding what is not there yet.
+        """Make `data` the content of a file from position `after` on, by appending the missing part.
 
-        Whether the file is of a length that this can be so; what it holds is taken on trust.
+        False if the file's length does not allow that. The present content is not compared.
         """
 
     def link(self, name: str, other: str) -> None:
-        """Let a file that never changes have another name, too."""
+        """Give a file that never changes a second name, unless that name is taken."""
 
     def leftovers(self) -> list[FileEntry]:
-        """What a crash left of the writing of files; `entries` has none of it."""
+        """Temporary files that a crash left behind; `entries` does not list them."""
 
     def remove(self, name: str) -> None:
-        """Let a file go, if there is one."""
+        """Remove a file, if there is one."""
 
     def remove_strays(self, name: str, may: Callable[[str], bool]) -> list[str]:
-        """Let go of what is no file under a name and below, if it `may` go; what was there, directories with a slash.
+        """Remove links, devices and empty directories at a name and below, if `may` allows; return their names.
 
-        Links are never followed, and a directory goes only if it holds nothing.
+        Directories are named with a slash. Links are not followed.
         """
 
 
 class StreamLine(NamedTuple):
-    """One line of a stream, good or not."""
+    """One line of a stream, intact or damaged."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     start: int
     """Its position in the stream."""
     end: int
     record: Record | None
-    """What it says, unless it is damaged."""
+    """None if the line is damaged."""
     fault: str = ""
-    """What is wrong with it."""
+    """What is wrong with the line, or nothing."""
     checked: bool = True
-    """Whether a checksum vouches for it; lines that others wrote have none."""
+    """Whether it has a checksum; lines written by other programs have none."""
 
 
 class Outdated(StoreError):
-    """What a section was sure of is not so any more; nothing that it wrote is there, and it may be done again."""
+    """Others wrote to the session during a redoable transaction: nothing of it is stored, and it may be retried."""
 
 
 class Log(Protocol):
-    """One session's append-only streams of records, and the files beside them.
+    """One session's append-only streams of records, and its files.
 
-    Only forgetting on request rewrites a stream.
+    A stream is rewritten only to erase something on request.
     """
 
     @property
@@ -110,60 +113,60 @@ class Log(Protocol):
 
     @property
     def place(self) -> Hashable:
-        """Where the session lies: equal for all logs of it that this process has, and for those of no other."""
+        """Identifies the session in this process: equal for all its logs, different for other sessions."""
 
     def edition(self) -> int:
-        """Another number after every rewriting: positions and records of an earlier edition are worth nothing."""
+        """A number that every rewriting changes: positions and records of an earlier edition are invalid."""
 
     def locked(self, *, redoable: bool = False) -> AbstractContextManager[None]:
-        """Keep every other thread and process out, for the moment it takes to read and append.
+        """Keep out other threads and processes while this one reads and appends.
 
-        What is `redoable` may begin without asking whether others wrote; if they did, it is Outdated in the end.
+        A `redoable` transaction may begin without checking whether others wrote; if they did, it ends with Outdated.
         """
 
     def read(self, stream: str, after: int = 0) -> tuple[list[Record], int]:
-        """The records behind position `after`, and the position behind them; damaged ones are passed over."""
+        """The records behind position `after`, and the position behind them; damaged ones are skipped."""
 
     def between(self, stream: str, first: int, last: int) -> list[Record]:
-        """The records of these numbers, both included, without reading the whole stream for a few of them.
+        """The records numbered `first` to `last`, without reading the whole stream for a few of them.
 
-        A record that says no number, or one that is none above those before it, has the one behind the last.
+        A record without a number, or with one not above those before it, has the number after the last.
         """
 
     def pick(self, stream: str, numbers: Iterable[int]) -> dict[int, Record]:
-        """The records that say they have these numbers, each found on its own, however long the stream is.
+        """The records with these numbers in their `ctx`, each looked up alone, however long the stream is.
 
-        What is damaged, or says no number, is not among them.
+        Damaged records and records without a number are not among them.
         """
 
     def lines(self, stream: str) -> Iterator[StreamLine]:
-        """Every line of a stream, looked at anew; a last one that a crash cut short has a fault, too."""
+        """Every line of a stream, read and checked again; an incomplete last line has a fault."""
 
     def append(self, batches: Mapping[str, Sequence[Record]], *, lasting: bool = False) -> Mapping[str, int]:
-        """Add the records of each stream, each batch in one write, inside `locked`; the positions behind them.
+        """Append records to streams, inside `locked`; return the positions behind them.
 
-        A batch is there altogether or not at all. `lasting` ones are to be handed to the medium by `unsynced`.
+        A batch is stored as a whole or not at all. `lasting` batches are durable after the wait of `unsynced`.
         """
 
     def unsynced(self) -> Callable[[], None]:
-        """Call it inside `locked`, and what it gives outside: that waits until all lasting batches are on the medium.
+        """Call it inside `locked` and its result outside: that waits until all lasting batches are on the medium.
 
-        A StoreUnavailable if the medium does not take them: then nobody knows what it has.
+        It raises StoreUnavailable if the medium fails: then it is unknown what was stored.
         """
 
     def settled(self) -> Callable[[], None]:
-        """The same for everything that was written to the session so far, by whomever and however lasting."""
+        """The same for everything written to the session so far, by any process, lasting or not."""
 
     def lease(self) -> Callable[[], None] | None:
-        """The right to be the session's only turn, as what gives it back; None while another has it.
+        """Take the lease of the session's running turn and return the function that releases it, or None.
 
-        It ends with the process at the latest. Inside `locked` it is taken, and given back, with what is written there;
-        who is not sure that it was given back may do so again.
+        It is None while another turn has the lease, which ends with its process at the latest. Inside `locked`, it is
+        taken and released together with the writes there. Releasing it twice has no effect.
         """
 
     @property
     def writer(self) -> str:
-        """A name for this process, different from that of every other."""
+        """A unique name of this process."""
 
     def is_alive(self, writer: str) -> bool:
         """Whether the process of that name still runs."""
@@ -171,41 +174,43 @@ class Log(Protocol):
     def rewrite(
         self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
     ) -> None:
-        """Change every record of the stream and add `new` ones, all at once or not at all, inside `locked`.
+        """Change every record of the stream and append `new` ones, all or nothing, inside `locked`.
 
-        No checkpoint, no cache and nothing that a crash cut short outlives it; a line that is no record stays as it is
-        unless it holds one of the `banned` texts.
+        Checkpoint, caches and incomplete lines are removed. A line that is not a record stays, unless it contains one
+        of the `banned` texts.
         """
 
     def load_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint that was saved last, if it is whole and the log up to there is still the same."""
+        """The last checkpoint, if it is intact and the log up to its positions has not changed."""
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Put a checkpoint in the place of the one before, inside `locked`; it may get lost."""
+        """Replace the checkpoint, inside `locked`; a crash may lose it."""
 
 
 class Store(Protocol):
-    """Where logs live."""
+    """A place for sessions."""
 
     def open(self, key: SessionKey) -> Log: ...
 
     def sessions(self, tenant: str, agent: str) -> Iterable[str]:
-        """The ids of the sessions that one agent has for one tenant."""
+        """The ids of the sessions of a tenant and agent."""
 
     def agents(self, tenant: str) -> Iterable[str]:
-        """The agents that have a session for one tenant."""
+        """The agents that have sessions of a tenant."""
 
     def keys(self) -> Iterable[SessionKey]:
-        """Every session of everybody; for the operator only."""
+        """All sessions of all tenants; for operators only."""
 
     def close(self) -> None:
-        """Let go of connections, and say that this process, as far as the store knows it, is at its end.
+        """Release connections and leases, and end this process's registration.
 
-        It comes last: by itself when the process ends, but not when a signal ends it.
+        Runs by itself when the process ends, unless a signal kills it.
         """
 
 
 class StoreWrapper:
+    """A store over another one."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self.root = getattr(store, "root", None)
@@ -224,16 +229,16 @@ class StoreWrapper:
 
 
 KEY_FILE = "key.json"
-"""Beside the streams of an encrypted session, and of no other."""
+"""The file with the wrapped key; only encrypted sessions have it."""
 
 
 class PlaintextGuard(StoreWrapper):
-    """Hands out the logs of another store as they are."""
+    """A store without a key: refuses encrypted sessions."""
 
     def open(self, key: SessionKey) -> Log:
         log = self._store.open(key)
         if log.files.load(KEY_FILE) is not None:
             raise KeyMismatch(
-                f"session {key.session!r} is encrypted: name its key in CTXWRAP_KEY, or with open_store(place, key=...)"
+                f"session {key.session!r} is encrypted: set its key in CTXWRAP_KEY, or pass open_store(place, key=...)"
             )
         return log

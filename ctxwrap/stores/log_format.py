@@ -15,7 +15,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def message_range(source: str) -> tuple[int, int]:
-    """The numbers in `messages:12-18`; from 1 to 0, which is nothing, if there are none."""
+    """The numbers in `messages:12-18`; the empty range 1 to 0 if there are none."""
     found = _RANGE.fullmatch(source.removeprefix("messages:"))
     return (int(found[1]), int(found[2])) if found else (1, 0)
 
@@ -24,14 +24,14 @@ _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})")
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers such as `3-41,44`, in their order."""
+    """Numbers written as `3-41,44`, in their order."""
     runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
     spans = [[number for _, number in run] for _, run in runs]
     return ",".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
 
 
 def numbers_in(spans: str) -> list[int]:
-    """The inverse of `ranges`; a ValueError for what is none, or tells of more messages than a request can hold."""
+    """The inverse of `ranges`; ValueError for anything else, or for more messages than a request can hold."""
     numbers: list[int] = []
     for span in filter(None, spans.split(",")):
         start, _, end = span.partition("-")
@@ -43,11 +43,11 @@ def numbers_in(spans: str) -> list[int]:
 
 
 _MOST = 1_000_000
-"""A log may come from anybody: a short text must not become a long list."""
+"""A log may come from a stranger: a short text must not become a long list."""
 
 
 def as_record(message: Message, **control: Any) -> Record:
-    """A message as a record, with what is to be known about it."""
+    """A message as a record, with `control` as its `ctx`."""
     record: Record = {"role": message.role, "content": message.content}
     if message.name:
         record["name"] = message.name
@@ -62,7 +62,7 @@ def as_record(message: Message, **control: Any) -> Record:
 
 
 def message_in(record: Record) -> Message:
-    """The message a record holds; the inverse of `as_record`. A ValueError if it holds none."""
+    """The message in a record: the inverse of `as_record`. ValueError if there is none."""
     content, calls = record.get("content") or "", record.get("tool_calls") or ()
     if not isinstance(content, str) and not _all_objects(content):
         raise ValueError("content is neither text nor parts")
@@ -79,7 +79,7 @@ def message_in(record: Record) -> Message:
 
 
 def tokens_in(record: Record) -> Mapping[str, int]:
-    """How many tokens a message's record says that it has, by the name of what counted them."""
+    """A message's token counts in its record, by tokenizer."""
     control: Any = record.get("ctx")
     tokens = control.get("tokens") if isinstance(control, dict) else None
     if not isinstance(tokens, dict):
@@ -88,27 +88,27 @@ def tokens_in(record: Record) -> Mapping[str, int]:
 
 
 def count_in(record: Any, name: str) -> int | None:
-    """A number of things, if a field says one."""
+    """A field's value if it is a count."""
     value = record.get(name) if isinstance(record, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def number_in(record: Record) -> int | None:
-    """The number that a record says it has in its stream."""
+    """The number in a record's `ctx`."""
     control: Any = record.get("ctx")
     number = control.get("seq") if isinstance(control, dict) else None
     return number if isinstance(number, int) else None
 
 
 def turn_in(record: Record) -> str:
-    """The turn that wrote a record, or nothing: its id begins with it, unless it is told apart."""
+    """The turn that wrote a record, from `turn` or from the start of `id`; empty if neither is there."""
     control: Any = record.get("ctx")
     told = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
     return next((text.partition("-")[0] if at else text for at, text in enumerate(told) if isinstance(text, str)), "")
 
 
 def next_number(record: Record, before: int) -> int:
-    """The number of a record behind one of number `before`: its own if that is above, else the next."""
+    """The number of a record that follows number `before`: its own if that is higher, else the next."""
     number = number_in(record) or 0
     return number if number > before else before + 1
 
@@ -129,10 +129,10 @@ def _all_objects(value: Any) -> bool:
 
 
 MOST_KEPT = 64 * 1024
-"""So many characters the log keeps of a snapshot as a model wrote it, and of its answer when it is asked for one."""
+"""How many characters of a snapshot the log keeps as the model wrote it, also when it was requested again."""
 
 
 def kept_of(text: str) -> str:
-    """A text as the log keeps it: all of it, or its beginning and how much is left out."""
+    """A text as the log keeps it: whole, or its beginning and how much is left out."""
     left_out = len(text) - MOST_KEPT
     return text if left_out <= 0 else f"{text[:MOST_KEPT]}… [{left_out} characters left out]"

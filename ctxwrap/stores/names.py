@@ -1,4 +1,4 @@
-"""From any id a user passes to a safe directory name, and never two ids to one name; and which files have names."""
+"""Safe, distinct directory names for any ids, and valid names for the files of a session."""
 
 import hashlib
 import os
@@ -11,28 +11,27 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|.*\.(?:sock|d)
 _MAX_BYTES = 1024
 
 INDEX = "index"
-"""The one name among sessions that is none of theirs."""
+"""A directory beside the sessions that is not one of them."""
 
 
 def check_id(kind: str, value: object) -> str:
-    """`value` as an id, or an error that says what an id is."""
+    """Return a valid id, or raise InvalidId."""
     if not isinstance(value, str) or not value:
-        raise InvalidId(f"a {kind} id must be a text that is not empty, not {value!r}")
+        raise InvalidId(f"a {kind} id must be a text of at least one character, not {value!r}")
     if len(value.encode("utf-8", "surrogatepass")) > _MAX_BYTES:
         raise InvalidId(f"a {kind} id must not be longer than {_MAX_BYTES} bytes; this one begins {value[:40]!r}")
     return value if value.isascii() else _joined(value)
 
 
 def _joined(text: str) -> str:
-    """With the character in the place of its two halves, which JSON cannot tell from it."""
+    """Join surrogate pairs to characters: JSON does not distinguish them."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def safe_name(value: str) -> str:
     """A directory name for an id: the id itself if it is plain, else a readable stem, `+` and a digest.
 
-    Only lower case counts as plain, so that file systems that fold case or normalise Unicode cannot bring two
-    ids together; a plain id never holds a `+`.
+    Only lower-case ASCII is plain, because file systems may fold case or normalise Unicode. A plain id has no `+`.
     """
     if _PLAIN.fullmatch(value) and not _RESERVED.fullmatch(value) and value != INDEX:
         return value
@@ -42,18 +41,18 @@ def safe_name(value: str) -> str:
 
 
 def file_parts(name: str) -> list[str]:
-    """The directories on the way to a file beside a session's streams, and its own name."""
+    """Split the name of a session's file into its parts; ValueError if it is not valid."""
     parts = name.split("/") if name else []
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise ValueError(f"{name!r} is no name of a file in a session")
+        raise ValueError(f"{name!r} is not a valid file name in a session")
     return parts
 
 
 def name_on_disk(part: str) -> str:
-    """A part of a file's name as the system takes it: the system knows bytes, and not all of them are UTF-8.
+    """A part of a file's name as the operating system spells it, which may be any bytes.
 
-    Lone surrogates are encoded like any other character. Only those by which Python spells foreign bytes stand for
-    these bytes, unless they would be the name of another file.
+    Lone surrogates are encoded like other characters. Those that Python uses for bytes that are not UTF-8 stand for
+    these bytes, unless that would be the name of another file.
     """
     if part.isascii():
         return part
@@ -66,7 +65,7 @@ def name_on_disk(part: str) -> str:
 
 
 def name_from_disk(name: str) -> str:
-    """The part that has this name on the disk."""
+    """The inverse of `name_on_disk`."""
     if name.isascii():
         return name
     raw = os.fsencode(name)

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.stores.files import disk
+from ctxwrap.stores.files import locks
 from ctxwrap.stores.files.journal import Journal
 from ctxwrap.testing.practice import Provider
 from tests.support import events, said
@@ -76,7 +76,7 @@ def test_what_was_delivered_is_in_the_log(
     client = ctxwrap.wrap(openai.OpenAI(api_key="k", base_url=provider.openai_url), store=home, session="s")
     whole(client)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in a job of the background
-    handles, held = open_handles(), len(disk._ours)
+    handles, held = open_handles(), len(locks._ours)
     interrupting(monkeypatch, interrupt, times)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -92,5 +92,5 @@ def test_what_was_delivered_is_in_the_log(
     assert file_in(home, "state").read_text().strip() == "done"
     assert file_in(home, "context/summary.md").is_file()
     assert not ctxwrap.verify("s", store=home).findings
-    assert len(disk._ours) == held
+    assert len(locks._ours) == held
     assert open_handles() <= handles + 1, "but for a connection to the provider"

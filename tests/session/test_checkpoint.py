@@ -347,7 +347,7 @@ def test_many_instances_write_no_more_checkpoints_than_one(monkeypatch: pytest.M
     for instances in (1, 2):
         saved = []
         monkeypatch.setattr(
-            "ctxwrap.stores.memory.MemoryLog.save_checkpoint", lambda _, kept, saved=saved: saved.append(kept)
+            "ctxwrap.stores.simple.SimpleLog.save_checkpoint", lambda _, kept, saved=saved: saved.append(kept)
         )
         caller = Caller(MemoryStore())
         for number in range(200):

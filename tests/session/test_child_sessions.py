@@ -272,7 +272,7 @@ def test_artifacts_last_as_settings_say(parent: Teller, monkeypatch: pytest.Monk
         lasting.extend([how.get("lasting", False)] if name.startswith("raw/") else [])
         real(self, name, data, **how)
 
-    monkeypatch.setattr("ctxwrap.stores.tree.FileTree.save", save)
+    monkeypatch.setattr("ctxwrap.stores.files.tree.FileTree.save", save)
     for name, settings in (("a", None), ("b", Settings(durability="turn")), ("c", Settings(durability="always"))):
         start_child("s", name, handoff="Go.", settings=settings, **parent.place)
         attach_result("s", name, result="x", artifacts={"f": name.encode()}, settings=settings, **parent.place)

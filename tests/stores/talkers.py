@@ -16,7 +16,7 @@ import ctxwrap
 from ctxwrap.stores.postgres import PostgresStore
 
 LIFETIME = 1.0
-"""Seconds without a sign of life after which the others take a process for dead."""
+"""Seconds without a heartbeat after which others consider a process dead."""
 PATIENCE = 2.0
 DEADLINE = 120.0
 

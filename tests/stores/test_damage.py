@@ -116,7 +116,7 @@ def test_a_line_that_stands_twice_is_reported_and_counts_once(log: FileLog, last
             damaged = Damaged(log, b"".join([*lines[: behind + 1], lines[at], *lines[behind + 1 :]]))
             damaged.assert_reported(written)
             assert damaged.served == written
-            assert damaged.faults == ["it stands there twice"]
+            assert damaged.faults == ["it is a duplicate"]
 
 
 @pytest.mark.parametrize("lasting", [True, False])

@@ -172,7 +172,7 @@ def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
 def test_an_unwritable_place_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with (
-        pytest.raises(ctxwrap.StoreUnavailable, match="name another with store="),
+        pytest.raises(ctxwrap.StoreUnavailable, match="choose another with store="),
         FileStore(tmp_path / "file").open(KEY).locked(),
     ):
         pass
@@ -410,7 +410,7 @@ def test_a_rewriting_that_fails_leaves_the_old_log_or_the_new_one(
         raise OSError(errno.EIO, "the disk is gone")
 
     with log.locked(), monkeypatch.context() as patch, contextlib.suppress(ctxwrap.StoreUnavailable):
-        patch.setattr(f"ctxwrap.stores.disk.os.{step}", fail)
+        patch.setattr(f"ctxwrap.stores.files.disk.os.{step}", fail)
         log.rewrite("messages", shout)
     assert contents(log) in (["a", "b"], ["A", "B"])
     assert_sealed(directory / "messages.jsonl")

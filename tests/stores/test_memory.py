@@ -1,4 +1,4 @@
-"""The store in memory keeps the contract."""
+"""The store in memory passes the contract."""
 
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing import store_contract

@@ -226,7 +226,7 @@ def test_what_was_given_back_late_is_not_anothers(database: str) -> None:
     assert log.lease() is not None
 
 
-def test_a_store_that_nobody_has_any_more_leaves_no_sign_of_life(database: str) -> None:
+def test_freed_store_ends_its_heartbeat(database: str) -> None:
     log = PostgresStore(database).open(KEY)
     give_back = log.lease()
     assert give_back is not None
@@ -239,7 +239,7 @@ def test_a_store_that_nobody_has_any_more_leaves_no_sign_of_life(database: str) 
     assert PostgresStore(database).open(KEY).lease() is not None
 
 
-def test_no_connection_is_held_between_sections(store: PostgresStore, database: str) -> None:
+def test_no_connection_is_held_between_transactions(store: PostgresStore, database: str) -> None:
     logs = [store.open(KEY._replace(session=str(number))) for number in range(20)]
     given = [log.lease() for log in logs]
     for log in logs:

@@ -118,7 +118,7 @@ def test_streams_and_tasks_at_once_take_their_turns(client: openai.OpenAI, provi
 
 
 @pytest.mark.parametrize("key", [None, MASTER], ids=["clear", "encrypted"])
-def test_a_store_that_is_closed_leaves_no_connection_lease_or_sign_of_life(
+def test_closed_store_leaves_no_connection_lease_or_heartbeat(
     client: openai.OpenAI, database: str, key: str | None
 ) -> None:
     store = ctxwrap.open_store(database, key=key)

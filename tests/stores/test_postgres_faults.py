@@ -89,7 +89,9 @@ def test_what_was_read_before_others_wrote_is_not_written_upon(log: PostgresLog,
 
 
 @pytest.mark.parametrize("word", ["FOR UPDATE", "pos >=", "ctxwrap_files", "INSERT INTO ctxwrap_records"])
-def test_a_section_goes_on_where_the_line_broke(log: PostgresLog, proxy: Proxy, database: str, word: str) -> None:
+def test_transaction_continues_after_a_broken_connection(
+    log: PostgresLog, proxy: Proxy, database: str, word: str
+) -> None:
     append(log, "a")
     proxy.cut(word, delivers=False)
     with log.locked():

@@ -22,7 +22,7 @@ from tests.stores.test_encrypted_chats import KEY as CHAT
 
 COMMIT = "COMMIT\0"
 AT_ONCE = "UPDATE ctxwrap_sessions"
-"""With which a section begins that is one trip."""
+"""The first statement of an optimistic transaction."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def client(provider: Provider) -> openai.OpenAI:
 
 @pytest.fixture
 def store(proxy: Proxy, database: str) -> Iterator[PostgresStore]:
-    """Over the line that counts and can be cut; no sign of life comes in between."""
+    """A store over the proxy, with no heartbeat during the test."""
     store = PostgresStore(url_of(proxy, database), lifetime=3600)
     yield store
     store.close()
@@ -161,7 +161,7 @@ def add(log: PostgresLog, text: str) -> None:
 
 
 @pytest.mark.parametrize("delivers", [True, False], ids=["done", "not done"])
-def test_a_section_of_one_trip_that_nobody_answered_is_there_once(
+def test_optimistic_transaction_without_an_answer_is_stored_once(
     store: PostgresStore, proxy: Proxy, database: str, delivers: bool
 ) -> None:
     log = sure(store)
@@ -176,7 +176,7 @@ def test_a_section_of_one_trip_that_nobody_answered_is_there_once(
 
 
 @pytest.mark.parametrize("asks", [True, False], ids=["asks", "asks nothing"])
-def test_a_section_that_is_outdated_leaves_nothing(store: PostgresStore, database: str, asks: bool) -> None:
+def test_outdated_transaction_leaves_nothing(store: PostgresStore, database: str, asks: bool) -> None:
     log, other = sure(store), PostgresStore(database).open(KEY)
     add(other, "other")
     with pytest.raises(Outdated), log.locked(redoable=True):  # noqa: PT012
@@ -189,7 +189,7 @@ def test_a_section_that_is_outdated_leaves_nothing(store: PostgresStore, databas
     assert log.files.load("file") == b"d"
 
 
-def test_a_section_that_lost_its_line_before_others_wrote_may_be_redone(
+def test_transaction_that_lost_its_connection_before_others_wrote_may_be_redone(
     store: PostgresStore, proxy: Proxy, database: str
 ) -> None:
     log, other = sure(store), PostgresStore(database).open(KEY)
@@ -230,7 +230,7 @@ def test_what_was_foreseen_is_true_only_until_something_is_written(store: Postgr
             assert [entry.name for entry in log.files.entries()] == ["file", "x"]
 
 
-def test_a_section_of_one_trip_does_not_wait_for_ever(database: str) -> None:
+def test_optimistic_transaction_has_a_lock_timeout(database: str) -> None:
     store, other = PostgresStore(database, patience=0.5), PostgresStore(database).open(KEY)
     log = sure(store)
     with other.locked(), pytest.raises(StoreUnavailable, match="pg_stat_activity"):

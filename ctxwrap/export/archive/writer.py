@@ -34,7 +34,7 @@ from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
-from ctxwrap.stores.files.lines import encoded
+from ctxwrap.stores.checksums import encoded
 from ctxwrap.stores.log_format import timestamp
 from ctxwrap.types import Record, SessionKey
 

@@ -1,7 +1,7 @@
-"""Encryption at rest, over any store: everything but names of sessions, numbers and sizes is sealed by AES-256-GCM.
+"""Encryption at rest, over any store, with AES-256-GCM. Names of sessions, numbers and sizes stay readable.
 
-Each session has a random key of its own, wrapped by a master key, in `key.json`. Every record and file is bound to its
-session and its place, so that nothing opens anywhere else.
+Each session has a random key in `key.json`, wrapped by a master key. Every record and file is bound to its session and
+place: it does not decrypt anywhere else.
 """
 
 from ctxwrap.stores.encrypted.store import EncryptedStore

@@ -17,51 +17,53 @@ from ctxwrap.errors import KeyMismatch, SettingsError
 from ctxwrap.stores.base import KEY_FILE, STREAMS, Log
 from ctxwrap.types import SessionKey
 
-SECRET = 32
-"""How long a key is, in bytes."""
+KEY_LENGTH = 32
+"""The length of a key in bytes."""
 
 NONCE, TAG = 12, 16
-"""What stands before and behind a ciphertext. Nonces are random: up to 2**32 records and frames of one session, the
-chance that two of them are the same is below 2**-32."""
+"""The lengths of what precedes and follows a ciphertext. Nonces are random: with up to 2**32 records and frames in a
+session, the chance of a collision is below 2**-32."""
 
 
 class Cipher:
+    """Encrypts the contents and file names of one session."""
+
     def __init__(self, secret: bytes, session: SessionKey) -> None:
-        self._contents = AESGCM(_derived(secret, b"ctxwrap contents", 32))
-        self._names = AESSIV(_derived(secret, b"ctxwrap names", 64))
+        self._contents = AESGCM(_derive(secret, b"ctxwrap contents", 32))
+        self._names = AESSIV(_derive(secret, b"ctxwrap names", 64))
         self._session = session
 
     def seal(self, data: bytes, *place: str | int | None) -> bytes:
         nonce = os.urandom(NONCE)
-        return nonce + self._contents.encrypt(nonce, data, self._bound(place))
+        return nonce + self._contents.encrypt(nonce, data, self._associated_data(place))
 
     def open(self, sealed: bytes, *place: str | int | None) -> bytes | None:
-        """What was sealed for this place of this session; None if it was not, or was changed."""
+        """What was sealed for this place of this session; None if it was sealed elsewhere or changed."""
         try:
-            return self._contents.decrypt(sealed[:NONCE], sealed[NONCE:], self._bound(place))
+            return self._contents.decrypt(sealed[:NONCE], sealed[NONCE:], self._associated_data(place))
         except (InvalidTag, ValueError):
             return None
 
-    def hide(self, name: str) -> str:
-        """Another name, the same for the same: letters of one case and digits, for every file system."""
+    def encrypt_name(self, name: str) -> str:
+        """Encrypt a name deterministically, to lower-case letters and digits that every file system accepts."""
         sealed = self._names.encrypt(name.encode("utf-8", "surrogatepass"), None)
         return base64.b32encode(sealed).decode().rstrip("=").lower()
 
-    def shown(self, hidden: str) -> str | None:
-        """The name that `hide` hid, or None if it hid none."""
-        text = hidden.upper()
+    def decrypt_name(self, encrypted: str) -> str | None:
+        """The inverse of `encrypt_name`; None for any other text."""
+        text = encrypted.upper()
         try:
             name = self._names.decrypt(base64.b32decode(text + "=" * (-len(text) % 8)), None)
             found = name.decode("utf-8", "surrogatepass")
         except (InvalidTag, binascii.Error, ValueError):
             return None
-        return found if self.hide(found) == hidden else None
+        return found if self.encrypt_name(found) == encrypted else None
 
-    def _bound(self, place: tuple[str | int | None, ...]) -> bytes:
+    def _associated_data(self, place: tuple[str | int | None, ...]) -> bytes:
         return json.dumps(["ctxwrap", *self._session, *place]).encode()
 
 
-def _derived(secret: bytes, purpose: bytes, length: int) -> bytes:
+def _derive(secret: bytes, purpose: bytes, length: int) -> bytes:
     return HKDF(algorithm=SHA256(), length=length, salt=None, info=purpose).derive(secret)
 
 
@@ -69,72 +71,72 @@ _HEX = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class MasterKeys:
-    """The first one wraps, all of them unwrap. No text made of this shows any of them."""
+    """The first key wraps session keys, all of them unwrap. No text of this object shows a key."""
 
     def __init__(self, given: str | Sequence[str]) -> None:
         spelled = given.split(",") if isinstance(given, str) else given
-        keys = [_parsed(each, place) for place, each in enumerate(spelled, 1)]
+        keys = [_parse(each, place) for place, each in enumerate(spelled, 1)]
         if not keys:
-            raise SettingsError("no key is given: leave key= out, or name one that `ctxwrap key` made")
+            raise SettingsError("no key is given: leave key= out, or pass one made by `ctxwrap key`")
         self._ciphers = {_id(key): AESGCM(key) for key in keys}
         self.first = next(iter(self._ciphers))
-        """A short name of the first one."""
+        """The id of the first key."""
 
-    def wrapped(self, secret: bytes, session: SessionKey) -> bytes:
-        """A session's key as it may lie beside its streams."""
+    def wrap(self, secret: bytes, session: SessionKey) -> bytes:
+        """The content of the file with a session's wrapped key."""
         nonce = os.urandom(NONCE)
-        sealed = nonce + self._ciphers[self.first].encrypt(nonce, secret, _bound(session))
+        sealed = nonce + self._ciphers[self.first].encrypt(nonce, secret, _associated_data(session))
         known = {"v": 1, "key": self.first, "sealed": base64.b64encode(sealed).decode()}
         return json.dumps(known).encode() + b"\n"
 
-    def unwrapped(self, data: bytes, session: SessionKey) -> bytes:
-        """What `wrapped` was given; a KeyMismatch if no key opens it, or it is another session's."""
-        name, sealed = _read(data, session)
+    def unwrap(self, data: bytes, session: SessionKey) -> bytes:
+        """The inverse of `wrap`; KeyMismatch if no key fits, or it belongs to another session."""
+        name, sealed = _parse_key_file(data, session)
         cipher = self._ciphers.get(name)
         if cipher is None:
             given = ", ".join(self._ciphers)
             raise KeyMismatch(
                 f"session {session.session!r} is encrypted under the key {name}, and given is {given}: add its key to "
-                "CTXWRAP_KEY, behind a comma, or to open_store(place, key=...)"
+                "CTXWRAP_KEY after a comma, or to open_store(place, key=...)"
             )
         try:
-            return cipher.decrypt(sealed[:NONCE], sealed[NONCE:], _bound(session))
+            return cipher.decrypt(sealed[:NONCE], sealed[NONCE:], _associated_data(session))
         except (InvalidTag, ValueError):
-            raise _changed(session) from None
+            raise _invalid_key_file(session) from None
 
     def wraps(self, data: bytes, session: SessionKey) -> bool:
         """Whether the first key wrapped it."""
-        return _read(data, session)[0] == self.first
+        return _parse_key_file(data, session)[0] == self.first
 
 
-def _read(data: bytes, session: SessionKey) -> tuple[str, bytes]:
+def _parse_key_file(data: bytes, session: SessionKey) -> tuple[str, bytes]:
     try:
         known = json.loads(data)
         name, sealed = known["key"], base64.b64decode(known["sealed"], validate=True)
     except (ValueError, RecursionError, LookupError, TypeError):
-        raise _changed(session) from None
+        raise _invalid_key_file(session) from None
     if not isinstance(name, str) or not name.isalnum() or len(name) > len(_id(b"")):
-        raise _changed(session)
+        raise _invalid_key_file(session)
     return name, sealed
 
 
-def _changed(session: SessionKey) -> KeyMismatch:
+def _invalid_key_file(session: SessionKey) -> KeyMismatch:
     return KeyMismatch(
-        f"{KEY_FILE} of session {session.session!r} is not what was written there, so that nothing of it can be read: "
+        f"{KEY_FILE} of session {session.session!r} was changed, so the session cannot be read: "
         "restore the file from a backup"
     )
 
 
-def _bound(session: SessionKey) -> bytes:
+def _associated_data(session: SessionKey) -> bytes:
     return json.dumps(["ctxwrap", "key", *session]).encode()
 
 
 def _id(key: bytes) -> str:
-    """A name that tells keys apart and nothing of them: they are random."""
+    """An id that reveals nothing about a key, because keys are random."""
     return hashlib.sha256(b"ctxwrap master key" + key).hexdigest()[:12]
 
 
-def _parsed(spelled: object, place: int) -> bytes:
+def _parse(spelled: object, place: int) -> bytes:
     text = spelled.strip() if isinstance(spelled, str) else ""
     if _HEX.fullmatch(text):
         return bytes.fromhex(text)
@@ -143,16 +145,16 @@ def _parsed(spelled: object, place: int) -> bytes:
         key = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) != SECRET:  # and not a character of it in the message
+    if len(key) != KEY_LENGTH:  # the message must not contain any of it
         raise SettingsError(
-            f"key {place} of CTXWRAP_KEY or key= is none: a key is {SECRET} bytes in base64 or hex, and `ctxwrap key` "
-            "makes one"
+            f"key {place} of CTXWRAP_KEY or key= is not a key: it must be {KEY_LENGTH} bytes in base64 or hex; "
+            "`ctxwrap key` makes one"
         )
     return key
 
 
 class SessionKeys:
-    """Whoever opens the session comes by here once; a KeyMismatch if the keys are not those of the session."""
+    """Finds or creates the key of a session; KeyMismatch if the master keys do not fit."""
 
     def __init__(self, session: SessionKey, log: Log, keys: MasterKeys) -> None:
         self.session = session
@@ -163,41 +165,41 @@ class SessionKeys:
 
     @property
     def cipher(self) -> Cipher | None:
-        """None as long as the session has not begun, here or elsewhere."""
+        """None until a process has created the session's key."""
         if self._cipher is None and (data := self._log.files.load(KEY_FILE)) is not None:
-            self._cipher = Cipher(self._keys.unwrapped(data, self.session), self.session)
+            self._cipher = Cipher(self._keys.unwrap(data, self.session), self.session)
         return self._cipher
 
     @property
-    def begun(self) -> Cipher:
+    def cipher_in_lock(self) -> Cipher:
         cipher = self.cipher
         assert cipher is not None, "records are written inside `locked`"
         return cipher
 
-    def begin(self) -> None:
-        """Make the session's key, inside its lock, unless it has one."""
+    def create(self) -> None:
+        """Create the session's key, inside its lock, unless it has one."""
         if self.cipher is None:
             self._check()
-            secret = os.urandom(SECRET)
-            self._log.files.save(KEY_FILE, self._keys.wrapped(secret, self.session), lasting=True)
+            secret = os.urandom(KEY_LENGTH)
+            self._log.files.save(KEY_FILE, self._keys.wrap(secret, self.session), lasting=True)
             self._cipher = Cipher(secret, self.session)
 
     def forget(self) -> None:
-        """Look for the session's key again before it is used."""
+        """Load the session's key again before its next use."""
         self._cipher = None
 
     def rewrap(self) -> bool:
-        """Let the first master key wrap the session's key, inside its lock; whether another one did so far."""
+        """Wrap the session's key with the first master key, inside its lock; False if it already is."""
         data = self._log.files.load(KEY_FILE)
         if data is None or self._keys.wraps(data, self.session):
             return False
-        secret = self._keys.unwrapped(data, self.session)
-        self._log.files.save(KEY_FILE, self._keys.wrapped(secret, self.session), lasting=True)
+        secret = self._keys.unwrap(data, self.session)
+        self._log.files.save(KEY_FILE, self._keys.wrap(secret, self.session), lasting=True)
         return True
 
     def _check(self) -> None:
         has_records = self.cipher is None and any(self._has_records(stream) for stream in STREAMS)
-        if has_records and self.cipher is None:  # still: another one may have begun the session meanwhile
+        if has_records and self.cipher is None:  # again: another process may have created the key meanwhile
             name = self.session.session
             raise KeyMismatch(
                 f"session {name!r} is not encrypted, or its {KEY_FILE} is lost. To encrypt it, export it without the "
@@ -205,5 +207,5 @@ class SessionKeys:
             )
 
     def _has_records(self, stream: str) -> bool:
-        """Any line counts; most sessions have a first record, which is found without reading the others."""
+        """Any line counts; most sessions have a record 1, which `pick` finds without reading the others."""
         return bool(self._log.pick(stream, [1])) or next(iter(self._log.lines(stream)), None) is not None

@@ -1,4 +1,4 @@
-"""Any store with all of its sessions encrypted."""
+"""A store that encrypts the sessions of another store."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ctxwrap.types import SessionKey
 
 
 class EncryptedStore(StoreWrapper):
-    """The first of the keys is that of new sessions; every one of them opens those that it wrapped."""
+    """The first key is used for new sessions; every key opens the sessions whose keys it wrapped."""
 
     def __init__(self, store: Store, keys: str | Sequence[str]) -> None:
         super().__init__(store)
@@ -21,10 +21,10 @@ class EncryptedStore(StoreWrapper):
         return EncryptedLog(log, SessionKeys(key, log, self._keys))
 
     def rekey(self, key: SessionKey) -> bool:
-        """Let the first key wrap the session's own, which stays; whether another one did so far."""
+        """Wrap the session's own key, which stays, with the first key; False if it already is."""
         log = self._store.open(key)
-        door = SessionKeys(key, log, self._keys)
+        keys = SessionKeys(key, log, self._keys)
         if log.files.load(KEY_FILE) is None:
             raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")
         with log.locked():
-            return door.rewrap()
+            return keys.rewrap()

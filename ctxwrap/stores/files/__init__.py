@@ -1,4 +1,4 @@
-"""Sessions as directories of append-only JSON lines, for every process of one machine."""
+"""The store in a directory: JSON lines, shared by all processes of one machine."""
 
 from ctxwrap.stores.files.store import FileStore
 

@@ -1,22 +1,21 @@
-"""The format of a session's files: one number in `meta.json`, raised whenever the content of a file changes."""
+"""The format number in `meta.json`: raised whenever the content of a file changes."""
 
 import json
 import re
 import zlib
 from collections.abc import Iterator
 
-from ctxwrap.stores.files.lines import check_in, sealed, unsealed
-from ctxwrap.types import Record
+from ctxwrap.stores.checksums import encode_batch, last_checksum, parse, without_checksums
 
 FORMAT = 3
-"""What this version writes. It reads 1 to this one, and `upgrade` makes these of 0."""
+"""The format that this version writes. It reads formats from 1 on, and `upgrade` converts format 0."""
 
 _OLD_SEAL = re.compile(rb',"c":"([0-9a-f]{8})"\}\}')
 _OLD_LENGTH = len(b',"c":"00000000"}}')
 
 
 def format_number_in(meta: bytes) -> int | None:
-    """The number that a `meta.json` has, if it has one."""
+    """The format number in a `meta.json`, if there is one."""
     try:
         number = json.loads(meta)["format"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -29,7 +28,7 @@ def is_of_format_0(line: bytes) -> bool:
 
 
 def upgraded(lines: bytes) -> bytes:
-    """A stream of format 0 in the present one; a line whose checksum is wrong stays as it is, which is damage there."""
+    """A stream of format 0 in the present format; a line with a wrong checksum stays damaged."""
     return b"".join(_upgraded(lines))
 
 
@@ -37,16 +36,8 @@ def _upgraded(lines: bytes) -> Iterator[bytes]:
     old = new = 0
     for line in filter(None, lines.split(b"\n")):
         seal = _OLD_SEAL.fullmatch(line, max(0, len(line) - _OLD_LENGTH))
-        record = _record_in(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
+        record = parse(line) if seal and zlib.crc32(line[:-_OLD_LENGTH], old) == int(seal[1], 16) else None
         old = int(seal[1], 16) if seal else old
-        written = line + b"\n" if record is None else sealed([unsealed(record)], new)
-        new = check_in(written) or new
+        written = line + b"\n" if record is None else encode_batch([without_checksums(record)], new)
+        new = last_checksum(written) or new
         yield written
-
-
-def _record_in(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None

@@ -1,4 +1,4 @@
-"""One stream of a session: a file of sealed lines that only grows."""
+"""One stream of a session: an append-only file of lines with checksums."""
 
 import contextlib
 import errno
@@ -7,19 +7,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxwrap.stores.base import RecordChange, StreamLine
+from ctxwrap.stores.checksums import (
+    CHECKSUM_LENGTH,
+    contains_any,
+    encode_batch,
+    last_checksum,
+    rechained,
+    spellings_of,
+    without_checksums,
+)
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import is_of_format_0, upgraded
-from ctxwrap.stores.files.lines import (
-    SEAL,
-    StreamPiece,
-    check_in,
-    found_in,
-    holds,
-    resealed,
-    sealed,
-    spellings_of,
-    unsealed,
-)
+from ctxwrap.stores.files.lines import StreamPiece, found_in
 from ctxwrap.stores.files.lookup import RecordPicker, span_of
 from ctxwrap.stores.log_format import number_in, numbered
 from ctxwrap.types import Record
@@ -28,22 +27,22 @@ logger = logging.getLogger("ctxwrap")
 
 
 class Journal:
-    """Write inside the session's lock. What is read without it may lack what is being written."""
+    """Writers hold the session's lock. A reader without it may miss a batch that is being written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._file = 0
-        """The inode of the file that what follows is known of; rewriting makes another one."""
+        """The inode of the file that the following fields describe; rewriting creates another one."""
         self._end = 0
-        """How far it was looked through."""
+        """The position up to which it was checked."""
         self._check = 0
-        """The checksum that a line written there continues."""
+        """The checksum of the line before that position."""
         self._tail = b""
-        """What stands before that."""
+        """The bytes before that position."""
         self._before = (0, 0, b"")
-        """The same three, before the last append."""
+        """These three fields before the last append."""
         self._synced = 0
-        """How much of it is known to be on the medium."""
+        """The position up to which it is known to be on the medium."""
         self._reported: set[int] = set()
         self._picking = RecordPicker()
 
@@ -61,7 +60,7 @@ class Journal:
         return [line.record for line in found.lines if line.record is not None], found.end
 
     def between(self, first: int, last: int) -> list[Record]:
-        """The records of these numbers; more of the stream is read only if it is not numbered as it should be."""
+        """The records with these numbers; the whole stream is read only if it is not numbered in order."""
         found = [record for record in self._near(first, last) if first <= (number_in(record) or 0) <= last]
         if len(found) == last - first + 1 and all(number_in(each) == at for at, each in enumerate(found, first)):
             return found
@@ -71,14 +70,17 @@ class Journal:
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 start, end = span_of(handle, first, last)
-                check = check_in(os.pread(handle, SEAL, max(0, start - SEAL)) if start else b"") or 0
+                check = (
+                    last_checksum(os.pread(handle, CHECKSUM_LENGTH, max(0, start - CHECKSUM_LENGTH)) if start else b"")
+                    or 0
+                )
                 found = found_in(disk.read_all(handle, start, end), start, check)
         except FileNotFoundError:
             return []
         return [line.record for line in found.lines if line.record is not None]
 
     def pick(self, numbers: Iterable[int]) -> dict[int, Record]:
-        """The records that say they have these numbers."""
+        """The records with these numbers in their `ctx`."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 return self._picking.pick(handle, sorted(set(numbers)))
@@ -86,7 +88,7 @@ class Journal:
             return {}
 
     def lines(self) -> Iterator[StreamLine]:
-        """Every line, the torn end of the file as one."""
+        """Every line; an incomplete end of the file counts as one."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 data = disk.read_all(handle)
@@ -98,7 +100,7 @@ class Journal:
             yield StreamLine(len(found.lines) + 1, found.end, len(data), None, "it was cut short by a crash")
 
     def is_of_format_0(self) -> bool:
-        """Whether it begins with a line of that format."""
+        """Whether the first line has that format."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 return is_of_format_0(_first_line(handle))
@@ -106,25 +108,25 @@ class Journal:
             return False
 
     def upgrade(self) -> None:
-        """Bring a stream of format 0 to the present one, in one step."""
+        """Convert a stream of format 0, atomically."""
         with disk.opened(self.path, os.O_RDONLY) as handle:
             lines = upgraded(disk.read_all(handle))
         disk.replace(self.path, lines, lasting=True)
 
     def end_at(self, position: int) -> bytes:
-        """The checksum that closes what stands before a position, and so vouches for all of it."""
+        """The checksum at the end of the line before a position, which covers everything before it."""
         if not position:
             return b""
         with disk.opened(self.path, os.O_RDONLY) as handle:
             return _tail(handle, position)
 
     def append(self, records: Sequence[Record], *, lasting: bool) -> "Written":
-        """Add records; where they end and, if they are to last, how to wait for the medium."""
+        """Append records; returns where they end and, for lasting ones, how to wait for the medium."""
         handle, known = self._opened()
         try:
             end = self._cleared_end(handle, known)
             is_open = bool(self._tail) and not self._tail.endswith(b"\n")
-            lines = sealed(records, self._check, self._synced if lasting else None)
+            lines = encode_batch(records, self._check, self._synced if lasting else None)
             self._write(handle, end, b"\n" + lines if is_open else lines)
         except BaseException:
             os.close(handle)
@@ -135,14 +137,14 @@ class Journal:
         return written
 
     def whole(self) -> "Written | None":
-        """All that it holds, to wait for the medium; None if there is nothing."""
+        """The whole file, to wait for the medium; None if there is no file."""
         if not os.path.exists(self.path):
             return None
         handle, known = self._opened()
         return Written(self, handle, known.st_ino, known.st_size)
 
     def take_back(self) -> None:
-        """Undo the last append, since what belongs to it could not be written; nobody has seen it yet."""
+        """Undo the last append because another part of its batch could not be written."""
         with contextlib.suppress(OSError), disk.opened(self.path, os.O_WRONLY) as handle:
             os.ftruncate(handle, self._before[0])
             self._end, self._check, self._tail = self._before
@@ -150,9 +152,9 @@ class Journal:
     def rewrite(
         self, change: RecordChange, new: Sequence[Record], banned: Sequence[str], before: Callable[[], None]
     ) -> None:
-        """Change every record and add `new` ones; `before` is called when all is ready but nothing is changed."""
+        """Change every record and append `new` ones; `before` is called right before the file is replaced."""
         lines = self._all_changed(change, banned)
-        lines += sealed(new, check_in(lines) or 0)
+        lines += encode_batch(new, last_checksum(lines) or 0)
         before()
         disk.replace(self.path, lines, lasting=True)
 
@@ -161,7 +163,7 @@ class Journal:
             self._synced = max(self._synced, position)
 
     def _opened(self) -> tuple[int, os.stat_result]:
-        """The file to write to; one that the medium failed to take is written anew, since nobody knows what it has."""
+        """Open the file for writing. After a failed sync it is written again first: its data may be lost."""
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         handle = disk.opened_for_good(self.path, flags)
         known = os.fstat(handle)
@@ -178,16 +180,16 @@ class Journal:
         try:
             disk.write_all(handle, lines)
         except BaseException:
-            with contextlib.suppress(OSError):  # else it is cut off by whoever writes next
+            with contextlib.suppress(OSError):  # else the next writer cuts it off
                 os.ftruncate(handle, end)
             raise
         self._before = end, self._check, self._tail
-        self._end, self._tail = end + len(lines), lines[-SEAL:]
-        self._check = check_in(self._tail) or 0
+        self._end, self._tail = end + len(lines), lines[-CHECKSUM_LENGTH:]
+        self._check = last_checksum(self._tail) or 0
 
     def _cleared_end(self, handle: int, known: os.stat_result) -> int:
-        """Where to write, after what a crash cut short was set aside."""
-        # the tail, since another file may have got the number of one that was replaced
+        """The position to write at, after setting aside an incomplete end."""
+        # the tail is compared because a new file may reuse the inode of a replaced one
         if known.st_ino != self._file or known.st_size < self._end or _tail(handle, self._end) != self._tail:
             self._file, self._end, self._check, self._tail, self._synced = known.st_ino, 0, 0, b"", 0
         if known.st_size != self._end:
@@ -200,7 +202,7 @@ class Journal:
         torn = disk.read_all(handle, good)
         disk.replace(f"{self.path}.torn-{good}-{os.urandom(4).hex()}", torn, lasting=True)
         os.ftruncate(handle, good)
-        logger.warning("%s: %d bytes that a crash cut short were set aside", self.path, len(torn))
+        logger.warning("%s: %d bytes of an incomplete write were set aside", self.path, len(torn))
 
     def _know(self, handle: int, file: int, found: StreamPiece) -> None:
         if file != self._file:
@@ -213,7 +215,7 @@ class Journal:
                 logger.error("%s: the line at byte %d is damaged: %s", self.path, line.start, line.fault)
 
     def _all_changed(self, change: RecordChange, banned: Sequence[str]) -> bytes:
-        """The stream with every record changed and the checksums made anew; what stays keeps its bytes."""
+        """The stream with every record changed and new checksums; unchanged records keep their other bytes."""
         try:
             with disk.opened(self.path, os.O_RDONLY) as handle:
                 data = disk.read_all(handle)
@@ -221,7 +223,7 @@ class Journal:
             return b""
         spellings = spellings_of(banned)
         found = [(line, data[line.start : line.end].removesuffix(b"\n")) for line in found_in(data, 0, 0).lines]
-        kept = [(line, text) for line, text in found if line.record is not None or not holds(text, spellings)]
+        kept = [(line, text) for line, text in found if line.record is not None or not contains_any(text, spellings)]
         lines, check = [], 0
         for line, text in kept:
             if line.record is None:
@@ -229,13 +231,13 @@ class Journal:
             else:
                 record = change(line.record)
                 stays = record == line.record and not line.fault and (len(kept) == len(found) or not _in_batch(record))
-                lines.append(resealed(text, check) if stays else sealed([unsealed(record)], check))
-            check = check_in(lines[-1]) or check
+                lines.append(rechained(text, check) if stays else encode_batch([without_checksums(record)], check))
+            check = last_checksum(lines[-1]) or check
         return b"".join(lines)
 
 
 class Written:
-    """A batch that the system has, until the medium has it, too."""
+    """A batch that was written and may not be on the medium yet."""
 
     def __init__(self, journal: Journal, handle: int, file: int, end: int) -> None:
         self._journal = journal
@@ -245,11 +247,11 @@ class Written:
         self._lasts = False
 
     def wait(self) -> None:
-        """Until it is on the medium. If that fails, nobody knows whether it is, and asking again does not help."""
+        """Wait until it is on the medium. After a failure its state is unknown, and trying again does not help."""
         if self._lasts:
             return
         if self._handle is None:
-            raise OSError(errno.EIO, "the medium failed to take it")
+            raise OSError(errno.EIO, "an earlier sync of it failed")
         try:
             disk.sync(self._handle)
             self._journal.know_synced(self.file, self.end)
@@ -274,14 +276,14 @@ def _first_line(handle: int) -> bytes:
 
 
 def _look_through(handle: int, after: int) -> StreamPiece:
-    return found_in(disk.read_all(handle, after), after, check_in(_tail(handle, after)) if after else 0)
+    return found_in(disk.read_all(handle, after), after, last_checksum(_tail(handle, after)) if after else 0)
 
 
 def _tail(handle: int, position: int) -> bytes:
-    """The end of what stands before a position: the seal of a line."""
-    return os.pread(handle, min(position, SEAL), max(0, position - SEAL))
+    """The checksums at the end of the line before a position."""
+    return os.pread(handle, min(position, CHECKSUM_LENGTH), max(0, position - CHECKSUM_LENGTH))
 
 
 def _in_batch(record: Record) -> bool:
-    """Then it must not be all that is left of it, or it would pass for one that was cut short."""
+    """Whether it is part of a batch: alone, it would look like an incomplete batch."""
     return "b" in (record.get("ctx") or ())

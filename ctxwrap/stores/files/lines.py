@@ -1,129 +1,33 @@
-"""The lines of a stream: how records become bytes that vouch for each other, and what bytes hold of them.
+"""What the bytes of a stream's file hold: intact lines, damaged lines, and an end that a crash cut short."""
 
-Every line closes, in its `ctx`, with `c`: the checksum of the line before it, and its own over all up to there. So each
-vouches for itself, whatever became of others, and the last one for all before it. `b` says which of how many lines of
-one batch it is. `w` is how much of the stream was known to be on the medium when the line was written; it is there if
-somebody waits for that, and tells what a power cut left half done from what was damaged later.
-"""
-
-import json
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from ctxwrap.stores.base import StreamLine
+from ctxwrap.stores.checksums import CHECKSUMS, UNCOVERED, checksums_in, is_intact, parse
 from ctxwrap.types import Record
 
-SEAL = len(b',"c":"0000000000000000"}}\n')
-"""The length of what a line closes with."""
-
-_SEAL = re.compile(rb',"c":"([0-9a-f]{8})([0-9a-f]{8})"\}\}')
-
-_UNCOVERED = len(b'00000000"}}')
-"""The length of the end of a line that its own checksum does not cover."""
-
 _SECTOR = 512
-"""The unit in which a medium forgets."""
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"), default=str).encode
-"""Made once: `json.dumps` with options of its own makes an encoder for every record."""
-
-
-def encoded(record: Record) -> bytes:
-    try:
-        return _encode(record).encode()
-    except UnicodeEncodeError:  # lone surrogates, which only an escape can carry
-        return json.dumps(record, separators=(",", ":"), default=str).encode()
-
-
-def sealed(records: Sequence[Record], check: int, synced: int | None = None) -> bytes:
-    """The records as the lines of one batch behind the checksum `check`."""
-    lines = []
-    for place, record in enumerate(records):
-        said = {name: value for name, value in record.items() if name != "ctx"}
-        control = dict(record["ctx"]) or {"v": 1}
-        if synced is not None:
-            control["w"] = synced
-        if len(records) > 1:
-            control["b"] = [place, len(records)]
-        covered = encoded({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
-        check = zlib.crc32(covered)
-        lines.append(covered + b'%08x"}}\n' % check)
-    return b"".join(lines)
-
-
-def closed(head: bytes, check: int) -> bytes:
-    """A whole line out of all of it but its seal, behind a line with the checksum `check`."""
-    covered = head + b',"c":"%08x' % check
-    return covered + b'%08x"}}\n' % zlib.crc32(covered)
-
-
-def resealed(line: bytes, check: int) -> bytes:
-    """The line as it is, with its seal, if it has one, behind another line."""
-    return line + b"\n" if _seal(line) is None else closed(line[: 1 - SEAL], check)
-
-
-def unsealed(record: Record) -> Record:
-    """A record that was read, as one to be written."""
-    control = record.get("ctx") or {}
-    return {
-        **record,
-        "ctx": {"v": 1, **{name: value for name, value in control.items() if name not in ("c", "b", "w")}},
-    }
-
-
-def check_in(lines: bytes) -> int | None:
-    """The checksum that the last of these lines has, if any."""
-    seal = _seal(lines.removesuffix(b"\n"))
-    return seal.check if seal else None
-
-
-def record_in(line: bytes) -> Record | None:
-    """What one line says, if it is whole by its own checksum."""
-    return _parsed(line) if _is_whole(line) else None
-
-
-def holds(line: bytes, spellings: Sequence[bytes]) -> bool:
-    return any(spelling in line for spelling in spellings)
-
-
-def spellings_of(texts: Sequence[str]) -> list[bytes]:
-    """Texts as they may stand in a line, plain or in JSON."""
-    spelled = {
-        each for text in texts for each in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
-    return [each.encode("utf-8", "surrogatepass") for each in spelled]
-
-
-class _Seal(NamedTuple):
-    before: int
-    """The checksum of the line before."""
-    check: int
-
-
-def _seal(line: bytes) -> _Seal | None:
-    found = _SEAL.fullmatch(line, max(0, len(line) - SEAL + 1))
-    return _Seal(int(found[1], 16), int(found[2], 16)) if found else None
+"""The unit in which a medium loses data."""
 
 
 class StreamPiece(NamedTuple):
-    """What a piece of a stream holds."""
+    """The lines in a piece of a stream."""
 
     lines: list[StreamLine]
     end: int
-    """Where the next line is to be written; behind it lies what a crash cut short."""
+    """Where the next line is to be written; an incomplete write may follow."""
     check: int
-    """The checksum that the next line continues."""
+    """The checksum that the next line refers to."""
     synced: int
-    """How much of the stream is known to be on the medium."""
+    """The position up to which the stream is known to be on the medium."""
 
 
 def found_in(data: bytes, start: int, check: int | None) -> StreamPiece:
-    """The lines in `data`, which begins at `start` of a stream, behind a line with the checksum `check`, if known."""
-    at = int(start > 0 and data.startswith(b"\n"))  # of a line that had none yet when it was read
+    """The lines in `data`, which is at `start` of a stream, behind a line with the checksum `check`, if known."""
+    at = int(start > 0 and data.startswith(b"\n"))  # the newline of a line that had none yet when it was read
     reader = _Reader(check)
     read = list(reader.lines(data, start, at))
     kept = _without_torn([line for line, _ in read], data, start)
@@ -136,24 +40,24 @@ def found_in(data: bytes, start: int, check: int | None) -> StreamPiece:
 
 
 class _Reader:
-    """Goes from line to line and knows what the next one has to continue."""
+    """Reads line by line and keeps the checksum that the next line must refer to."""
 
     def __init__(self, check: int | None) -> None:
         self._check = check
         """The last checksum, or None if it is not known."""
         self._by_hand = False
-        """Whether lines of other writers stand behind that."""
+        """Whether lines of other programs follow it."""
         self._seen: set[int] = set()
-        """The hashes of the seals so far."""
+        """The hashes of all checksums so far."""
 
     def lines(self, data: bytes, start: int, at: int) -> Iterator[tuple[StreamLine, int | None]]:
-        """Each line, and the checksum that one behind it continues."""
+        """Each line, and the checksum that the next line must refer to."""
         number = 1
         while at < len(data):
             newline = data.find(b"\n", at)
             stop = newline if newline >= 0 else len(data)
             text, end, stray = data[at:stop], min(stop + 1, len(data)), False
-            is_whole = _is_whole(text)
+            is_whole = is_intact(text)
             if not is_whole and (length := _whole_within(text)):
                 text, end, is_whole = text[:length], _behind(data, at + length), True
                 stray = end > at + length
@@ -163,7 +67,7 @@ class _Reader:
             at, number = end, number + 1
 
     def _sealed(self, text: bytes) -> StreamLine:
-        seal, record = _seal(text), _parsed(text)
+        seal, record = checksums_in(text), parse(text)
         assert seal is not None
         follows = self._check in (None, seal.before) or (self._by_hand and not seal.before)
         is_double = not follows and hash(seal) in self._seen
@@ -171,38 +75,25 @@ class _Reader:
             self._check, self._by_hand = seal.check, False
             self._seen.add(hash(seal))
         if is_double or record is None:
-            return StreamLine(0, 0, 0, None, "it stands there twice" if is_double else "it is no record")
+            return StreamLine(0, 0, 0, None, "it is a duplicate" if is_double else "it is not a record")
         return StreamLine(0, 0, 0, record, "" if follows else "the line before it is missing")
 
     def _unsealed(self, text: bytes) -> StreamLine:
-        record = _parsed(text)
-        if record and "ctx" not in record and _seal(text) is None:
+        record = parse(text)
+        if record and "ctx" not in record and checksums_in(text) is None:
             self._by_hand = True
             return StreamLine(0, 0, 0, record, checked=False)
         self._check = None
         if not record:
-            return StreamLine(0, 0, 0, None, "it is no record")
-        return StreamLine(0, 0, 0, None, "its checksum is wrong" if _seal(text) else "it has no checksum")
-
-
-def _parsed(line: bytes) -> Record | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _is_whole(line: bytes) -> bool:
-    seal = _seal(line)
-    return seal is not None and zlib.crc32(line[:-_UNCOVERED]) == seal.check
+            return StreamLine(0, 0, 0, None, "it is not a record")
+        return StreamLine(0, 0, 0, None, "its checksum is wrong" if checksums_in(text) else "it has no checksum")
 
 
 def _whole_within(text: bytes) -> int | None:
-    """Where a whole record ends with which a damaged line begins: its newline is gone."""
+    """The length of an intact record at the start of a damaged line: its newline is lost."""
     check = at = 0
-    for seal in _SEAL.finditer(text):
-        covered = seal.end() - _UNCOVERED
+    for seal in CHECKSUMS.finditer(text):
+        covered = seal.end() - UNCOVERED
         check, at = zlib.crc32(text[at:covered], check), covered
         if check == int(seal[2], 16):
             return seal.end()
@@ -210,7 +101,7 @@ def _whole_within(text: bytes) -> int | None:
 
 
 def _behind(data: bytes, end: int) -> int:
-    """Where the next line begins behind a record whose newline is another byte now, or missing altogether."""
+    """Where the next line begins after a record whose newline was changed or lost."""
     if data.startswith(b'{"', end):
         return end
     stray = min(end + 1, len(data))
@@ -218,7 +109,7 @@ def _behind(data: bytes, end: int) -> int:
 
 
 def _without_torn(lines: list[StreamLine], data: bytes, start: int) -> list[StreamLine]:
-    """The lines without the last ones, as far as a crash in the middle of writing explains what they look like."""
+    """The lines without those at the end that a crash during a write explains."""
     for at, line in enumerate(lines):
         if line.record is None and _cut_short(line, data, start) and not _outlived(line, lines[at + 1 :]):
             lines = lines[:at]
@@ -231,7 +122,7 @@ def _without_torn(lines: list[StreamLine], data: bytes, start: int) -> list[Stre
 
 
 def _cut_short(line: StreamLine, data: bytes, start: int) -> bool:
-    """Whether the line was not written to its end, or a sector of it never reached the medium."""
+    """Whether the line has no end, or one of its sectors never reached the medium."""
     if data[line.end - start - 1 : line.end - start] != b"\n":
         return True
     edges = [line.start, *range(line.start // _SECTOR * _SECTOR + _SECTOR, line.end, _SECTOR), line.end]
@@ -239,7 +130,7 @@ def _cut_short(line: StreamLine, data: bytes, start: int) -> bool:
 
 
 def _outlived(line: StreamLine, later: Sequence[StreamLine]) -> bool:
-    """Whether it was on the medium once, as far as the lines behind it know."""
+    """Whether later lines show that it was on the medium once."""
     known = [_synced(other) for other in later if other.record is not None]
     return any(synced is None or synced > line.start for synced in known)
 

@@ -1,4 +1,4 @@
-"""Lookup of single records in a stream by their numbers, in a few small reads each."""
+"""Lookup of records in a stream by number, with a few small reads each."""
 
 import json
 import os
@@ -7,24 +7,24 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ctxwrap.stores.files.lines import record_in
+from ctxwrap.stores.checksums import decode_line
 from ctxwrap.stores.log_format import number_in
 from ctxwrap.types import Record
 
 _CHUNK = 1 << 13
-"""So many bytes are read at once."""
+"""How many bytes are read at once."""
 
 _LONGEST = 1 << 24
-"""What so many bytes without a number lie before is not found."""
+"""A record is not found behind so many bytes without a number."""
 
 _GUESSES, _TRIES = 8, 64
-"""After so many guesses halves are tried, and after so many tries nothing."""
+"""After so many guesses the search bisects, and after so many tries it gives up."""
 
 _NEAR = 4
-"""So few lines ahead are rather passed over than guessed at."""
+"""So few lines ahead are read one by one instead of guessed."""
 
 _REMEMBERED = 4096
-"""So many places are remembered, in 16 bytes each: a process may have many sessions open for long."""
+"""How many offsets are kept, in 16 bytes each: a process may keep many sessions open."""
 
 _SAYS = b'"seq":'
 
@@ -32,17 +32,17 @@ _SAYS = b'"seq":'
 class RecordOffset(NamedTuple):
     number: int
     start: int
-    """In bytes."""
+    """The byte where the line begins."""
 
 
 class RecordPicker:
-    """Remembers where it found records, to begin there the next time."""
+    """Finds records and keeps their offsets for the next search."""
 
     def __init__(self) -> None:
         self._file = 0
         self._forget()
         self._end = RecordOffset(0, 0)
-        """The last number of the file, and how long it was then."""
+        """The last number of the file, and the file's length then."""
 
     def pick(self, handle: int, numbers: Sequence[int]) -> dict[int, Record]:
         known = os.fstat(handle)
@@ -59,7 +59,7 @@ class RecordPicker:
             return None
         search = _Search(handle, number, *self._around(number))
         record = search.run()
-        if record is None:  # places may be those of another file, and a damaged line may have led astray
+        if record is None:  # offsets may be of another file, and a damaged line may have misled the search
             search = _Search(handle, number, RecordOffset(0, 0), self._after_all(), only_whole=True)
             record = search.run()
             if record is not None:
@@ -69,7 +69,7 @@ class RecordPicker:
         return record
 
     def _around(self, number: int) -> tuple[RecordOffset, RecordOffset]:
-        """The nearest known places: behind all lower numbers, and before all higher ones."""
+        """The nearest known offsets below and above a number."""
         at = bisect_right(self._numbers, number)
         low = RecordOffset(self._numbers[at - 1], self._starts[at - 1]) if at else RecordOffset(1, 0)
         high = RecordOffset(self._numbers[at], self._starts[at]) if at < len(self._numbers) else self._after_all()
@@ -89,7 +89,7 @@ class RecordPicker:
 
 
 class _Search:
-    """Narrows where a record can be until it is found."""
+    """Narrows the range of bytes in which a record can be until it is found."""
 
     def __init__(
         self, handle: int, number: int, low: RecordOffset, high: RecordOffset, *, only_whole: bool = False
@@ -97,14 +97,14 @@ class _Search:
         self._handle = handle
         self._number = number
         self._low = low
-        """A line begins there; the one before it has that number, or a lower one."""
+        """A line begins there, and the line before it has that number or a lower one."""
         self._high = high
-        """The wanted line begins before that."""
+        """The wanted line begins before it."""
         self._only_whole = only_whole
-        """Whether no line is believed before its checksum was looked at."""
+        """Whether every line's checksum is verified."""
         self._is_over = False
         self.at = 0
-        """Where it was found."""
+        """Where the record was found."""
 
     def run(self) -> Record | None:
         for tried in range(_TRIES):
@@ -130,7 +130,7 @@ class _Search:
         return max(low.start, min(guess - _CHUNK // 4, high.start - 1))
 
     def _walk(self, start: int, lines: bytes, at: int) -> Record | None:
-        """Go from line to line, over as many as lie between if all are numbered; one by one if they are not."""
+        """Go through lines, skipping as many as the numbers allow; one by one if numbers are missing."""
         here, longest = 0, len(lines)
         behind = -1  # where the last line of a lower number ends, if one was passed
         seen_all = True  # whether every line since then was looked at
@@ -158,12 +158,12 @@ class _Search:
         return None
 
     def _number_of(self, lines: bytes, start: int, end: int) -> int | None:
-        if self._only_whole and record_in(lines[start:end]) is None:
+        if self._only_whole and decode_line(lines[start:end]) is None:
             return None
         return _number(lines, start, end)
 
     def _checked(self, line: bytes) -> Record | None:
-        record = record_in(line)
+        record = decode_line(line)
         return record if record is not None and number_in(record) == self._number else None
 
 
@@ -190,7 +190,7 @@ def _lines_from(handle: int, at: int, *, is_line: bool) -> tuple[int, bytes]:
 
 
 def _last_number(handle: int, size: int) -> int:
-    """The number of the last line of a file as far as its end tells, 0 if it does not."""
+    """The number of the last numbered line near the end of a file, or 0."""
     length = _CHUNK
     while True:
         tail = os.pread(handle, length, max(0, size - length))
@@ -201,17 +201,17 @@ def _last_number(handle: int, size: int) -> int:
 
 
 def _number(lines: bytes, start: int, end: int) -> int | None:
-    """The number that a line seems to have: what is found by it is looked at more closely."""
+    """The number that a line seems to have; the record found by it is checked."""
     at = lines.rfind(_SAYS, start, end) + len(_SAYS)
     digits = lines[at : at + 15].partition(b",")[0] if at >= len(_SAYS) else b""
     return int(digits) if digits.isdigit() else None
 
 
 _BLOCK = 1 << 16
-"""So many bytes are read at once, and rather looked through than searched."""
+"""How many bytes are read at once; so few are scanned instead of searched."""
 
 _SLACK = 64
-"""So many records behind the wanted ones are read as well, so that the batch of the last one is whole."""
+"""How many records behind the wanted ones are read as well, so that the last batch is complete."""
 
 
 class ByteSpan(NamedTuple):
@@ -222,7 +222,7 @@ class ByteSpan(NamedTuple):
 
 
 def span_of(handle: int, first: int, last: int) -> ByteSpan:
-    """A part of a stream that holds the records of these numbers, if its lines are numbered and in order."""
+    """A part of a stream with the records of these numbers, if its lines are numbered in order."""
     size = os.fstat(handle).st_size
     start, _ = _around(handle, first, 0, size)
     _, stop = _around(handle, last + _SLACK, start, size)
@@ -230,7 +230,7 @@ def span_of(handle: int, first: int, last: int) -> ByteSpan:
 
 
 def _around(handle: int, number: int, low: int, high: int) -> tuple[int, int]:
-    """Two places near each other: a line at or before the one of that number, and where all later ones are above it."""
+    """A small range: from a line at or before that number, to where all later numbers are higher."""
     while high - low > _BLOCK:
         middle = (low + high) // 2
         place, found = _next_number(handle, middle, high)

@@ -1,4 +1,4 @@
-"""Sessions as directories of append-only JSON lines, for every process of one machine."""
+"""The store in a directory: JSON lines, shared by all processes of one machine."""
 
 import contextlib
 import json
@@ -12,23 +12,24 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
+from ctxwrap.stores.checksums import CHECKSUM_LENGTH, encode_batch, encoded, with_checksums
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.journal import Journal, Written
-from ctxwrap.stores.files.lines import SEAL, closed, encoded, sealed
+from ctxwrap.stores.files.locks import ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
 from ctxwrap.stores.names import INDEX, safe_name
 from ctxwrap.types import Record, SessionKey
 
 _LISTED = 1000
-"""How many names the list holds; the directory itself has them all."""
+"""How many sessions the list names; the directory has them all."""
 
 
 def add(sessions: Path, name: str) -> None:
-    """Put a new session on top of the list, and make it the current one."""
+    """Put a new session at the top of the list and make it the current one."""
     directory = f"{sessions}/{INDEX}"
     disk.make_directory(directory)
-    with disk.exclusive(f"{directory}/.lock"):
+    with exclusive(f"{directory}/.lock"):
         listed = [each for each in _lines(f"{directory}/list") if each != name][: _LISTED - 1]
         disk.replace(f"{directory}/list", "".join(f"{each}\n" for each in (name, *listed)).encode(), lasting=False)
         disk.replace(f"{directory}/current", f"{name}\n".encode(), lasting=False)
@@ -48,10 +49,10 @@ class FileStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self._life = disk.SignOfLife(f"{self.root}/.writers")
+        self._process = ProcessName(f"{self.root}/.writers")
 
     def open(self, key: SessionKey) -> "FileLog":
-        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._life)
+        return FileLog(self._sessions_of(key.tenant, key.agent) / safe_name(key.session), key, self._process)
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         for key in _keys_in(self._sessions_of(tenant, agent)):
@@ -68,7 +69,7 @@ class FileStore:
             yield from _keys_in(directory)
 
     def close(self) -> None:
-        """Nothing: the kernel takes back what a process holds, however it ends."""
+        """Nothing to do: the kernel releases locks when a process ends."""
 
     def _sessions_of(self, tenant: str, agent: str) -> Path:
         return Path(f"{self.root}/home/{safe_name(tenant)}/agent/{safe_name(agent)}/session")
@@ -98,7 +99,7 @@ def _key_in(meta: str) -> SessionKey | None:
 
 
 def _is_whole(meta: str) -> bool:
-    """Whether it can be relied on; what was not made to last may be cut short, or all zeros, after a power cut."""
+    """Whether it is valid JSON and was synced: a power cut may leave it truncated or filled with zeros."""
     try:
         with disk.opened(meta, os.O_RDONLY) as handle:
             json.loads(disk.read_all(handle))
@@ -106,38 +107,38 @@ def _is_whole(meta: str) -> bool:
     except FileNotFoundError:
         return False
     except (ValueError, RecursionError):
-        logger.warning("%s was not whole and is written anew", meta)
+        logger.warning("%s was incomplete and is written again", meta)
         return False
 
 
 _META = 16 * 1024
-"""So much of `meta.json` is read: it holds three names and a number."""
+"""How many bytes of `meta.json` are read: it has three names and a number."""
 
 
 class FileLog:
-    """One session's `messages.jsonl` and `events.jsonl`, and the files beside them."""
+    """One session's `messages.jsonl` and `events.jsonl`, and its files."""
 
-    def __init__(self, directory: Path, key: SessionKey, life: disk.SignOfLife) -> None:
+    def __init__(self, directory: Path, key: SessionKey, process: ProcessName) -> None:
         self.directory = directory
         self._place = str(directory)
         self._key = key
-        self._life = life
+        self._process = process
         self._journals = {stream: Journal(f"{self._place}/{stream}.jsonl") for stream in STREAMS}
         self._checked = False
         self._is_read = False
-        """Whether its format is known to be one that this version reads."""
+        """Whether the format is known to be readable."""
         self._placed = False
-        """Whether the medium is known to have the session's directory."""
+        """Whether the session's directory is known to be on the medium."""
         self._named: set[int] = set()
-        """The files of which the medium is known to have the names."""
+        """The inodes of streams whose names are known to be on the medium."""
         self._unsynced: list[Written] = []
         self._settled: set[str] = set()
-        """The contents, which never change, that the medium is known to have."""
+        """The contents, which never change, that are known to be on the medium."""
         self.files = FileTree(self._place, self._explained, self._sync_place)
 
     def upgrade(self) -> bool:
-        """Bring the session's files to the present format; whether they had another one."""
-        with self._explained("upgrade"), disk.exclusive(self._lock_path):
+        """Convert the session's files to the present format; False if they have it."""
+        with self._explained("upgrade"), exclusive(self._lock_path):
             found = self._format()
             if found > FORMAT:
                 raise self._unreadable(found)
@@ -152,7 +153,7 @@ class FileLog:
         return True
 
     def _format(self) -> int:
-        """The one that the session has; the present one if there is no session yet."""
+        """The session's format; the present one if there is no session yet."""
         try:
             with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
                 number = format_number_in(disk.read_all(handle, end=_META))
@@ -163,7 +164,7 @@ class FileLog:
         return 0 if any(journal.is_of_format_0() for journal in self._journals.values()) else 1
 
     def _check_format(self) -> None:
-        """That this version reads the session, once it is there."""
+        """Raise UnknownFormat if this version cannot read the session."""
         if self._is_read:
             return
         found = self._format()
@@ -188,11 +189,11 @@ class FileLog:
     def locked(self, *, redoable: bool = False) -> Iterator[None]:
         with self._explained("lock"):
             self._create()
-            with disk.exclusive(self._lock_path):
+            with exclusive(self._lock_path):
                 yield
 
     def edition(self) -> int:
-        """The length of the lock's file, which grows by a byte whenever the log is rewritten."""
+        """The length of the lock file, which grows by a byte with every rewriting."""
         with self._explained("read"):
             try:
                 return os.stat(self._lock_path).st_size
@@ -254,16 +255,16 @@ class FileLog:
     def lease(self) -> Callable[[], None] | None:
         with self._explained("lock"):
             self._create()
-            return disk.taken(f"{self._place}/.turn")
+            return try_lock(f"{self._place}/.turn")
 
     @property
     def writer(self) -> str:
         with self._explained("write to"):
-            return self._life.name
+            return self._process.name
 
     def is_alive(self, writer: str) -> bool:
         with self._explained("read"):
-            return self._life.shown_by(writer)
+            return self._process.is_alive(writer)
 
     def rewrite(
         self, stream: str, change: RecordChange, new: Sequence[Record] = (), banned: Sequence[str] = ()
@@ -279,9 +280,9 @@ class FileLog:
                 line = disk.read_all(handle)
             known = json.loads(line)
             positions = known.pop("ctx")["positions"]
-            if line == closed(line[:-SEAL], self._foundation(positions)):
+            if line == with_checksums(line[:-CHECKSUM_LENGTH], self._foundation(positions)):
                 return Checkpoint(positions, known)
-            logger.debug("session %r: the checkpoint is not one of its log", self._key.session)
+            logger.debug("session %r: the checkpoint does not belong to its log", self._key.session)
         except FileNotFoundError:
             pass
         except Exception as error:
@@ -291,18 +292,18 @@ class FileLog:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         record = {**checkpoint.known, "ctx": {"positions": dict(checkpoint.positions)}}
         with self._explained("write to"):
-            line = sealed([record], self._foundation(checkpoint.positions))
+            line = encode_batch([record], self._foundation(checkpoint.positions))
             disk.replace(self._checkpoint_path, line, lasting=False)
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
-        """A checksum that this session's log has up to these positions, since the last line there seals all before."""
+        """A checksum of this session's log up to these positions: each last line covers all lines before it."""
         check = zlib.crc32(encoded(self._key._asdict()))
         for stream, position in sorted(positions.items()):
             check = zlib.crc32(self._journals[stream].end_at(position), check)
         return check
 
     def _begin_edition(self) -> None:
-        """Tell everybody who has read this log that it is about to be another, and let go of what was made of it."""
+        """Tell readers that the log is about to change, and remove its caches and checkpoint."""
         with disk.opened(self._lock_path, os.O_WRONLY | os.O_APPEND) as handle:
             os.write(handle, b".")
             os.fsync(handle)
@@ -325,7 +326,7 @@ class FileLog:
 
     def _sync_place(self) -> None:
         if not self._placed:
-            self._checked = False  # unless all goes well
+            self._checked = False  # until all of it succeeds
             with disk.opened(str(self._meta_path), os.O_RDONLY) as handle:
                 disk.sync(handle)
             disk.sync_names(os.path.dirname(self._place))
@@ -344,15 +345,15 @@ class FileLog:
         return f"{self._place}/.checkpoint"
 
     def _create(self) -> None:
-        """Make the session's directory once, and make sure it is this session's."""
+        """Create the session's directory once, and check that it belongs to this session."""
         if self._checked:
             return
         disk.make_directory(self._place)
         root = str(self.directory.parents[_LEVELS - 1])
         if disk.is_open_to_all(root):
-            raise StoreUnavailable(f"anybody may write to {root}, so sessions are not safe there: chmod o-w {root}")
+            raise StoreUnavailable(f"any user may write to {root}, so sessions are not safe there: chmod o-w {root}")
         if not _is_whole(str(self._meta_path)):
-            with disk.exclusive(self._lock_path):
+            with exclusive(self._lock_path):
                 add(self.directory.parent, self.directory.name)
                 self._save_meta()
         if _key_in(str(self._meta_path)) != self._key:
@@ -360,8 +361,8 @@ class FileLog:
                 f"{self._meta_path} does not name session {self._key.session!r}: move the directory away"
             )
         self._check_format()
-        if self._format() < FORMAT:  # what is written from now on may be what only the present one has
-            with disk.exclusive(self._lock_path):
+        if self._format() < FORMAT:  # later writes may need the present format
+            with exclusive(self._lock_path):
                 self._save_meta()
         self._checked = True
 
@@ -372,7 +373,7 @@ class FileLog:
         except OSError as error:
             raise StoreUnavailable(
                 f"cannot {verb} session {self._key.session!r} in {self.directory}: {error.strerror or error}. "
-                "Check that the directory is writable and its disk has room, or name another with store=."
+                "Check that the directory is writable and its disk is not full, or choose another with store=."
             ) from error
 
 
@@ -382,4 +383,4 @@ def _close(written: Iterable[Written]) -> None:
 
 
 _LEVELS = len(("session", "<agent>", "agent", "<tenant>", "home", "<root>"))
-"""How many directories lie between a session's own and what is above the root."""
+"""How many levels a session's directory is below the parent of the root."""

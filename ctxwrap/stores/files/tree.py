@@ -1,4 +1,4 @@
-"""The files beside a session's streams, in its directory and never outside of it."""
+"""The files of a session, in its directory and never outside it."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from ctxwrap.stores.names import file_parts, name_from_disk, name_on_disk
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
 _SMALL = 4096
-"""Up to that size, a page, a file is written over; the system puts so little in its place at once."""
+"""Up to this size, one page, a file is overwritten in place: the kernel writes that much at once."""
 
 
 class FileTree:
@@ -23,7 +23,7 @@ class FileTree:
         self._root = root
         self._explained = explained
         self._sync_place = sync_place
-        """Waits until the medium has the root's own name."""
+        """Waits until the root's own name is on the medium."""
 
     def entries(self, under: str = "") -> list[FileEntry]:
         parts = file_parts(under)
@@ -40,7 +40,7 @@ class FileTree:
     def load(self, name: str, size: int | None = None, start: int = 0) -> bytes | None:
         end = None if size is None else start + size
         with self._explained("read"), contextlib.suppress(*_ABSENT):
-            if "/" not in name:  # no step on the way to it could be a link
+            if "/" not in name:  # no directory on the path could be a link
                 return _loaded("/".join([self._root, *map(name_on_disk, file_parts(name))]), start, end)
             if self._is_absent(file_parts(name)):
                 return None
@@ -49,7 +49,7 @@ class FileTree:
         return None
 
     def _is_absent(self, parts: Sequence[str]) -> bool:
-        """Whether there is surely nothing of that name: most calls ask for files that hardly any session has."""
+        """Whether the file surely does not exist: most calls ask for files that few sessions have."""
         try:
             os.stat("/".join((self._root, *map(name_on_disk, parts))), follow_symlinks=False)
         except _ABSENT:
@@ -77,7 +77,7 @@ class FileTree:
                 disk.write_all(handle, data)
                 if lasting:
                     os.fsync(handle)
-            if not lasting:  # a name that is taken over is a reason for file systems to write the data out first
+            if not lasting:  # some file systems flush the data when a rename replaces a file
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(last, dir_fd=directory)
             os.rename(temporary, last, src_dir_fd=directory, dst_dir_fd=directory)
@@ -87,7 +87,7 @@ class FileTree:
             raise
 
     def _sync_names(self, name: str) -> None:
-        """Wait until the medium has the name, and those of the directories on the way to it."""
+        """Wait until the name and its directories are on the medium."""
         parts = file_parts(name)
         for depth in range(len(parts)):
             with self._opened(parts[:depth]) as handle:
@@ -95,7 +95,7 @@ class FileTree:
         self._sync_place()
 
     def sync(self, names: Sequence[str]) -> None:
-        """Wait until the medium has these files, as far as they are there."""
+        """Wait until those of these files that exist are on the medium."""
         with self._explained("write to"):
             for name in names:
                 with (
@@ -166,12 +166,12 @@ class FileTree:
                 below = sorted(map(name_from_disk, os.listdir(handle)))
             for each in below:
                 yield from self._without_strays([*parts, each], may)
-            with contextlib.suppress(OSError):  # it holds something
+            with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(last, dir_fd=directory)
                 yield f"{name}/"
 
     def clear(self, under: str) -> None:
-        """Let every file in a directory go, hidden ones and what a crash left too, and wait until the medium has it."""
+        """Remove every file in a directory, also hidden and temporary ones, and wait for the medium."""
         with self._explained("write to"), contextlib.suppress(*_ABSENT):
             for entry in list(self._walk(file_parts(under))):
                 self.remove(entry.name)
@@ -192,14 +192,14 @@ class FileTree:
 
     @contextmanager
     def _directory(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The directory that a file lies in, and its name there."""
+        """The directory of a file, and its name there."""
         *parts, last = file_parts(name)
         with self._opened(parts, make=make) as handle:
             yield handle, name_on_disk(last)
 
     @contextmanager
     def _opened(self, parts: list[str], *, make: bool = False) -> Iterator[int]:
-        """A directory, reached step by step: no step is a link."""
+        """Open a directory step by step, so that no step follows a link."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         handle = os.open(self._root, flags)
         try:
@@ -228,7 +228,7 @@ def _loaded(path: str, start: int, end: int | None, directory: int | None = None
 def _make(name: str, directory: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=directory)
-        os.chmod(name, 0o700, dir_fd=directory)  # whatever the umask left of it
+        os.chmod(name, 0o700, dir_fd=directory)  # regardless of the umask
 
 
 def _is_hidden(entry: FileEntry) -> bool:

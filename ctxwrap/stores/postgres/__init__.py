@@ -1,8 +1,8 @@
-"""Sessions in PostgreSQL, for workers on many machines, behind any pool of connections that shares by transaction.
+"""Sessions in PostgreSQL, for workers on many machines, with or without a pooler in transaction mode.
 
-`locked` is a transaction that has the session's row: what is written in it is sent at its end, all at once, and either
-all of it is there or nothing. Whatever else is asked is a short transaction of its own. Between the words of a model no
-connection is held: the right to be the only turn is a row that is renewed.
+`locked` is a transaction that holds the session's row. Its writes are sent together at its end and are committed all or
+not at all. Any other query is a short transaction of its own. No connection is held while a model answers: the lease of
+a turn is a row that is renewed.
 """
 
 from ctxwrap.stores.postgres.store import PostgresStore

@@ -4,29 +4,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ctxwrap.stores.base import FileEntry
-from ctxwrap.stores.files.lines import record_in, sealed, unsealed
 from ctxwrap.stores.log_format import next_number, number_in
 from ctxwrap.stores.postgres.connection import Rows, SqlStatement
 from ctxwrap.types import Record
 
-_SMALL = 16 * 1024
-_REMEMBERED = 64
-"""So many files up to that size are remembered."""
+_MAX_CACHED_SIZE = 16 * 1024
+_MAX_CACHED = 64
+"""How many files are cached, up to that size each."""
 
-_USUAL = 8
-"""So many questions that a section began with are asked with the beginning of the next one."""
+_MAX_FREQUENT = 8
+"""How many statements that transactions began with are sent along when the next one begins."""
 
-_SURE = 2
-"""After so many sections that found the session as this log left it, the next one does not ask."""
+_UNCHANGED_TIMES = 2
+"""After so many transactions in a row that found the session unchanged, the next one begins without asking."""
 
 
 class SessionRow(NamedTuple):
     """A session's row."""
 
     version: int
-    """How many sections wrote to it."""
+    """How many transactions wrote to the session."""
     token: bytes
-    """Of the last one."""
+    """The token of the last of them."""
     edition: int
     ends: Mapping[str, int]
     """The last position of each stream."""
@@ -35,14 +34,16 @@ class SessionRow(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record of a stream that is known of."""
+    """The last record of a stream that this log has seen."""
 
     position: int
     token: bytes
-    """Of the section that wrote it."""
+    """The token of the transaction that wrote it."""
 
 
 class KnownFiles:
+    """Files as the last transaction left them."""
+
     def __init__(self) -> None:
         self.contents: dict[str, bytes | None] = {}
         self.sizes: dict[str, int | None] = {}
@@ -50,19 +51,19 @@ class KnownFiles:
         """By directory."""
 
     def take(self, name: str, data: bytes | None) -> None:
-        """That it was written, or removed."""
+        """Note that a file was written or, without data, removed."""
         self.forget(name)
         self.take_read(name, data)
         self.sizes[name] = None if data is None else len(data)
 
     def take_read(self, name: str, data: bytes | None) -> None:
-        if data is None or len(data) <= _SMALL:
+        if data is None or len(data) <= _MAX_CACHED_SIZE:
             self.contents[name] = data
-            if len(self.contents) > _REMEMBERED:
+            if len(self.contents) > _MAX_CACHED:
                 self.contents.pop(next(iter(self.contents)))
 
     def forget(self, name: str) -> None:
-        """That it is another now."""
+        """Note that a file changed."""
         self.contents.pop(name, None)
         self.sizes.pop(name, None)
         for under in [under for under in self.entries if not under or name.startswith(f"{under}/")]:
@@ -74,63 +75,63 @@ def _length(row: tuple[Any, ...]) -> int:
 
 
 class SessionCache:
-    """Used by the section that is open, and by nobody else."""
+    """What a log knows between transactions; only the open transaction uses it."""
 
     def __init__(self) -> None:
         self.row: SessionRow | None = None
-        """The session as the last section left it, if that went well."""
+        """The session's row as the last transaction left it, if that succeeded."""
         self.has_turn = False
-        """Whether the lease is this log's, so that hardly anybody else writes."""
-        self._unchanged = 0
-        """So many sections in a row, outside of turns, found nothing that others wrote."""
+        """Whether this log holds the lease, so that others hardly ever write."""
+        self._times_unchanged = 0
+        """How many transactions in a row, outside of turns, found no writes of others."""
         self.edition = 0
         self.seen: dict[str, LastRecord] = {}
         self.fresh: dict[str, tuple[int, list[tuple[Any, ...]]]] = {}
-        """What each stream has from a position on, as of the section's beginning."""
+        """The rows of each stream from a position on, as of the transaction's beginning."""
         self.files = KnownFiles()
-        self._usual: dict[str, SqlStatement] = {}
-        self._foreseen: dict[str, Rows] = {}
+        self._frequent: dict[str, SqlStatement] = {}
+        self._prefetched: dict[str, Rows] = {}
 
-    def sure_row(self) -> SessionRow | None:
-        """The session's row, if it is very likely as it was left."""
-        return self.row if self.has_turn or self._unchanged >= _SURE else None
+    def likely_row(self) -> SessionRow | None:
+        """The session's row, if it is very likely unchanged."""
+        return self.row if self.has_turn or self._times_unchanged >= _UNCHANGED_TIMES else None
 
     def take_row(self, row: SessionRow) -> None:
-        """The row as it is now, which is compared with the one that was left."""
+        """Compare the row with the one that the last transaction left."""
         is_same = self.row is not None and row[:2] == self.row[:2]
         if not is_same:
             self.files = KnownFiles()
         if not self.has_turn:
-            self._unchanged = self._unchanged + 1 if is_same else 0
+            self._times_unchanged = self._times_unchanged + 1 if is_same else 0
 
-    def usual_questions(self) -> list[SqlStatement]:
-        """What sections began with, if others write to the session; what was known of it is worth nothing then."""
-        return list(self._usual.values()) if not self._unchanged else []
+    def frequent_statements(self) -> list[SqlStatement]:
+        """Statements that transactions began with, if others write to the session and the cache is of no use."""
+        return list(self._frequent.values()) if not self._times_unchanged else []
 
-    def foresee(self, questions: list[SqlStatement], answers: list[Rows]) -> None:
-        self._foreseen = dict(zip(map(repr, questions), answers, strict=True))
+    def keep_prefetched(self, questions: list[SqlStatement], answers: list[Rows]) -> None:
+        self._prefetched = dict(zip(map(repr, questions), answers, strict=True))
 
-    def foreseen(self, question: SqlStatement) -> Rows | None:
-        """The answer that came with the section's beginning; right as long as nothing was written."""
-        return self._foreseen.get(repr(question))
+    def prefetched(self, question: SqlStatement) -> Rows | None:
+        """The answer that came with the transaction's beginning; valid until the first write."""
+        return self._prefetched.get(repr(question))
 
-    def take_answer(self, question: SqlStatement, answer: Rows) -> None:
-        """That the section asked this before it wrote anything; the next one may have it sooner."""
-        self._usual.pop(repr(question), None)
-        if len(answer) < _REMEMBERED and sum(map(_length, answer)) <= _SMALL:
-            self._usual[repr(question)] = question
-        if len(self._usual) > _USUAL:
-            self._usual.pop(next(iter(self._usual)))
+    def note_answer(self, question: SqlStatement, answer: Rows) -> None:
+        """Note a statement that was sent before any write, so that the next transaction can prefetch it."""
+        self._frequent.pop(repr(question), None)
+        if len(answer) < _MAX_CACHED and sum(map(_length, answer)) <= _MAX_CACHED_SIZE:
+            self._frequent[repr(question)] = question
+        if len(self._frequent) > _MAX_FREQUENT:
+            self._frequent.pop(next(iter(self._frequent)))
 
-    def lose(self) -> None:
-        """That something else is in the database, or nobody knows."""
-        self.row, self.seen, self._unchanged = None, {}, 0
+    def invalidate(self) -> None:
+        """Note that the database may hold something else."""
+        self.row, self.seen, self._times_unchanged = None, {}, 0
 
     def begin_edition(self, edition: int) -> None:
         self.edition, self.seen, self.fresh = edition, {}, {}
 
     def is_other(self, stream: str, rows: list[tuple[Any, ...]]) -> bool:
-        """Whether the last record that was seen is not there any more, or another one in its place."""
+        """Whether the last record that was seen is missing or was replaced."""
         seen = self.seen[stream]
         return bool(seen.position) and (not rows or rows[0][:2] != seen)
 
@@ -139,17 +140,17 @@ _LARGEST = 1 << 62
 
 
 class Batch(NamedTuple):
-    """Rows, column by column."""
+    """Rows to insert, as columns."""
 
     stream: list[str]
     pos: list[int]
     number: list[int]
     said: list[bool]
-    """Whether the record says that number itself."""
+    """Whether the record has that number in its `ctx`."""
     body: list[bytes]
 
     def add(self, stream: str, lines: Iterable[tuple[Record | None, bytes]], position: int, number: int) -> None:
-        """Rows of a stream, behind a position and a number."""
+        """Add rows of a stream that follow a position and a number."""
         for at, (record, line) in enumerate(lines, position + 1):
             number = _next(record or {}, number)
             self.stream.append(stream)
@@ -168,21 +169,7 @@ def empty_batch() -> Batch:
     return Batch([], [], [], [], [])
 
 
-def line_of(record: Record) -> bytes:
-    return sealed([record], 0).removesuffix(b"\n")
-
-
-def changed_line(record: Record) -> bytes:
-    """The line of a record that was read, and is another now."""
-    return line_of(unsealed(record))
-
-
-def record_of(line: Any) -> Record | None:
-    """What a row says; None if it is not what was written."""
-    return record_in(bytes(line))
-
-
 def _next(record: Record, number: int) -> int:
-    """As `next_number`, as far as a column can hold it."""
+    """`next_number`, if it fits into the column."""
     found = next_number(record, number)
     return int(found) if found < _LARGEST else number + 1

@@ -1,4 +1,4 @@
-"""Connections to the database: pooled, with timeouts and retries; and the tables, created step by step."""
+"""Connections to the database, pooled, with timeouts and retries; and the migrations of its tables."""
 
 import os
 import threading
@@ -21,14 +21,14 @@ from ctxwrap.stores.postgres import statements as sql
 T = TypeVar("T")
 
 
-class Silence(psycopg.OperationalError):
-    """Nothing came over the line for longer than any answer may take."""
+class ServerSilent(psycopg.OperationalError):
+    """The server sent nothing for longer than any answer may take."""
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that breaks after `silence` seconds in which it waited and nothing came.
+    """A connection that breaks after waiting `silence` seconds for data.
 
-    Where packets vanish, TCP alone takes minutes to notice, and a socket of this machine never does.
+    When packets are lost, TCP alone takes minutes to notice, and a Unix socket never does.
     """
 
     silence = inf
@@ -39,7 +39,7 @@ class Connection(psycopg.Connection[Any]):
 
     @contextmanager
     def waiting(self, silence: float) -> Iterator[None]:
-        """For something that takes so long."""
+        """Allow a longer silence for a slow operation."""
         before, self.silence = self.silence, silence
         try:
             yield
@@ -47,10 +47,10 @@ class Connection(psycopg.Connection[Any]):
             self.silence = before
 
     def wait(self, gen: PQGen[T], *how: Any, **more: Any) -> T:
-        return super().wait(self._heard(gen), *how, **more)
+        return super().wait(self._watched(gen), *how, **more)
 
-    def _heard(self, gen: PQGen[T]) -> PQGen[T]:
-        """What psycopg waits for, which it looks at every tenth of a second, whether something came or not."""
+    def _watched(self, gen: PQGen[T]) -> PQGen[T]:
+        """Watch a wait of psycopg, which resumes every tenth of a second whether data came or not."""
         last = monotonic()
         try:
             wanted = next(gen)
@@ -59,16 +59,16 @@ class Connection(psycopg.Connection[Any]):
                 if ready != Ready.NONE:
                     last = monotonic()
                 elif monotonic() - last > self.silence:
-                    self._end(gen)
+                    self._break_off(gen)
                 wanted = gen.send(ready)
         except StopIteration as end:
             value: T = end.value
             return value
 
-    def _end(self, gen: PQGen[Any]) -> NoReturn:
+    def _break_off(self, gen: PQGen[Any]) -> NoReturn:
         self.pgconn.finish()
-        silence = Silence(f"nothing was heard from the server for {self.silence:.1f} seconds")
-        with suppress(psycopg.Error, StopIteration):  # what it does last it cannot do any more
+        silence = ServerSilent(f"the server sent nothing for {self.silence:.1f} seconds")
+        with suppress(psycopg.Error, StopIteration):  # its cleanup cannot use the connection either
             gen.throw(silence)
         raise silence
 
@@ -78,22 +78,25 @@ def first_tables(connection: Connection) -> None:
 
 
 MIGRATIONS: list[Callable[[Connection], None]] = [first_tables]
-"""In order. Those that a release had are never changed, only followed."""
+"""In order. A released migration is never changed; a new one follows it."""
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the tables up to date, in one transaction; a database that newer code made is left alone."""
-    if not _missing(connection):
+    """Bring the tables up to date in one transaction; refuse a database of a newer ctxwrap."""
+    if not _missing_migrations(connection):
         return
-    with connection.waiting(inf), connection.transaction():  # large tables take their time, for whoever waits as well
+    with (
+        connection.waiting(inf),
+        connection.transaction(),
+    ):  # large tables take long, also for those who wait for the lock
         connection.execute(sql.LOCK_MIGRATIONS)
         connection.execute(sql.CREATE_MIGRATIONS)
-        for step in _missing(connection):
+        for step in _missing_migrations(connection):
             step(connection)
             connection.execute(sql.NOTE_MIGRATION, {"name": step.__name__})
 
 
-def _missing(connection: Connection) -> list[Callable[[Connection], None]]:
+def _missing_migrations(connection: Connection) -> list[Callable[[Connection], None]]:
     there = connection.execute(sql.HAS_MIGRATIONS).fetchone()
     applied = {name for (name,) in connection.execute(sql.APPLIED)} if there and there[0] else set()
     unknown = applied - {step.__name__ for step in MIGRATIONS}
@@ -106,20 +109,20 @@ def _missing(connection: Connection) -> list[Callable[[Connection], None]]:
 
 Rows = list[tuple[Any, ...]]
 
-_ABSENCE = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
-"""How soon it is noticed that nobody is there, unless the URL says otherwise."""
+_TIMEOUTS = {"connect_timeout": "5", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+"""How soon an unreachable server is noticed, unless the URL says otherwise."""
 
-_PASSING = ("08", "40", "53300", "57P", "25006")
-"""How states begin that may be others soon: no connection, a conflict, no free slot, a restart, a replica."""
+_TRANSIENT = ("08", "40", "53300", "57P", "25006")
+"""Prefixes of SQLSTATEs worth a retry: no connection, a conflict, no free slot, a restart, a replica."""
 
-_FOR_OTHERS = 0.6
-"""The part of a call's patience that a statement may wait for a lock: what is left is for another line."""
+_LOCK_SHARE = 0.6
+"""The part of `patience` that a statement may wait for a lock; the rest is for another connection."""
 
 _MARGIN = 1.0
 """Seconds that an answer may take beyond that."""
 
 _PER_ROW = 0.001
-"""Seconds more for each row that a statement writes or names: all records of a session may be written anew."""
+"""More seconds for each row that a statement writes or names: it may rewrite all records of a session."""
 
 
 class SqlStatement(NamedTuple):
@@ -128,43 +131,43 @@ class SqlStatement(NamedTuple):
 
 
 class Database:
-    """What the processes that are forked off share is the URL: each has connections of its own."""
+    """Forked processes share the URL; each has connections of its own."""
 
     def __init__(self, url: str, *, connections: int, patience: float) -> None:
         self._conninfo, self._password, self.place = _parsed(url)
         self.identity = hash(self._conninfo)
-        """What tells it from other databases, and nothing of the password."""
+        """Identifies the database without revealing the password."""
         self._size = connections
         self._patience = patience
-        self.lock_wait = _FOR_OTHERS * patience
-        """How many seconds a statement may wait for others."""
+        self.lock_wait = _LOCK_SHARE * patience
+        """How many seconds a statement may wait for a lock."""
         self._silence = self.lock_wait + max(_MARGIN, 0.1 * patience)
-        self._distrusted = 0.0
-        """When a line was silent: those that were there before may be as dead."""
+        self._silent_since = 0.0
+        """When a connection was found silent: those opened before may be dead as well."""
         self._call = threading.local()
         self._pools: dict[int, ConnectionPool[Connection]] = {}
-        """By process; those of others are kept only because letting go of them would close them."""
+        """By process id. Pools of the parent process are kept only because freeing them would close its connections."""
         self._ready: set[int] = set()
 
     def ask(self, *statements: SqlStatement) -> list[Rows]:
-        """The answers, in a transaction of their own, which may be tried several times."""
+        """Run statements in a transaction of their own, with retries, and return their rows."""
 
         def asked() -> list[Rows]:
-            with self.lent() as connection:
-                return trip(connection, statements)
+            with self.lend() as connection:
+                return run_pipeline(connection, statements)
 
-        return self.patiently(asked)
+        return self.with_retries(asked)
 
-    def tell(self, *statements: SqlStatement) -> None:
-        """Over a line of its own: now or never."""
+    def send_now(self, *statements: SqlStatement) -> None:
+        """Run statements on a new connection, without retries."""
         with self.explained(), Connection.connect(self._conninfo, autocommit=True, connect_timeout=2) as connection:
             connection.silence = self._silence
-            trip(connection, statements)
+            run_pipeline(connection, statements)
 
-    def patiently(self, work: Callable[[], T]) -> T:
-        """Do it, again while it fails for reasons that pass; a StoreUnavailable if they do not."""
+    def with_retries(self, work: Callable[[], T]) -> T:
+        """Call `work` until it succeeds or fails for a permanent reason; raise StoreUnavailable when time is up."""
         tried = Retrying(
-            retry=retry_if_exception(self._passes),
+            retry=retry_if_exception(self._is_transient),
             stop=stop_after_delay(self._patience),
             wait=wait_random_exponential(multiplier=0.02, max=1),
             reraise=True,
@@ -173,22 +176,22 @@ class Database:
         with self.explained():
             return tried(work)
 
-    def _passes(self, error: BaseException) -> bool:
-        if isinstance(error, Silence):
-            self._distrusted = monotonic()
-        return is_passing(error)
+    def _is_transient(self, error: BaseException) -> bool:
+        if isinstance(error, ServerSilent):
+            self._silent_since = monotonic()
+        return is_transient(error)
 
     @contextmanager
-    def lent(self) -> Iterator[Connection]:
-        """A connection to tables that are up to date; one that was in the middle of something is closed."""
-        connection = self.borrowed()
+    def lend(self) -> Iterator[Connection]:
+        """A connection to up-to-date tables. If it is inside a transaction afterwards, it is closed."""
+        connection = self.borrow()
         try:
             yield connection
         finally:
             self.give_back(connection)
 
-    def borrowed(self) -> Connection:
-        connection = self._trusted()
+    def borrow(self) -> Connection:
+        connection = self._working_connection()
         if os.getpid() not in self._ready:
             try:
                 migrate(connection)
@@ -198,11 +201,11 @@ class Database:
                 raise
         return connection
 
-    def _trusted(self) -> Connection:
-        """A line on which an answer can be expected, in the time that is left."""
+    def _working_connection(self) -> Connection:
+        """A connection that is not older than the last silence, within the time that is left."""
         left = max(_MARGIN, getattr(self._call, "until", 0.0) - monotonic())
         connection = self._pool().getconn(min(left, self._patience))
-        while connection.since < self._distrusted:
+        while connection.since < self._silent_since:
             connection.close()
             self._pool().putconn(connection)
             connection = self._pool().getconn(min(left, self._patience))
@@ -223,7 +226,7 @@ class Database:
 
     def unavailable(self, error: psycopg.Error | str) -> StoreUnavailable:
         reason = self._reason(error).replace(self._password, "***") if self._password else self._reason(error)
-        return StoreUnavailable(f"{self.place} does not do its part: {reason}. {_remedy(error)}")
+        return StoreUnavailable(f"{self.place} is not usable: {reason}. {_remedy(error)}")
 
     def close(self) -> None:
         pool = self._pools.pop(os.getpid(), None)
@@ -240,7 +243,10 @@ class Database:
         return ConnectionPool(
             self._conninfo,
             connection_class=Connection,
-            kwargs={"autocommit": True, "prepare_threshold": None},  # what is prepared stays with one connection
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": None,
+            },  # a pooler may run a prepared statement on another connection
             min_size=0,
             max_size=self._size,
             timeout=self._patience,
@@ -260,15 +266,15 @@ class Database:
         return " ".join(text.split()).rstrip(".") or type(error).__name__
 
 
-def trip(connection: Connection, statements: Sequence[SqlStatement]) -> list[Rows]:
-    """All statements at once, and all that comes back."""
+def run_pipeline(connection: Connection, statements: Sequence[SqlStatement]) -> list[Rows]:
+    """Send all statements in one round trip and return the rows of each."""
     first = None
     try:
-        with _given_time(connection, statements), connection.pipeline():
+        with _with_time_for_rows(connection, statements), connection.pipeline():
             try:
                 cursors = [connection.cursor(binary=True).execute(each.sql, each.values) for each in statements]
             except psycopg.Error as error:
-                first = error  # the pipeline's own would only say that it does not go on
+                first = error  # the pipeline's own error only says that it was aborted
     except psycopg.Error as error:
         raise first or error from None
     if first is not None:
@@ -276,44 +282,44 @@ def trip(connection: Connection, statements: Sequence[SqlStatement]) -> list[Row
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
-def _given_time(connection: Connection, statements: Sequence[SqlStatement]) -> AbstractContextManager[None]:
+def _with_time_for_rows(connection: Connection, statements: Sequence[SqlStatement]) -> AbstractContextManager[None]:
     rows = sum(len(value) for each in statements for value in each.values.values() if isinstance(value, list))
     return connection.waiting(connection.silence + _PER_ROW * rows)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     if isinstance(error, PoolTimeout) or not isinstance(error, psycopg.Error):
         return False
     if error.sqlstate is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
-    return error.sqlstate.startswith(_PASSING)
+    return error.sqlstate.startswith(_TRANSIENT)
 
 
 def _remedy(error: psycopg.Error | str) -> str:
     match getattr(error, "sqlstate", None) or "":
         case "25006":
-            return "It is a replica, which only reads: name the primary, or add ?target_session_attrs=read-write"
+            return "It is a read-only replica: use the primary, or add ?target_session_attrs=read-write"
         case "55P03":
-            return "Another process holds the session: look for one that hangs in pg_stat_activity"
+            return "Another process holds the session: look for a stuck one in pg_stat_activity"
         case "42501":
-            return "Let the role create tables once, or let one that may do so open the store first"
+            return "Allow the role to create tables, or open the store once with a role that may"
         case "53100" | "53200":
-            return "Make room on the database's machine"
+            return "Free disk space or memory on the database server"
     return "Check that the server runs, that the URL in store= is right, and that max_connections is high enough"
 
 
 def _parsed(url: str) -> tuple[str, str, str]:
-    """How to connect, the password, and the place by a name that tells nothing of it."""
+    """The connection string, the password, and the URL without it."""
     try:
         known = conninfo_to_dict(url)
     except psycopg.Error:
         known = None
-    if known is None:  # and not a character of it in the message
-        raise SettingsError("the URL of the store is none: postgresql://user:password@host:5432/database")
+    if known is None:  # the message must not contain any of it
+        raise SettingsError("the store has an invalid URL; use postgresql://user:password@host:5432/database")
     user = f"{known['user']}@" if known.get("user") else ""
     port = f":{known['port']}" if known.get("port") else ""
     place = f"postgresql://{user}{known.get('host') or ''}{port}/{known.get('dbname') or ''}"
-    given: dict[str, Any] = {"application_name": "ctxwrap", "client_encoding": "UTF8", **_ABSENCE, **known}
+    given: dict[str, Any] = {"application_name": "ctxwrap", "client_encoding": "UTF8", **_TIMEOUTS, **known}
     return make_conninfo(**given), str(known.get("password") or ""), place
 
 

@@ -1,6 +1,6 @@
-"""Every statement that is ever sent: constants, with values bound to them, and a session's key in each that has data.
+"""All SQL statements, as constants with bound values; every statement about data names tenant, agent and session.
 
-Names of tenants, agents and sessions are as `safe_name` spells them; names of files and all contents are bytes.
+Tenants, agents and sessions are named by `safe_name`; file names and all contents are bytes.
 """
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -33,7 +33,7 @@ WITH updated AS (
 )
 SELECT 1 / count(*) FROM updated
 """
-"""Nothing divided by nothing is the error that undoes all, if the session is not as it is believed to be."""
+"""If the session's row is not the expected one, the division by zero aborts the transaction."""
 
 EDITION = """
 SELECT edition FROM ctxwrap_sessions WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
@@ -84,7 +84,7 @@ SELECT pos, token, CASE WHEN pos > %(after)s THEN body END FROM ctxwrap_records
 WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND stream = %(stream)s AND pos >= %(after)s
 ORDER BY pos
 """
-"""With the last known record, by whose token it is told whether the log is still the one that was read."""
+"""Starts with the last known record, whose token shows whether the log is still the one that was read."""
 
 BETWEEN = """
 SELECT pos, body FROM ctxwrap_records
@@ -96,7 +96,7 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND st
     AND number BETWEEN %(first)s AND %(last)s AND number <> pos
 ORDER BY 1
 """
-"""Most records have the number of their position; the others have an index of their own."""
+"""Most records have their position as number; an index covers the others."""
 
 PICK = """
 SELECT number, body FROM ctxwrap_records
@@ -131,7 +131,7 @@ DELETE_CHECKPOINT = """
 DELETE FROM ctxwrap_checkpoints WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
 """
 
-# files: names, and pieces of contents, which several names may have
+# files: names, and pieces of contents; several names may share a content
 
 DROP_CONTENTS = """
 DELETE FROM ctxwrap_pieces
@@ -145,7 +145,7 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND co
         ) = 0
 ))
 """
-"""Before the files of these names go, or get other contents. Each is looked up alone: no join reads all of them."""
+"""Runs before files are removed or replaced. Each is looked up alone: no join reads all of them."""
 
 DELETE_FILES = """
 DELETE FROM ctxwrap_files
@@ -178,7 +178,7 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s AND co
     WHERE g.tenant = %(tenant)s AND g.agent = %(agent)s AND g.session = %(session)s AND g.name = %(name)s
 )
 """
-"""Under every name that it has."""
+"""Updates every name of the content."""
 
 LINK_FILE = """
 INSERT INTO ctxwrap_files (tenant, agent, session, name, content, size, modified)
@@ -238,7 +238,7 @@ WITH taken AS (
 )
 SELECT 1 / count(*) FROM taken
 """
-"""By whoever has the session's row, or believes that the lease is free. `over` is one that was seen to have run out."""
+"""`over` is the fence of a lease that was seen to have expired. If another process was faster, it aborts as above."""
 
 RENEW_LEASE = """
 UPDATE ctxwrap_leases SET expires = statement_timestamp() + %(seconds)s * interval '1 second'
@@ -252,14 +252,14 @@ WHERE tenant = %(tenant)s AND agent = %(agent)s AND session = %(session)s
     AND holder = %(holder)s
 """
 
-SHOW_LIFE = """
+RENEW_PROCESS = """
 INSERT INTO ctxwrap_writers (name, expires) VALUES (%(name)s, statement_timestamp() + %(seconds)s * interval '1 second')
 ON CONFLICT (name) DO UPDATE SET expires = excluded.expires
 """
 
-END_LIFE = "DELETE FROM ctxwrap_writers WHERE name = %(name)s"
+END_PROCESS = "DELETE FROM ctxwrap_writers WHERE name = %(name)s"
 
-BURY = "DELETE FROM ctxwrap_writers WHERE expires < statement_timestamp() - interval '1 day'"
+DELETE_DEAD_PROCESSES = "DELETE FROM ctxwrap_writers WHERE expires < statement_timestamp() - interval '1 day'"
 
 IS_ALIVE = "SELECT 1 FROM ctxwrap_writers WHERE name = %(name)s AND expires > statement_timestamp()"
 

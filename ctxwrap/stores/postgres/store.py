@@ -1,4 +1,4 @@
-"""Where logs live in PostgreSQL: every row begins with its tenant."""
+"""The store in PostgreSQL."""
 
 import json
 import weakref
@@ -8,29 +8,29 @@ from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
 from ctxwrap.stores.postgres.heartbeat import Heartbeat
-from ctxwrap.stores.postgres.log import PostgresLog, Sections
+from ctxwrap.stores.postgres.log import OpenTransactions, PostgresLog
 from ctxwrap.types import SessionKey
 
 
 class PostgresStore:
-    """Nothing is asked of the database before the first session is.
+    """Connects when the first session is used.
 
-    A process has up to `connections`, is patient for so many seconds while the server is away, and is taken for dead
-    when it gives no sign of life for `lifetime` seconds.
+    A process opens up to `connections`, retries for `patience` seconds while the server is unreachable, and is
+    considered dead when it has not renewed its heartbeat for `lifetime` seconds.
     """
 
     def __init__(self, url: str, *, connections: int = 8, patience: float = 15.0, lifetime: float = 20.0) -> None:
         self._server = Database(url, connections=connections, patience=patience)
-        self._life = Heartbeat(self._server, lifetime)
-        self._sections = Sections()
-        weakref.finalize(self, _closed, self._life, self._server)
+        self._heartbeat = Heartbeat(self._server, lifetime)
+        self._transactions = OpenTransactions()
+        weakref.finalize(self, _close_all, self._heartbeat, self._server)
 
     def close(self) -> None:
-        """A session that is used after that opens the store again."""
-        _closed(self._life, self._server)
+        """Using a session afterwards opens the store again."""
+        _close_all(self._heartbeat, self._server)
 
     def open(self, key: SessionKey) -> PostgresLog:
-        return PostgresLog(self, self._server, key, self._life, self._sections)
+        return PostgresLog(self, self._server, key, self._heartbeat, self._transactions)
 
     def sessions(self, tenant: str, agent: str) -> Iterator[str]:
         values = {"tenant": safe_name(tenant), "agent": safe_name(agent)}
@@ -47,9 +47,9 @@ class PostgresStore:
         yield from _keys_in(self._server.ask(SqlStatement(sql.ALL_KEYS))[0])
 
 
-def _closed(life: Heartbeat, server: Database) -> None:
-    """When nobody has the store or a log of it any more, when the process ends, or when somebody says so."""
-    life.close()
+def _close_all(heartbeat: Heartbeat, server: Database) -> None:
+    """Runs on `close`, when the store is freed, or when the process ends."""
+    heartbeat.close()
     server.close()
 
 

@@ -1,9 +1,9 @@
-"""One transaction that has a session's row: nobody else reads and appends before it ends.
+"""One transaction that holds a session's row, so that no other process reads and appends before it ends.
 
-What is written waits until it is needed or the section ends; so one that may be redone, and is sure of what the session
-holds, is one round trip, in which the database checks that. If the connection breaks, another one begins where this one
-was, as long as nobody else wrote meanwhile; whether a commit that nobody answered was done is told by the token that
-every section leaves in the session's row and in its records.
+Writes are sent when a query needs them or at the end. A `redoable` transaction whose cached row is very likely current
+is optimistic: it takes one round trip, in which the database compares the row. If the connection breaks, the statements
+are replayed on another one, unless others wrote meanwhile. Every transaction leaves a random token in the session's row
+and in its records, which shows whether a commit without an answer succeeded.
 """
 
 import os
@@ -17,25 +17,25 @@ from ctxwrap.errors import StoreCorrupt, StoreError
 from ctxwrap.stores.base import STREAMS, Outdated
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import SessionCache, SessionRow
-from ctxwrap.stores.postgres.connection import Connection, Database, Rows, SqlStatement, trip
+from ctxwrap.stores.postgres.connection import Connection, Database, Rows, SqlStatement, run_pipeline
 
-Bound = Callable[..., SqlStatement]
-"""A statement about one session, with its values."""
+Bind = Callable[..., SqlStatement]
+"""Makes a statement about one session, with its values."""
 
 _IDLE = 30.0
-"""A section that asks nothing for so many seconds may have lost its process: the server lets others in."""
+"""After so many idle seconds the server ends a transaction: its process may be dead."""
 
 
 class SessionTransaction:
     """Use it in one thread, from `begin` to `end`."""
 
     def __init__(
-        self, server: Database, bound: Bound, key: bytes, known: SessionCache, *, redoable: bool = False
+        self, server: Database, bind: Bind, key: bytes, known: SessionCache, *, redoable: bool = False
     ) -> None:
-        self._server, self._bound, self._key = server, bound, key
+        self._server, self._bind, self._key = server, bind, key
         self.known = known
-        self._redoable, self._is_unsaid = redoable, False
-        """Whether it may be outdated, and whether the database does not know of it yet."""
+        self._redoable, self._is_optimistic = redoable, False
+        """Whether it may fail as Outdated, and whether it has not reached the database yet."""
         self.token = os.urandom(16)
         self._process = os.getpid()
         self._connection: Connection | None = None
@@ -48,34 +48,34 @@ class SessionTransaction:
         self.base = self.row = SessionRow(0, b"", 0, {}, {})
         """The session's row as it was found, and as it is to be."""
         self.lease: Rows | None = None
-        """The row of the last lease, if it asked: its number, and whether it is over."""
+        """The session's lease, if it was read: its fence, and whether it has expired."""
         self._last: list[SqlStatement] = []
-        self._then: list[Callable[[], None]] = []
+        self._after_commit: list[Callable[[], None]] = []
 
     def begin(self) -> bool:
-        """Take the session's row, with what is new in its streams. Whether it goes on from what is known of it.
+        """Lock the session's row and fetch what is new in its streams. Whether the log continues what the cache has.
 
-        It does not if the server was replaced by one that lacks what was written last.
+        It does not if the server was replaced by one that lacks the last writes.
         """
-        row = self.known.sure_row() if self._redoable else None
-        self._redoable = self._is_unsaid = row is not None
-        return self._begun_asking() if row is None else self._begun_unsaid(row)
+        row = self.known.likely_row() if self._redoable else None
+        self._redoable = self._is_optimistic = row is not None
+        return self._begin_locked() if row is None else self._begin_optimistically(row)
 
-    def _begun_unsaid(self, row: SessionRow) -> bool:
+    def _begin_optimistically(self, row: SessionRow) -> bool:
         known, self.base, self.row = self.known, row, row
-        known.row, known.fresh = None, {}  # unless all goes well
-        known.foresee([], [])
+        known.row, known.fresh = None, {}  # until the transaction succeeds
+        known.keep_prefetched([], [])
         return True
 
-    def _begun_asking(self) -> bool:
+    def _begin_locked(self) -> bool:
         known, seen = self.known, dict(self.known.seen)
-        asked = [self._bound(sql.READ_ON, stream=stream, after=each.position) for stream, each in seen.items()]
-        usual = known.usual_questions()
-        self.base, (*answers,) = self._server.patiently(lambda: self._locked([*asked, *usual]))
+        asked = [self._bind(sql.READ_ON, stream=stream, after=each.position) for stream, each in seen.items()]
+        usual = known.frequent_statements()
+        self.base, (*answers,) = self._server.with_retries(lambda: self._locked([*asked, *usual]))
         self.row = self.base
         known.take_row(self.base)
-        known.foresee(usual, answers[len(asked) :])
-        known.row = None  # unless all goes well
+        known.keep_prefetched(usual, answers[len(asked) :])
+        known.row = None  # until the transaction succeeds
         if self.base.edition != known.edition:
             known.begin_edition(self.base.edition)
             return True
@@ -83,57 +83,57 @@ class SessionTransaction:
         known.fresh = {stream: (seen[stream].position, rows) for stream, rows in found.items()}
         return not any(known.is_other(stream, rows) for stream, rows in found.items())
 
-    def ask_as_usual(self, statement: SqlStatement) -> Rows:
-        """The same as `ask`, for what sections may ask first again and again."""
+    def ask_prefetched(self, statement: SqlStatement) -> Rows:
+        """`ask`, for statements that transactions often begin with."""
         if self._sent or self._unsent or self._saves:
             return self.ask(statement)
-        rows = self.known.foreseen(statement)
+        rows = self.known.prefetched(statement)
         if rows is None:
             rows = self.ask(statement)
-        self.known.take_answer(statement, rows)
+        self.known.note_answer(statement, rows)
         return rows
 
     def ask(self, statement: SqlStatement) -> Rows:
-        """What the database says, everything that was written included."""
+        """The rows of a statement, after all earlier writes."""
         self.write()
-        with self._guarded():
+        with self._failing_once():
             self.check()
-            if self._is_unsaid and not self._unsent:
-                return self._begun_with(statement)
-            answers = self._server.patiently(lambda: self._asked([*self._unsent, statement]))
+            if self._is_optimistic and not self._unsent:
+                return self._lock_with(statement)
+            answers = self._server.with_retries(lambda: self._run([*self._unsent, statement]))
         self._sent, self._unsent = self._sent + self._unsent, []
         return answers[-1]
 
-    def _begun_with(self, statement: SqlStatement) -> Rows:
-        """The answer, which is what makes the section begin."""
-        now, (answer,) = self._server.patiently(lambda: self._locked([statement]))
+    def _lock_with(self, statement: SqlStatement) -> Rows:
+        """Lock the session and run the statement in one round trip."""
+        now, (answer,) = self._server.with_retries(lambda: self._locked([statement]))
         self._replay(now)
         return answer
 
     def write(self, *statements: SqlStatement) -> None:
-        """Write this, behind all that was written before."""
+        """Queue statements behind all earlier writes."""
         saves, self._saves = self._saves, {}
-        self._unsent += [*(self._all_saved(saves) if saves else ()), *statements]
+        self._unsent += [*(self._save_statements(saves) if saves else ()), *statements]
 
     def save(self, name: bytes, data: bytes) -> None:
-        """Write a file, together with others that are saved before anything else is written."""
+        """Queue a file; files queued in a row are written together."""
         self._saves[name] = data
 
     def adds(self, stream: str, position: int) -> None:
-        """That a record is written there."""
+        """Note that a record is written there."""
         self._first = self._first or (stream, position)
 
     def write_last(self, statement: SqlStatement) -> None:
-        """Write what nothing that is asked here depends on."""
+        """Queue a statement that no query of this transaction depends on."""
         self._last.append(statement)
 
-    def then(self, work: Callable[[], None]) -> None:
-        """Do it when all of it is in the database."""
-        self._then.append(work)
+    def after_commit(self, work: Callable[[], None]) -> None:
+        """Call `work` after the commit."""
+        self._after_commit.append(work)
 
     @property
-    def is_mine(self) -> bool:
-        """Whether it is not the one that a forked process was in."""
+    def is_of_this_process(self) -> bool:
+        """Whether it does not belong to the parent of a forked process."""
         return os.getpid() == self._process
 
     @property
@@ -141,26 +141,26 @@ class SessionTransaction:
         return bool(self._sent or self._unsent or self._saves or self._last)
 
     def check(self) -> None:
-        """That all of it can be in the database, or, behind its end, is; a StoreUnavailable if not."""
+        """Raise the error that made the transaction fail, if any."""
         if self._failure is not None:
             raise self._failure
 
     def end(self) -> None:
-        """Write what is left, and let others in."""
-        if not self.is_mine:
-            return  # a forked child leaves the section to its parent
+        """Commit and release the session's row."""
+        if not self.is_of_this_process:
+            return  # it belongs to the parent process
         try:
-            with self._guarded():
+            with self._failing_once():
                 self.check()
                 self._finish()
-            self.known.row = self._left()
+            self.known.row = self._final_row()
         finally:
-            self._let_go()
-        for work in self._then:
+            self._release_connection()
+        for work in self._after_commit:
             work()
 
-    def _left(self) -> SessionRow:
-        """The session's row as it is behind the section."""
+    def _final_row(self) -> SessionRow:
+        """The session's row after the commit."""
         if not self.has_written:
             return self.base
         return self.row._replace(version=self.base.version + 1, token=self.token)
@@ -168,38 +168,38 @@ class SessionTransaction:
     def _finish(self) -> None:
         self.write()
         if self.has_written:
-            self._server.patiently(self._committed)
+            self._server.with_retries(self._commit)
         elif self._connection is not None:
             with suppress(psycopg.Error):  # nothing to lose
-                trip(self._connection, [SqlStatement(sql.COMMIT)])
+                run_pipeline(self._connection, [SqlStatement(sql.COMMIT)])
 
-    def _committed(self) -> None:
-        last = [self._bound(sql.UPDATE_SESSION, **self._new_row()), *self._unsent, *self._last]
-        if self._is_unsaid:
-            self._is_unsaid = False
-            self._do_at_once(last)
-        elif not (self._is_cut_off and self._resumed_as_done()):
-            self._asked([*last, SqlStatement(sql.COMMIT)])
+    def _commit(self) -> None:
+        last = [self._bind(sql.UPDATE_SESSION, **self._new_row()), *self._unsent, *self._last]
+        if self._is_optimistic:
+            self._is_optimistic = False
+            self._run_at_once(last)
+        elif not (self._is_disconnected and self._resume_committed()):
+            self._run([*last, SqlStatement(sql.COMMIT)])
 
-    def _do_at_once(self, statements: Sequence[SqlStatement]) -> None:
-        """What is sent in one go, with nothing around it, is a transaction."""
-        with self._server.lent() as connection:
+    def _run_at_once(self, statements: Sequence[SqlStatement]) -> None:
+        """Statements of one pipeline without BEGIN are one transaction."""
+        with self._server.lend() as connection:
             try:
-                trip(connection, [self._limits(), *statements])
+                run_pipeline(connection, [self._limits(), *statements])
             except psycopg.errors.DivisionByZero:
-                raise self._overtaken() from None
+                raise self._conflict() from None
 
-    def _overtaken(self) -> StoreError:
+    def _conflict(self) -> StoreError:
         if self._redoable:
             return Outdated("others wrote to the session since it was read")
         return self._server.unavailable("the connection broke, and others wrote to the session before it was back")
 
-    def _all_saved(self, saves: Mapping[bytes, bytes]) -> list[SqlStatement]:
+    def _save_statements(self, saves: Mapping[bytes, bytes]) -> list[SqlStatement]:
         names, bodies = list(saves), list(saves.values())
         contents = [os.urandom(16) for _ in names]
         return [
-            self._bound(sql.DROP_CONTENTS, names=names),
-            self._bound(sql.SAVE_FILES, names=names, contents=contents, bodies=bodies),
+            self._bind(sql.DROP_CONTENTS, names=names),
+            self._bind(sql.SAVE_FILES, names=names, contents=contents, bodies=bodies),
         ]
 
     def _new_row(self) -> dict[str, Any]:
@@ -207,60 +207,62 @@ class SessionTransaction:
         base = {"base_version": self.base.version, "base_token": self.base.token}
         return {"token": self.token, "edition": self.row.edition, **self.row.ends, **numbers, **base}
 
-    def _asked(self, statements: Sequence[SqlStatement]) -> list[Rows]:
-        if self._is_cut_off:
+    def _run(self, statements: Sequence[SqlStatement]) -> list[Rows]:
+        if self._is_disconnected:
             self._resume()
         assert self._connection is not None
         try:
-            return trip(self._connection, statements)
+            return run_pipeline(self._connection, statements)
         except psycopg.errors.DivisionByZero:
             self._connection.close()
-            raise self._overtaken() from None
+            raise self._conflict() from None
         except BaseException:
             self._connection.close()
             raise
 
     @property
-    def _is_cut_off(self) -> bool:
+    def _is_disconnected(self) -> bool:
         return self._connection is None or self._connection.closed
 
-    def _resumed_as_done(self) -> bool:
-        """Go on with another connection. Whether there is nothing left to do, since the commit was done."""
-        now = self._again()
+    def _resume_committed(self) -> bool:
+        """Continue on another connection. Whether the commit had succeeded."""
+        now = self._relock()
         if now.token == self.token or self._has_added(now):
             return True
         self._replay(now)
         return False
 
     def _resume(self) -> None:
-        self._replay(self._again())
+        self._replay(self._relock())
 
-    def _again(self) -> SessionRow:
-        self._let_go()
+    def _relock(self) -> SessionRow:
+        self._release_connection()
         return self._locked()[0]
 
     def _replay(self, now: SessionRow) -> None:
         if now[:2] != self.base[:2]:
-            raise self._overtaken()
+            raise self._conflict()
         if self._sent:
-            self._asked(self._sent)
+            self._run(self._sent)
 
     def _has_added(self, now: SessionRow) -> bool:
         if self._first is None or now.version <= self.base.version:
             return False
         stream, position = self._first
-        return self._asked([self._bound(sql.TOKEN_AT, stream=stream, pos=position)]) == [[(self.token,)]]
+        return self._run([self._bind(sql.TOKEN_AT, stream=stream, pos=position)]) == [[(self.token,)]]
 
     def _locked(self, also: Sequence[SqlStatement] = ()) -> tuple[SessionRow, list[Rows]]:
-        self._is_unsaid = False
-        connection = self._server.borrowed()
+        self._is_optimistic = False
+        connection = self._server.borrow()
         try:
-            lock = self._bound(sql.LOCK_SESSION)
-            asked = [lock, self._bound(sql.LEASE), *also]
-            _, _, rows, self.lease, *answers = trip(connection, [SqlStatement(sql.BEGIN), self._limits(), *asked])
+            lock = self._bind(sql.LOCK_SESSION)
+            asked = [lock, self._bind(sql.LEASE), *also]
+            _, _, rows, self.lease, *answers = run_pipeline(
+                connection, [SqlStatement(sql.BEGIN), self._limits(), *asked]
+            )
             if not rows:
-                create = self._bound(sql.CREATE_SESSION, key=self._key)
-                _, rows, self.lease, *answers = trip(connection, [create, *asked])
+                create = self._bind(sql.CREATE_SESSION, key=self._key)
+                _, rows, self.lease, *answers = run_pipeline(connection, [create, *asked])
             row = self._row_in(rows)
         except BaseException:
             self._server.give_back(connection)
@@ -275,22 +277,22 @@ class SessionTransaction:
     def _row_in(self, rows: Rows) -> SessionRow:
         ((key, version, token, edition, *rest),) = rows
         if key != self._key:
-            raise StoreCorrupt("a row of ctxwrap_sessions is not that of its session: look who wrote it")
+            raise StoreCorrupt("a row of ctxwrap_sessions has the key of another session: find out what wrote it")
         ends, numbers = (dict(zip(STREAMS, values, strict=True)) for values in (rest[:2], rest[2:]))
         return SessionRow(version, token, edition, ends, numbers)
 
-    def _let_go(self) -> None:
+    def _release_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             self._server.give_back(connection)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Remember what made the section fail: nothing of it is there, and nothing can be added to it."""
+    def _failing_once(self) -> Iterator[None]:
+        """Keep the error that made the transaction fail: nothing of it is stored, and nothing can be added to it."""
         try:
             yield
         except BaseException as error:
-            broken = self._server.unavailable("the section was interrupted")
+            broken = self._server.unavailable("the transaction was interrupted")
             self._failure = error if isinstance(error, StoreError) else broken
-            self.known.lose()
+            self.known.invalidate()
             raise

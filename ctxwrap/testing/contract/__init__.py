@@ -1,4 +1,4 @@
-"""All promises together."""
+"""The contract of stores: tests that every store passes."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class StoreContract(
     HostileContract,
     CrashContract,
 ):
-    """Inherit from it, and say what `store` is: an empty one. If it outlives its process, say how it is `reopened`."""
+    """Inherit and define the fixture `store`, an empty store. With the fixture `reopened`, the crash tests run too."""
 
     @pytest.fixture
     def store(self) -> Store:
@@ -29,11 +29,11 @@ class StoreContract(
 
     @pytest.fixture
     def reopened(self) -> Callable[[], Store]:
-        pytest.skip("this store ends with its process")
+        pytest.skip("the store ends with its process: no `reopened` fixture")
 
 
 def store_contract(empty: Callable[[], Store]) -> type[StoreContract]:
-    """The tests of a store that `empty` makes anew for each of them."""
+    """A test class for the stores that `empty` creates, one for each test."""
 
     class TestStore(StoreContract):
         @pytest.fixture

@@ -1,4 +1,4 @@
-"""Several at once: locks that keep others out, leases, and names of writers."""
+"""Contract of concurrency: locks, leases and names of writers."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ TIMEOUT = 120
 
 
 def in_threads(count: int, work: Callable[[int], None]) -> None:
-    """Do it so many times at once; what fails in a thread fails here."""
+    """Run `work` in `count` threads; an error in a thread fails here."""
     failures: list[BaseException] = []
 
     def done(name: int) -> None:
@@ -31,7 +31,7 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 class ConcurrencyContract:
-    def test_threads_do_not_tear_each_others_records(self, store: Store) -> None:
+    def test_concurrent_threads_write_whole_records(self, store: Store) -> None:
         def write(name: int) -> None:
             log = store.open(KEY)
             for number in range(20):
@@ -45,7 +45,7 @@ class ConcurrencyContract:
             assert [number for owner, number in written if owner == str(name)] == [str(n) for n in range(20)]
 
     @pytest.mark.parametrize("shares", [True, False], ids=["one log", "a log each"])
-    def test_whoever_reads_and_appends_is_alone_with_the_session(self, store: Store, shares: bool) -> None:
+    def test_lock_makes_read_and_append_atomic(self, store: Store, shares: bool) -> None:
         log = store.open(KEY)
 
         def count(name: int) -> None:
@@ -62,7 +62,7 @@ class ConcurrencyContract:
         for stream in ("messages", "events"):
             assert [line["ctx"]["seq"] for line in log.read(stream)[0]] == list(range(1, 76))
 
-    def test_readers_see_batches_whole(self, store: Store) -> None:
+    def test_unlocked_reader_sees_whole_batches(self, store: Store) -> None:
         over, torn = threading.Event(), []
 
         def work(name: int) -> None:
@@ -82,7 +82,7 @@ class ConcurrencyContract:
         assert torn == []
         assert len(contents(store.open(KEY))) == 90
 
-    def test_the_lock_keeps_others_out(self, store: Store) -> None:
+    def test_lock_keeps_out_other_threads(self, store: Store) -> None:
         entered, seen = threading.Event(), []
 
         def other() -> None:
@@ -99,7 +99,7 @@ class ConcurrencyContract:
         thread.join()
         assert seen == ["mine"]
 
-    def test_what_may_be_redone_is_there_once_and_upon_all_that_was_there(self, store: Store) -> None:
+    def test_redoable_transaction_is_stored_once_and_on_current_data(self, store: Store) -> None:
         def count(name: int) -> None:
             log = store.open(KEY)
 
@@ -124,7 +124,7 @@ class ConcurrencyContract:
         assert [line["by"] for line in records].count(0) == 45
         assert store.open(KEY).files.load("highest") == b"75"
 
-    def test_a_lease_comes_and_goes_with_what_is_written(self, store: Store) -> None:
+    def test_lease_is_taken_and_released_inside_lock(self, store: Store) -> None:
         log, other = store.open(KEY), store.open(KEY)
         for number in range(5):
             with log.locked(redoable=True):
@@ -139,43 +139,43 @@ class ConcurrencyContract:
                 mine()
             theirs = other.lease()
             assert theirs is not None
-            mine()  # once more, which is not theirs
+            mine()  # a second time, which must not release theirs
             assert log.lease() is None
             theirs()
         assert [line["ctx"]["seq"] for line in log.read("messages")[0]] == list(range(1, 11))
 
-    def test_a_lease_is_one_turns_only(self, store: Store) -> None:
+    def test_lease_excludes_other_threads(self, store: Store) -> None:
         log, others = store.open(KEY), []
         give_back = log.lease()
         assert give_back is not None
         in_threads(1, lambda _: others.extend([log.lease(), store.open(KEY).lease()]))
         assert others == [None, None]
         with log.locked():
-            log.append({"messages": [record("the log itself is open to all")]})
+            log.append({"messages": [record("a lease does not lock the log")]})
         give_back()
         again = store.open(KEY).lease()
         assert again is not None
         again()
 
-    def test_logs_of_one_session_have_one_place(self, store: Store) -> None:
+    def test_place_is_equal_for_logs_of_one_session_only(self, store: Store) -> None:
         others = [KEY._replace(session="other"), KEY._replace(tenant="other"), KEY._replace(agent="other")]
         assert store.open(KEY).place == store.open(KEY).place
         assert len({store.open(key).place for key in (KEY, *others)}) == 4
 
-    def test_of_all_who_ask_at_once_one_gets_the_lease(self, store: Store) -> None:
+    def test_lease_goes_to_one_of_many_concurrent_callers(self, store: Store) -> None:
         store.open(KEY).read("messages")
         given: list[object] = []
         in_threads(6, lambda _: given.append(store.open(KEY).lease()))
         assert len([each for each in given if each is not None]) == 1
 
-    def test_the_writer_is_alive_and_nobody_else(self, store: Store) -> None:
+    def test_only_the_own_writer_is_alive(self, store: Store) -> None:
         log = store.open(KEY)
         assert log.writer
         assert log.writer == store.open(KEY._replace(tenant="other")).writer
         assert log.is_alive(log.writer)
         assert not any(map(log.is_alive, ["", ".", "..", "../.lock", "0" * 16, "g" * 16, "\0", "\ud800", "x" * 5000]))
 
-    def test_a_part_of_a_turn_that_is_written_again_is_there_once(self, store: Store) -> None:
+    def test_part_of_a_turn_that_is_written_twice_is_stored_once(self, store: Store) -> None:
         from datetime import UTC, datetime
 
         now = datetime.now(UTC)

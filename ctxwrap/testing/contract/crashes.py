@@ -12,7 +12,7 @@ from ctxwrap.types import Record
 
 
 def in_process(work: Callable[[], object]) -> None:
-    """In a process of its own, which is killed as soon as the work is done."""
+    """Run `work` in a forked process that is killed right after it."""
     if not hasattr(os, "fork"):
         pytest.skip("no process can be forked here")
     process = os.fork()
@@ -31,7 +31,7 @@ def append(log: Log, name: str) -> None:
 
 
 class CrashContract:
-    def test_what_was_acknowledged_is_there_for_the_next_process(self, reopened: Callable[[], Store]) -> None:
+    def test_acknowledged_batch_survives_a_killed_process(self, reopened: Callable[[], Store]) -> None:
         def work() -> None:
             log = reopened().open(KEY)
             with log.locked():
@@ -48,10 +48,10 @@ class CrashContract:
             assert [line.fault for line in log.lines(stream)] == ["", "", ""]
         assert log.files.load("pinned") == b"x" * 9000
 
-    def test_who_dies_inside_the_lock_leaves_whole_batches_and_no_lock(self, reopened: Callable[[], Store]) -> None:
+    def test_process_killed_inside_lock_leaves_whole_batches_and_no_lock(self, reopened: Callable[[], Store]) -> None:
         def work() -> None:
             log = reopened().open(KEY)
-            lock = log.locked()  # which is never left
+            lock = log.locked()  # never exited
             lock.__enter__()
             append(log, "dead")
             log.files.save("half", b"x")
@@ -65,7 +65,7 @@ class CrashContract:
         assert found["messages"][-3:] == ["next-0", "next-1", "next-2"]
         assert found["messages"][:-3] in ([], ["dead-0", "dead-1", "dead-2"])
 
-    def test_who_dies_while_rewriting_leaves_the_old_stream_or_the_new_one(self, reopened: Callable[[], Store]) -> None:
+    def test_process_killed_during_rewriting_leaves_old_or_new_stream(self, reopened: Callable[[], Store]) -> None:
         log = reopened().open(KEY)
         with log.locked():
             append(log, "a")
@@ -79,7 +79,7 @@ class CrashContract:
         in_process(work)
         assert contents(reopened().open(KEY)) in (["a-0", "a-1", "a-2"], ["x", "x", "x"])
 
-    def test_parent_and_child_write_through_the_same_log(self, reopened: Callable[[], Store]) -> None:
+    def test_forked_child_and_parent_write_to_one_log(self, reopened: Callable[[], Store]) -> None:
         log = reopened().open(KEY)
 
         def work() -> None:
@@ -97,7 +97,7 @@ class CrashContract:
 
 
 class RewritingContract:
-    def test_a_stream_can_be_rewritten(self, store: Store) -> None:
+    def test_rewriting_changes_records_of_one_stream(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record("a"), record("b"), record("c")], "events": [record("e")]})
@@ -106,14 +106,14 @@ class RewritingContract:
         assert contents(store.open(KEY)) == ["a", "x", "c", "d"]
         assert contents(log, stream="events") == ["e"]
 
-    def test_a_rewriting_may_add_records(self, store: Store) -> None:
+    def test_rewriting_appends_new_records(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.rewrite("messages", lambda line: line, [record("a")])
             log.rewrite("messages", lambda line: {**line, "content": "x"}, [record("b")])
         assert contents(store.open(KEY)) == ["x", "b"]
 
-    def test_records_keep_their_numbers_when_others_are_rewritten(self, store: Store) -> None:
+    def test_rewriting_keeps_numbers(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [numbered_record(number) for number in (1, 2, 5)]})
@@ -122,7 +122,7 @@ class RewritingContract:
         assert {number: line["content"] for number, line in found.items()} == {1: "number 1", 2: "x", 5: "number 5"}
         assert [line.fault for line in log.lines("messages")] == ["", "", ""]
 
-    def test_every_rewriting_is_another_edition_to_everybody(self, store: Store) -> None:
+    def test_rewriting_changes_the_edition_of_every_log(self, store: Store) -> None:
         log, other = store.open(KEY), store.open(KEY)
         editions = [other.edition()]
         for _ in range(3):
@@ -134,14 +134,14 @@ class RewritingContract:
         assert len(set(editions)) == 4
         assert store.open(KEY._replace(tenant="other")).edition() == editions[0]
 
-    def test_no_checkpoint_outlives_a_rewriting(self, store: Store) -> None:
+    def test_rewriting_removes_the_checkpoint(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), KNOWN))
             log.rewrite("messages", lambda line: line)
         assert log.load_checkpoint() is None
 
-    def test_no_cache_outlives_a_rewriting(self, store: Store) -> None:
+    def test_rewriting_removes_caches(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             for stream in ("messages", "events"):
@@ -150,7 +150,7 @@ class RewritingContract:
                 log.rewrite(stream, lambda line: line)
                 assert log.files.entries(CACHE) == []
 
-    def test_a_rewriting_that_fails_changes_nothing(self, store: Store) -> None:
+    def test_failed_rewriting_changes_nothing(self, store: Store) -> None:
         def fail(line: Record) -> Record:
             raise ZeroDivisionError
 

@@ -1,4 +1,4 @@
-"""The files beside the streams."""
+"""Contract of files."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def content(files: Files, name: str) -> bytes:
 
 
 class FilesContract:
-    def test_a_file_holds_what_was_saved_last(self, store: Store) -> None:
+    def test_file_has_the_content_saved_last(self, store: Store) -> None:
         log, every = store.open(KEY), bytes(range(256))
         with log.locked():
             log.files.save("context/a", b"before" * 5000)
@@ -24,7 +24,7 @@ class FilesContract:
         assert store.open(KEY).files.load("empty") == b""
         assert [(entry.name, entry.size) for entry in log.files.entries("context")] == [("context/a", 256)]
 
-    def test_files_are_listed_in_the_order_of_their_names(self, store: Store) -> None:
+    def test_files_are_listed_by_name(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             for name in ("d/b", "d/a/c", "d-x", "d/a/b", "e", "d0"):
@@ -33,7 +33,7 @@ class FilesContract:
         assert [entry.name for entry in log.files.entries("d/a")] == ["d/a/b", "d/a/c"]
         assert log.files.entries("nothing") == []
 
-    def test_the_cache_is_hidden_unless_it_is_asked_for(self, store: Store) -> None:
+    def test_cache_is_listed_only_on_request(self, store: Store) -> None:
         files = store.open(KEY).files
         with store.open(KEY).locked():
             files.save(f"{CACHE}/0", b"a" * 5000)
@@ -44,14 +44,14 @@ class FilesContract:
         ]
         assert [(entry.name, entry.size) for entry in files.entries(CACHE)] == [(f"{CACHE}/0", 5000)]
 
-    def test_the_beginning_of_a_file_is_loaded_alone(self, store: Store) -> None:
+    def test_file_is_loaded_up_to_a_size(self, store: Store) -> None:
         files = store.open(KEY).files
         with store.open(KEY).locked():
             files.save("raw/x", b"abc")
         assert [files.load("raw/x", size) for size in (None, 0, 2, 9)] == [b"abc", b"", b"ab", b"abc"]
         assert files.load("raw/y", 2) is None
 
-    def test_every_part_of_a_file_that_grew_is_loaded_alone(self, store: Store) -> None:
+    def test_any_part_of_an_extended_file_is_loaded(self, store: Store) -> None:
         log, whole = store.open(KEY), b"abcdefghij"
         with log.locked():
             for after, length in ((0, 3), (3, 1), (4, 5), (9, 1)):
@@ -61,7 +61,7 @@ class FilesContract:
             for size in (None, 0, 1, 2, 5, 12):
                 assert files.load("grows", size, start) == whole[start:][:size]
 
-    def test_what_stands_in_a_file_already_is_not_added_twice(self, store: Store) -> None:
+    def test_extend_adds_only_the_missing_part(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             assert log.files.extend("grows", b"abc", 0)
@@ -72,7 +72,7 @@ class FilesContract:
         assert store.open(KEY).files.load("grows") == b"abcde"
         assert [entry.size for entry in log.files.entries() if entry.name == "grows"] == [5]
 
-    def test_a_file_may_have_two_names(self, store: Store) -> None:
+    def test_linked_file_outlives_its_first_name(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.files.save("raw/x", b"abc")
@@ -84,7 +84,7 @@ class FilesContract:
         assert store.open(KEY).files.load("context/dedup/blob/x") == b"abc"
         assert log.files.load("context/dedup/blob/nothing") is None
 
-    def test_a_second_name_takes_no_other_files_place(self, store: Store) -> None:
+    def test_link_does_not_replace_a_file(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.files.save("raw/x", b"abc")
@@ -94,7 +94,7 @@ class FilesContract:
         assert content(log.files, "context/dedup/blob/x") == b"other"
         assert content(log.files, "raw/x") == b"new"
 
-    def test_a_file_that_is_removed_is_gone(self, store: Store) -> None:
+    def test_removed_file_is_absent(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.files.save("a", b"abc")
@@ -107,10 +107,10 @@ class FilesContract:
         assert log.files.leftovers() == []
 
     @pytest.mark.parametrize("name", NO_NAMES)
-    def test_no_name_leads_elsewhere(self, store: Store, name: str) -> None:
+    def test_file_name_that_leads_elsewhere_is_refused(self, store: Store, name: str) -> None:
         log = store.open(KEY)
-        with log.locked(), pytest.raises(ValueError, match="no name of a file"):
+        with log.locked(), pytest.raises(ValueError, match="not a valid file name"):
             log.files.save(name, b"x")
-        with pytest.raises(ValueError, match="no name of a file"):
+        with pytest.raises(ValueError, match="not a valid file name"):
             log.files.load(name)
         assert [entry.name for entry in log.files.entries() if entry.name != "meta.json"] == []

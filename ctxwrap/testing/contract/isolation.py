@@ -1,4 +1,4 @@
-"""Contract of isolation: tenants, agents and sessions never see each other, whatever they are called or say."""
+"""Contract of isolation: sessions never see each other's data, whatever their names and contents."""
 
 import sys
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ KEYS = [
     *(SessionKey(name, "agent", "session") for name in ("\u00e9", "e\u0301", "\ud800", "\udfff", "x" * 1024)),
     *(SessionKey("tenant", name, "s" * 1024) for name in ("x" * 1024, "x" * 1023 + "y", "..", "index")),
 ]
-"""Pairwise different, and alike to somebody who is careless."""
+"""Pairwise different keys that careless code may confuse."""
 
 
 def canary(number: int) -> str:
@@ -24,7 +24,7 @@ def canary(number: int) -> str:
 
 
 def fill(log: Log, number: int) -> None:
-    """Leave the session's canary wherever something can be left."""
+    """Write the session's canary wherever a session can hold data."""
     text = canary(number)
     with log.locked():
         numbered = {**record(text), "ctx": {"v": 1, "seq": 1}}
@@ -37,7 +37,7 @@ def fill(log: Log, number: int) -> None:
 
 
 def everything(log: Log) -> Iterator[object]:
-    """All that can be read of a session, by every way to read."""
+    """All data of a session, by every method that reads."""
     for stream in STREAMS:
         yield log.read(stream)
         yield log.between(stream, 0, 99)
@@ -50,7 +50,7 @@ def everything(log: Log) -> Iterator[object]:
 
 
 class IsolationContract:
-    def test_sessions_tenants_and_agents_are_apart(self, store: Store) -> None:
+    def test_sessions_of_tenants_and_agents_are_separate(self, store: Store) -> None:
         keys = [KEY, KEY._replace(tenant="other"), KEY._replace(agent="other"), KEY._replace(session="other")]
         for number, key in enumerate(keys):
             said(store.open(key), str(number))
@@ -60,7 +60,7 @@ class IsolationContract:
         assert sorted(store.agents("tenant")) == ["agent", "other"]
         assert list(store.agents("nobody")) == []
 
-    def test_no_way_to_read_leads_to_anothers_data(self, store: Store) -> None:
+    def test_no_read_method_returns_data_of_another_session(self, store: Store) -> None:
         for number, key in enumerate(KEYS):
             fill(store.open(key), number)
         for number, key in enumerate(KEYS):
@@ -72,7 +72,7 @@ class IsolationContract:
                 assert canary(number) in found
                 assert [other for other in range(len(KEYS)) if other != number and canary(other) in found] == []
 
-    def test_every_session_is_listed_for_its_own_tenant_and_agent(self, store: Store) -> None:
+    def test_session_is_listed_for_its_tenant_and_agent_only(self, store: Store) -> None:
         for key in KEYS:
             said(store.open(key), "a")
         for tenant, agent in {key[:2] for key in KEYS}:
@@ -81,7 +81,7 @@ class IsolationContract:
             )
         assert sorted(store.keys()) == sorted(KEYS)
 
-    def test_what_one_removes_or_rewrites_stays_with_the_others(self, store: Store) -> None:
+    def test_removing_and_rewriting_leave_other_sessions_unchanged(self, store: Store) -> None:
         mine, others = KEYS[0], KEYS[1:]
         for number, key in enumerate(KEYS):
             fill(store.open(key), number)
@@ -97,13 +97,13 @@ class IsolationContract:
             assert repr(list(everything(store.open(key)))).count(canary(number)) >= 10
             assert store.open(key).edition() == 0
 
-    def test_checkpoints_of_sessions_are_apart(self, store: Store) -> None:
+    def test_checkpoint_belongs_to_one_session(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), {"a": 1}))
         assert store.open(KEY._replace(tenant="other")).load_checkpoint() is None
 
-    def test_a_lease_is_of_one_session_only(self, store: Store) -> None:
+    def test_lease_belongs_to_one_session(self, store: Store) -> None:
         given = [store.open(key).lease() for key in KEYS[:4]]
         assert None not in given
         for give_back in given:
@@ -121,7 +121,7 @@ CONTROL = ("ctx", "seq", "w", "c", "b", "v", "sealed", "token", "origin", "lc", 
 
 
 UNITS = [chr(number) for number in range(1 << 16)]
-"""Every code unit of UTF-16, and so every half of a pair of surrogates."""
+"""Every code unit of UTF-16, including lone surrogates."""
 
 
 def in_parts(size: int) -> list[str]:
@@ -129,21 +129,21 @@ def in_parts(size: int) -> list[str]:
 
 
 def name_of(text: str) -> str:
-    """A file's name in which all of it stands that may; names of files and directories are short."""
+    """A file name with all allowed characters of a text, in parts of limited length."""
     allowed = text.replace("\0", "").replace("/", "")
     return "/".join(["raw", *(f"x{allowed[start : start + 32]}" for start in range(0, len(allowed), 32))])
 
 
 class HostileContract:
     @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-    def test_any_text_round_trips(self, store: Store, text: str) -> None:
+    def test_text_round_trips(self, store: Store, text: str) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record(text, ctx="not control data", c="00000000")]})
         (line,) = store.open(KEY).read("messages")[0]
         assert line["content"] == text
 
-    def test_every_code_unit_round_trips(self, store: Store) -> None:
+    def test_code_units_round_trip(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [{**record(""), "content": UNITS, "keys": dict.fromkeys(UNITS, 1)}]})
@@ -151,14 +151,14 @@ class HostileContract:
         assert line["content"] == UNITS
         assert list(line["keys"]) == UNITS
 
-    def test_halves_of_a_pair_side_by_side_are_the_same_code_units_again(self, store: Store) -> None:
-        """They may come back as the character that they are together: JSON knows no difference."""
+    def test_adjacent_surrogates_keep_their_code_units(self, store: Store) -> None:
+        """They may come back as one character: JSON does not distinguish them."""
         text = "\ud83d\ude00 \udbff\udfff"
         said(store.open(KEY), text)
         (found,) = contents(store.open(KEY))
         assert str(found).encode("utf-16-le", "surrogatepass") == text.encode("utf-16-le", "surrogatepass")
 
-    def test_every_code_unit_round_trips_in_a_batch(self, store: Store) -> None:
+    def test_code_units_round_trip_in_a_batch(self, store: Store) -> None:
         log, known = store.open(KEY), {unit: UNITS[-at] for at, unit in enumerate(UNITS)}
         batch = [{**numbered_record(at), "text": text, text: at} for at, text in enumerate(in_parts(1024), 1)]
         with log.locked():
@@ -172,9 +172,9 @@ class HostileContract:
         assert checkpoint.known == known
 
     @pytest.mark.parametrize("surrogates", [False, True], ids=["others", "surrogates"])
-    def test_every_code_unit_stands_in_names_and_contents_of_files(self, store: Store, surrogates: bool) -> None:
+    def test_code_units_round_trip_in_file_names_and_contents(self, store: Store, surrogates: bool) -> None:
         if surrogates and sys.platform == "darwin":
-            pytest.skip("file systems of macOS take no such names")
+            pytest.skip("file systems of macOS refuse such names")
         texts = [text for text in in_parts(256) if ("\ud800" <= text[0] <= "\udfff") == surrogates]
         files = {name_of(text): text.encode("utf-16-le", "surrogatepass") for text in texts}
         log = store.open(KEY)
@@ -185,7 +185,7 @@ class HostileContract:
         assert [entry.name for entry in there.entries("raw")] == sorted(files)
         assert {name: there.load(name) for name in files} == files
 
-    def test_names_that_are_the_same_bytes_to_somebody_are_two(self, store: Store) -> None:
+    def test_file_names_with_similar_bytes_are_distinct(self, store: Store) -> None:
         names = ["raw/\u00e9", "raw/\udcc3\udca9", "raw/\udce9", "raw/\ud800", "raw/\udced\udca0\udc80", "raw/e\u0301"]
         log = store.open(KEY)
         with log.locked():
@@ -194,7 +194,7 @@ class HostileContract:
         assert [store.open(KEY).files.load(name) for name in names] == [repr(name).encode() for name in names]
         assert sorted(entry.name for entry in log.files.entries("raw")) == sorted(names)
 
-    def test_words_of_our_own_are_data_when_others_say_them(self, store: Store) -> None:
+    def test_control_words_in_user_data_are_data(self, store: Store) -> None:
         said_by_others = {name: {"seq": 7, "c": "x"} for name in CONTROL if name != "ctx"}
         log = store.open(KEY)
         with log.locked():
@@ -217,14 +217,14 @@ class HostileContract:
         assert {name: line[name] for name in values} == values
 
     @pytest.mark.parametrize("number", [0, -1, True, 1.5, "1", None, 10**30, [1]], ids=repr)
-    def test_a_number_that_is_none_hides_nothing(self, store: Store, number: object) -> None:
+    def test_invalid_record_number_hides_no_record(self, store: Store, number: object) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [{**record("a"), "ctx": {"v": 1, "seq": number}}, record("b")]})
         assert contents(store.open(KEY)) == ["a", "b"]
 
     @pytest.mark.parametrize("text", [text for text in TEXTS if len(text) <= 256], ids=range(len(TEXTS) - 1))
-    def test_any_id_names_a_session(self, store: Store, text: str) -> None:
+    def test_any_text_is_a_session_id(self, store: Store, text: str) -> None:
         key = SessionKey(text, text, text)
         said(store.open(key), text)
         assert contents(store.open(key)) == [text]

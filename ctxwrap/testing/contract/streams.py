@@ -13,7 +13,7 @@ KNOWN: Record = {
     "list": [1, 0.1, None, True],
     "positions": "not control data",
 }
-"""What a checkpoint may hold."""
+"""The content of a checkpoint."""
 
 
 def record(text: str, **more: object) -> Record:
@@ -29,14 +29,14 @@ def contents(log: Log, after: int = 0, stream: str = "messages") -> list[object]
 
 
 def said(log: Log, *texts: str) -> Log:
-    """The log, with a message for each text."""
+    """Append a message for each text and return the log."""
     with log.locked():
         log.append({"messages": [record(text) for text in texts]})
     return log
 
 
 def numbered_stream(store: Store) -> Log:
-    """700 records in batches of seven, of all sizes."""
+    """700 records in batches of seven, of different sizes."""
     log = store.open(KEY)
     with log.locked():
         for number in range(1, 700, 7):
@@ -46,7 +46,7 @@ def numbered_stream(store: Store) -> Log:
 
 
 class _Unwritable:
-    """Can be neither copied nor spelled."""
+    """Can be neither copied nor encoded."""
 
     def __str__(self) -> str:
         raise ZeroDivisionError
@@ -56,10 +56,10 @@ class _Unwritable:
 
 
 class StreamsContract:
-    def test_a_new_session_is_empty(self, store: Store) -> None:
+    def test_new_session_is_empty(self, store: Store) -> None:
         assert store.open(KEY).read("messages") == ([], 0)
 
-    def test_records_come_back_in_order(self, store: Store) -> None:
+    def test_records_are_read_in_order(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record("a"), record("b")], "events": [record("e")]})
@@ -67,7 +67,7 @@ class StreamsContract:
         assert contents(store.open(KEY)) == ["a", "b", "c"]
         assert contents(log, stream="events") == ["e"]
 
-    def test_what_is_written_can_be_read_before_the_lock_is_left(self, store: Store) -> None:
+    def test_appended_records_are_readable_inside_the_lock(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             _, start = log.read("messages")
@@ -80,7 +80,7 @@ class StreamsContract:
             assert [line["content"] for line in log.between("messages", 1, 2)] == ["number 1", "number 2"]
             assert [line.fault for line in log.lines("messages")] == ["", ""]
 
-    def test_reading_goes_on_where_it_stopped(self, store: Store) -> None:
+    def test_read_continues_at_a_position(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record("a")]})
@@ -90,7 +90,7 @@ class StreamsContract:
         assert contents(log, position) == ["b"]
         assert log.read("messages", behind["messages"]) == ([], behind["messages"])
 
-    def test_everybody_goes_on_behind_what_others_wrote(self, store: Store) -> None:
+    def test_readers_continue_behind_records_of_others(self, store: Store) -> None:
         logs, positions = [store.open(KEY) for _ in range(3)], [0, 0, 0]
         found: list[list[object]] = [[], [], []]
         for number in range(12):
@@ -105,7 +105,7 @@ class StreamsContract:
         assert contents(store.open(KEY)) == [str(number) for number in range(12)]
         assert {tuple(each) for each in found} <= {tuple(map(str, range(count))) for count in (11, 12)}
 
-    def test_every_line_is_looked_at(self, store: Store) -> None:
+    def test_lines_lists_every_line(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record("a"), record("b")]})
@@ -117,7 +117,7 @@ class StreamsContract:
         assert lines[-1].end == log.read("messages")[1]
 
     @pytest.mark.parametrize(("first", "last"), [(1, 1), (1, 700), (350, 389), (690, 900), (701, 702), (5, 4), (0, 2)])
-    def test_records_are_found_by_their_numbers(self, store: Store, first: int, last: int) -> None:
+    def test_between_finds_records_by_number(self, store: Store, first: int, last: int) -> None:
         log = numbered_stream(store)
         found = log.between("messages", first, last)
         assert [line["content"] for line in found] == [
@@ -125,13 +125,13 @@ class StreamsContract:
         ]
         assert log.between("events", first, last) == []
 
-    def test_records_without_a_number_have_the_next_one(self, store: Store) -> None:
+    def test_record_without_a_number_has_the_next_one(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [numbered_record(1), record("two"), numbered_record(9), record("ten")]})
         assert [line["content"] for line in log.between("messages", 2, 10)] == ["two", "number 9", "ten"]
 
-    def test_single_records_are_picked_by_their_numbers(self, store: Store) -> None:
+    def test_pick_finds_single_records_by_number(self, store: Store) -> None:
         log = numbered_stream(store)
         wanted = [700, 3, 4, 350, 1, 699, 4]
         assert {at: line["content"] for at, line in log.pick("messages", wanted).items()} == {
@@ -142,20 +142,20 @@ class StreamsContract:
         assert list(store.open(KEY).pick("messages", [0, 701, 702, -5])) == [701]
         assert log.pick("events", [1]) == log.pick("messages", []) == {}
 
-    def test_what_is_picked_is_a_copy(self, store: Store) -> None:
+    def test_picked_record_is_a_copy(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [numbered_record(1)]})
         log.pick("messages", [1])[1]["ctx"]["seq"] = 5
         assert log.pick("messages", [1])[1]["ctx"]["seq"] == 1
 
-    def test_records_that_say_no_number_are_not_picked(self, store: Store) -> None:
+    def test_record_without_a_number_is_not_picked(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [numbered_record(1), record("two"), numbered_record(9), record("ten")]})
         assert log.pick("messages", range(12)).keys() == {1, 9}
 
-    def test_a_batch_that_cannot_be_written_is_not_there_at_all(self, store: Store) -> None:
+    def test_failed_batch_is_not_stored_at_all(self, store: Store) -> None:
         log, broken = store.open(KEY), record("c", unwritable=_Unwritable())
         with log.locked():
             log.append({"messages": [record("a")]})
@@ -164,7 +164,7 @@ class StreamsContract:
         assert contents(store.open(KEY)) == ["a"]
         assert contents(store.open(KEY), stream="events") == []
 
-    def test_what_was_written_stays_when_its_writer_fails(self, store: Store) -> None:
+    def test_appended_records_stay_when_the_writer_raises(self, store: Store) -> None:
         def fail() -> None:
             with log.locked():
                 log.append({"messages": [record("a")], "events": [record("e")]}, lasting=True)
@@ -176,7 +176,7 @@ class StreamsContract:
         assert contents(store.open(KEY)) == ["a"]
         assert contents(store.open(KEY), stream="events") == ["e"]
 
-    def test_waiting_for_the_medium_can_be_done_twice(self, store: Store) -> None:
+    def test_unsynced_wait_may_be_called_twice(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             log.append({"messages": [record("a")]}, lasting=True)
@@ -185,10 +185,10 @@ class StreamsContract:
         wait()
         assert contents(store.open(KEY)) == ["a"]
 
-    def test_a_new_session_has_no_checkpoint(self, store: Store) -> None:
+    def test_new_session_has_no_checkpoint(self, store: Store) -> None:
         assert store.open(KEY).load_checkpoint() is None
 
-    def test_the_last_checkpoint_comes_back_to_everybody(self, store: Store) -> None:
+    def test_last_checkpoint_is_loaded_by_every_log(self, store: Store) -> None:
         log = store.open(KEY)
         for text in ("a", "b"):
             with log.locked():
@@ -199,14 +199,14 @@ class StreamsContract:
         assert store.open(KEY).load_checkpoint() == checkpoint
         assert contents(log, checkpoint.positions["messages"]) == ["c"]
 
-    def test_a_checkpoint_may_be_of_a_stream_that_is_empty(self, store: Store) -> None:
+    def test_checkpoint_may_cover_an_empty_stream(self, store: Store) -> None:
         log = store.open(KEY)
         with log.locked():
             positions = {"events": 0, **log.append({"messages": [record("a")]})}
             log.save_checkpoint(Checkpoint(positions, KNOWN))
         assert store.open(KEY).load_checkpoint() == (positions, KNOWN)
 
-    def test_a_checkpoint_is_a_copy(self, store: Store) -> None:
+    def test_loaded_checkpoint_is_a_copy(self, store: Store) -> None:
         log, known = store.open(KEY), {"list": [1]}
         with log.locked():
             log.save_checkpoint(Checkpoint(log.append({"messages": [record("a")]}), known))
