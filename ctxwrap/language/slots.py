@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, KNOWN_PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
 from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.vocabulary import parse_pairs
 
 MAX_READ = 300
 """Longer content states more than one fact."""
@@ -168,7 +169,7 @@ def _attribute(found: re.Match[str]) -> str:
     )
 
 
-_SAME_ATTRIBUTE = dict(pair.strip().split("=") for pair in ATTRIBUTE_SYNONYMS.split("|"))
+_SAME_ATTRIBUTE = parse_pairs(ATTRIBUTE_SYNONYMS)
 _ATTRIBUTES = (
     "name|full name|home|location|city|residence|home city|employer|company|job|job title"
     "|profession|occupation|age|birthday|date of birth|timezone|time zone"

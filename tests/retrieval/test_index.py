@@ -109,7 +109,7 @@ def test_every_damaged_byte_is_noticed() -> None:
 def test_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     data = saved(indexed(small_talk(7)[0]))[0]
     monkeypatch.setattr(segments, "_VERSION", segments._VERSION + 1)
-    with pytest.raises(Damaged, match=f"this is version {segments._VERSION}"):
+    with pytest.raises(Damaged, match=f"expected version {segments._VERSION}"):
         Segment.from_bytes(data)
 
 

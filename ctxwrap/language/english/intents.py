@@ -18,33 +18,17 @@ from ctxwrap.language.rules import (
     compile_rules,
     third_person,
 )
+from ctxwrap.language.vocabulary import parse_pairs
 
-_VERBS = {
-    "like": "likes",
-    "love": "loves",
-    "enjoy": "enjoys",
-    "prefer": "prefers",
-    "adore": "adores",
-    "hate": "hates",
-    "dislike": "dislikes",
-    "don't like": "does not like",
-    "do not like": "does not like",
-    "can't stand": "cannot stand",
-    "cannot stand": "cannot stand",
-    "detest": "detests",
-    "loathe": "loathes",
-    "despise": "despises",
-    "don't enjoy": "does not enjoy",
-    "am a big fan of": "is a big fan of",
-    "am a huge fan of": "is a huge fan of",
-    "am a fan of": "is a fan of",
-    "am into": "is into",
-    "am not a fan of": "is not a fan of",
-    "am fond of": "is fond of",
-    "collect": "collects",
-    "am passionate about": "is passionate about",
-    "am obsessed with": "is obsessed with",
-}
+_VERB_PAIRS = """
+    like=likes|love=loves|enjoy=enjoys|prefer=prefers|adore=adores|hate=hates|dislike=dislikes
+    |don't like=does not like|do not like=does not like|can't stand=cannot stand|cannot stand=cannot stand
+    |detest=detests|loathe=loathes|despise=despises|don't enjoy=does not enjoy|am a big fan of=is a big fan of
+    |am a huge fan of=is a huge fan of|am a fan of=is a fan of|am into=is into|am not a fan of=is not a fan of
+    |am fond of=is fond of|collect=collects|am passionate about=is passionate about
+    |am obsessed with=is obsessed with
+"""
+_VERBS = parse_pairs(_VERB_PAIRS)
 
 _NO_PREFERENCE = lazy_pattern(
     r"(?i:.*\b(?:idea|suggestion|suggestions|approach|solution|plan|question|recommendation"
