@@ -27,6 +27,7 @@ from ctxwrap.language.lexicon import FREQUENCY_ADVERBS, PAST_FORMS
 from ctxwrap.language.rules import MASK, AssertedSentence, Statement
 from ctxwrap.language.slots import name_in
 from ctxwrap.language.statements import asserted_sentences, statements_of
+from ctxwrap.language.vocabulary import parse_pairs
 
 _TOKEN = re.compile(r"[\w'’]+")
 _I = re.compile(
@@ -41,31 +42,11 @@ _AMBIGUOUS = frozenset(["put", "read", "set", "quit", "cut", "hurt", "let", "lef
 _PAST = frozenset(PAST_FORMS.split()) - _AMBIGUOUS | frozenset(
     ["was", "can", "can't", "cannot", "will", "won't", "must"]
 )
-_PRESENT = dict(
-    pair.split(":")
-    for pair in [
-        "am:is",
-        "have:has",
-        "don't:doesn't",
-        "haven't:hasn't",
-        "live:lives",
-        "work:works",
-        "like:likes",
-        "love:loves",
-        "hate:hates",
-        "need:needs",
-        "want:wants",
-        "use:uses",
-        "prefer:prefers",
-        "play:plays",
-        "speak:speaks",
-        "teach:teaches",
-        "own:owns",
-        "drive:drives",
-        "m:is",
-        "ve:has",
-    ]
-)
+_PRESENT_PAIRS = """
+    am=is|have=has|don't=doesn't|haven't=hasn't|live=lives|work=works|like=likes|love=loves|hate=hates|need=needs
+    |want=wants|use=uses|prefer=prefers|play=plays|speak=speaks|teach=teaches|own=owns|drive=drives|m=is|ve=has
+"""
+_PRESENT = parse_pairs(_PRESENT_PAIRS)
 
 
 def is_first_person(sentence: str) -> bool:

@@ -136,41 +136,11 @@ _ARROW = re.compile(r"\s?[<ox]?(?:-{2,}|={2,}|-\.{1,3}-|\.-|~{3,})[>ox]?\s?")
 _RELATION = re.compile(r"\s?[<|*o}]{0,3}(?:-{1,2}|\.\.)[>|*ox){+]{0,4}-?\s?")
 _NODE = re.compile(r"[ \t]*(?P<id>[^\s:&;,<>|@\[({]+)")
 _DECLARED = re.compile(r"[ \t]*(?:participant|actor|state|class|entity)[ \t]+(?:\S*[ \t]+as[ \t]+)?(?P<id>[\w.*\-]+)")
-_NO_NODE = frozenset(
-    [
-        "subgraph",
-        "end",
-        "style",
-        "classdef",
-        "class",
-        "click",
-        "linkstyle",
-        "direction",
-        "note",
-        "loop",
-        "alt",
-        "else",
-        "opt",
-        "par",
-        "and",
-        "critical",
-        "break",
-        "rect",
-        "activate",
-        "deactivate",
-        "autonumber",
-        "title",
-        "acctitle",
-        "accdescr",
-        "box",
-        "state",
-        "participant",
-        "actor",
-        "destroy",
-        "create",
-        "[*]",
-    ]
-)
+_NO_NODE_WORDS = """
+    subgraph end style classdef class click linkstyle direction note loop alt else opt par and critical break rect
+    activate deactivate autonumber title acctitle accdescr box state participant actor destroy create [*]
+"""
+_NO_NODE = frozenset(_NO_NODE_WORDS.split())
 
 
 def node_counts(document: str) -> list[int]:

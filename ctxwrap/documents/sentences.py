@@ -24,7 +24,7 @@ from ctxwrap.documents.vocabulary import (
     YES_OR_NO,
 )
 from ctxwrap.language.dates import days_in
-from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME
+from ctxwrap.language.vocabulary import FIRST_PERSON, STANDING, STOP, TIME, split_phrases
 from ctxwrap.language.words import normalise_word
 
 
@@ -63,9 +63,9 @@ class MemoryLine(NamedTuple):
 def require_raw(entry: object) -> RawMessage:
     """Return the entry; raise `TypeError` for a summary: documents must not grow from summaries."""
     if isinstance(entry, Summary) or (isinstance(entry, RawMessage) and isinstance(entry.text, Summary)):
-        raise TypeError("a summary stands where a raw message is wanted: documents grow from raw messages only")
+        raise TypeError("expected a raw message, not a summary: documents grow from raw messages only")
     if not isinstance(entry, RawMessage):
-        raise TypeError(f"a Raw is wanted, not a {type(entry).__name__}")
+        raise TypeError(f"expected a RawMessage, not a {type(entry).__name__}")
     return entry
 
 
@@ -212,7 +212,7 @@ _FILLER, _PRAISE, _FUNCTION = (frozenset(each.split()) for each in (FILLER, PRAI
 _KNOWN = _FILLER | _PRAISE | _FUNCTION
 _YES_OR_NO, _TIME = frozenset(YES_OR_NO.split()), frozenset(TIME.split())
 _MAX_FILLER = 80
-_UNSPACED = re.compile(rf"(?:{'|'.join(FILLER_UNSPACED)}|[，、！!。～~ ])+")
+_UNSPACED = re.compile(rf"(?:{'|'.join(split_phrases(FILLER_UNSPACED))}|[，、！!。～~ ])+")
 _POLITE = re.compile(
     r"(?:please )?(?:let me know if|feel free to|don't hesitate|(?:i )?hope (?:this|that) helps|(?:i )?hope you"
     r"|is there anything else|i'm happy to help|happy to help|glad to help|i'd be happy to|looking forward to"
@@ -226,24 +226,10 @@ _THANKS = re.compile(r"(?:many |big |and )?(?:thanks|thank you|thx|danke|merci|g
 _GREAT = re.compile(
     r"that(?:'s| is) (?:a |so |such a |really )?(?:great|good|awesome|amazing|nice|wonderful)(?: \w+)?[.! ]*$"
 )
-_INTERJECTIONS = frozenset(
-    [
-        "thanks",
-        "thank",
-        "thx",
-        "hi",
-        "hey",
-        "hello",
-        "wow",
-        "bye",
-        "goodbye",
-        "congrats",
-        "congratulations",
-        "happy",
-        "that's",
-        "danke",
-    ]
-)
+_INTERJECTIONS_WORDS = """
+    thanks thank thx hi hey hello wow bye goodbye congrats congratulations happy that's danke
+"""
+_INTERJECTIONS = frozenset(_INTERJECTIONS_WORDS.split())
 _NEGATION = re.compile(r"\b(?:not|never|nicht|kein\w*|pas)\b|n't\b")
 
 _GREETING = "|".join(GREETING.split())
@@ -253,7 +239,7 @@ _GREETED = re.compile(
     r"(?P<name>(?: [A-Z][\w'’\-]{1,20}){1,2})?\s?[,!.:;–\-\n]{1,3}\s{1,5}(?=\S)"
 )
 _OPENER = re.compile(
-    rf"(?i:{'|'.join(each.strip() for each in OPENERS.split('|'))})\s?[,:–!.]\s{{1,3}}(?=\S)"
+    rf"(?i:{'|'.join(split_phrases(OPENERS))})\s?[,:–!.]\s{{1,3}}(?=\S)"
     r"|(?i:hi|hey|hello),? (?=(?i:can|could|would|will|i|i'm|im|we|what|how|where|when|who|is|are|do|please)\b)"
     r"|(?i:actually,?|(?:please )?(?:remember|note|keep in mind|be aware)(?: that|,)|just so you know,?) (?=\w)"
 )
@@ -320,6 +306,7 @@ _QUOTED = re.compile(r"[\"“„«「『]([^\"“”„«»「」『』]{2,80})[
 _FOREIGN = re.compile(r"[ァ-ヴー]{2,20}|(?<![A-Za-z])[A-Za-z][A-Za-z0-9]{1,20}")
 _SCRIPTS_WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
+_DECIDED_PHRASES, _TASK_PHRASES = split_phrases(DECIDED_PHRASES), split_phrases(TASK_PHRASES)
 _STOP, _DECIDED, _TASK = (frozenset(words.split()) for words in (STOP, DECIDED, TASK))
 _FINITE, _NO_NAMES = frozenset(FINITE.split()), frozenset(f"{NO_NAMES} {STOP}".split())
 _PERSONAL = frozenset(FIRST_PERSON.split()) | frozenset(STANDING.split())
@@ -370,7 +357,7 @@ def _salience(sentence: str) -> float:
 def decides(sentence: str) -> bool:
     """Whether it states a decision, without question or doubt."""
     return (
-        not is_question(sentence) and _has(sentence, _DECIDED, DECIDED_PHRASES) and not _has(sentence, _UNDECIDED, ())
+        not is_question(sentence) and _has(sentence, _DECIDED, _DECIDED_PHRASES) and not _has(sentence, _UNDECIDED, ())
     )
 
 
@@ -384,7 +371,7 @@ _UNDECIDED = frozenset(UNDECIDED.split())
 
 def assigns(sentence: str) -> bool:
     """Whether it states a task."""
-    return _has(sentence, _TASK, TASK_PHRASES) or _MUST.search(sentence[:_MAX_READ]) is not None
+    return _has(sentence, _TASK, _TASK_PHRASES) or _MUST.search(sentence[:_MAX_READ]) is not None
 
 
 def is_question(sentence: str) -> bool:

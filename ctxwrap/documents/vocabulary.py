@@ -22,33 +22,10 @@ FILLER = """
 """
 """A sentence with only these words is filler."""
 
-FILLER_UNSPACED = (
-    "你好",
-    "您好",
-    "谢谢",
-    "谢谢你",
-    "多谢",
-    "好的",
-    "再见",
-    "没问题",
-    "こんにちは",
-    "ありがとう",
-    "ありがとうございます",
-    "はい",
-    "了解です",
-    "了解しました",
-    "よろしくお願いします",
-    "おはよう",
-    "おはようございます",
-    "太好了",
-    "哈",
-    "早上好",
-    "晚安",
-    "好",
-    "안녕하세요",
-    "감사합니다",
-    "네",
-)
+FILLER_UNSPACED = """
+    你好|您好|谢谢|谢谢你|多谢|好的|再见|没问题|こんにちは|ありがとう|ありがとうございます|はい|了解です|了解しました|よろしくお願いします|おはよう|おはようございます|太好了|哈|早上好|晚安|好|안녕하세요
+    |감사합니다|네
+"""
 
 PRAISE = """
     amazing wonderful fantastic lovely exciting excited proud inspiring impressive incredible brilliant excellent
@@ -78,55 +55,21 @@ DECIDED = """
     festgelegt genehmigt geeinigt décidé décidons décision convenu approuvé choisi validé decidido decidimos
     decisión acordado acordamos aprobado elegido elegimos decidí deciso decisione decidido decisão besloten
 """
-DECIDED_PHRASES = (
-    "we'll go with",
-    "we will go with",
-    "going with",
-    "let's go with",
-    "go ahead with",
-    "we are using",
-    "final answer",
-    "wir nehmen",
-    "on prend",
-    "vamos con",
-    "nos quedamos con",
-    "on a retenu",
-    "决定",
-    "決定",
-    "同意",
-    "決めました",
-    "결정",
-)
+DECIDED_PHRASES = """
+    we'll go with|we will go with|going with|let's go with|go ahead with|we are using|final answer|wir nehmen
+    |on prend|vamos con|nos quedamos con|on a retenu|决定|決定|同意|決めました|결정
+"""
 
 TASK = """
     todo to-do task tasks deadline due assign assigned reminder remind aufgabe erledigen frist muss müssen soll
     sollen sollte tâche échéance dois doit devons devez faut rappelle tarea pendiente plazo debo debe debemos
     deben recuérdame
 """
-TASK_PHRASES = (
-    "need to",
-    "needs to",
-    "action item",
-    "remember to",
-    "don't forget to",
-    "is responsible for",
-    "will take care of",
-    "follow up",
-    "nicht vergessen",
-    "ne pas oublier",
-    "hay que",
-    "tiene que",
-    "tengo que",
-    "tenemos que",
-    "a faire",
-    "à faire",
-    "需要",
-    "必须",
-    "请",
-    "しなければ",
-    "してください",
-    "해야",
-)
+TASK_PHRASES = """
+    need to|needs to|action item|remember to|don't forget to|is responsible for|will take care of|follow up
+    |nicht vergessen|ne pas oublier|hay que|tiene que|tengo que|tenemos que|a faire|à faire|需要|必须|请
+    |しなければ|してください|해야
+"""
 
 DONE = """
     done finished completed complete completes shipped closed fixed delivered submitted solved cancelled

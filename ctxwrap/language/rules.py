@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from ctxwrap.language.lexicon import FREQUENCY_ADVERBS, PAST_FORMS
 from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.vocabulary import parse_pairs
 
 StatementTier = Literal["core", "working"]
 
@@ -77,43 +78,15 @@ class AssertedSentence(NamedTuple):
 
 
 _TOKEN = lazy_pattern(r"[\w'\-]+|[^\w'\-]+")
-_PRONOUNS = {
-    "i": "they",
-    "me": "them",
-    "my": "their",
-    "mine": "theirs",
-    "myself": "themselves",
-    "we": "they",
-    "us": "them",
-    "our": "their",
-    "ours": "theirs",
-    "ourselves": "themselves",
-    "i'm": "they are",
-    "i've": "they have",
-    "i'll": "they will",
-    "we're": "they are",
-    "we've": "they have",
-    "we'll": "they will",
-    "am": "are",
-}
-_IRREGULAR_VERBS = {
-    "have": "has",
-    "am": "is",
-    "do": "does",
-    "go": "goes",
-    "don't": "does not",
-    "haven't": "has not",
-    "was": "was",
-    "were": "was",
-    "can": "can",
-    "can't": "cannot",
-    "cannot": "cannot",
-    "will": "will",
-    "won't": "will not",
-    "must": "must",
-    "should": "should",
-    "never": "never",
-}
+_PRONOUN_PAIRS = """
+    i=they|me=them|my=their|mine=theirs|myself=themselves|we=they|us=them|our=their|ours=theirs|ourselves=themselves
+    |i'm=they are|i've=they have|i'll=they will|we're=they are|we've=they have|we'll=they will|am=are
+"""
+_VERB_PAIRS = """
+    have=has|am=is|do=does|go=goes|don't=does not|haven't=has not|was=was|were=was|can=can|can't=cannot
+    |cannot=cannot|will=will|won't=will not|must=must|should=should|never=never
+"""
+_PRONOUNS, _IRREGULAR_VERBS = parse_pairs(_PRONOUN_PAIRS), parse_pairs(_VERB_PAIRS)
 _PAST, _ADVERBS = frozenset(PAST_FORMS.split()), frozenset(FREQUENCY_ADVERBS.split())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ctxwrap.language.lexicon import ATTRIBUTE_SYNONYMS, KNOWN_PLACES, PLURAL_RELATIONS, SINGLE_RELATIONS, WORD_SYNONYMS
 from ctxwrap.language.patterns import lazy_pattern
+from ctxwrap.language.vocabulary import parse_pairs
 
 MAX_READ = 300
 """Longer content states more than one fact."""
@@ -152,10 +153,8 @@ def _home_zh(found: re.Match[str]) -> str:
 def _employer_zh(found: re.Match[str]) -> str:
     place = found["place"]
     known = re.search(
-        (
-            "[A-Za-z]|公司|大学|医院|银行|集团|学校|中学|小学|研究所|研究院|事务所|律所|厂|局$|腾讯|阿里"
-            "|字节|百度|华为|京东|美团|小米|网易|谷歌|微软|苹果|特斯拉|西门子|亚马逊"
-        ),
+        "[A-Za-z]|公司|大学|医院|银行|集团|学校|中学|小学|研究所|研究院|事务所|律所|厂|局$|腾讯|阿里"
+        "|字节|百度|华为|京东|美团|小米|网易|谷歌|微软|苹果|特斯拉|西门子|亚马逊",
         place,
     )
     return "employer" if known and not re.search("一家|某|的|和|、", place) else ""
@@ -168,7 +167,7 @@ def _attribute(found: re.Match[str]) -> str:
     )
 
 
-_SAME_ATTRIBUTE = dict(pair.strip().split("=") for pair in ATTRIBUTE_SYNONYMS.split("|"))
+_SAME_ATTRIBUTE = parse_pairs(ATTRIBUTE_SYNONYMS)
 _ATTRIBUTES = (
     "name|full name|home|location|city|residence|home city|employer|company|job|job title"
     "|profession|occupation|age|birthday|date of birth|timezone|time zone"
@@ -190,18 +189,14 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
     for pattern, slot in (
         # home
         (
-            (
-                rf"(?P<who>{_WHO}){_NOW} (?:lives|resides|is living|is based|is located|settled"
-                rf"|has settled) in (?:a (?:small |quiet |little )?(?:village|town|suburb|city) (?:near|of"
-                rf"|in) )?{_PLACE}{_END}"
-            ),
+            rf"(?P<who>{_WHO}){_NOW} (?:lives|resides|is living|is based|is located|settled"
+            rf"|has settled) in (?:a (?:small |quiet |little )?(?:village|town|suburb|city) (?:near|of"
+            rf"|in) )?{_PLACE}{_END}",
             _fixed_slot("home"),
         ),
         (
-            (
-                rf"(?P<who>{_WHO}){_NOW} (?:moved|relocated)(?: back)?(?P<from> from {_PROPER})? to "
-                rf"(?P<place>{_PLACE}){_END}"
-            ),
+            rf"(?P<who>{_WHO}){_NOW} (?:moved|relocated)(?: back)?(?P<from> from {_PROPER})? to "
+            rf"(?P<place>{_PLACE}){_END}",
             _moved,
         ),
         (rf"(?P<who>)(?:Lives|Living|Based|Resides) in {_PLACE}{_END}", _fixed_slot("home")),
@@ -215,17 +210,13 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
             _fixed_slot("employer"),
         ),
         (
-            (
-                rf"(?P<who>{_WHO}){_NOW} (?:started (?:working )?at|started a new job at) "
-                rf"(?!the\b){_PROPER}{_END}"
-            ),
+            rf"(?P<who>{_WHO}){_NOW} (?:started (?:working )?at|started a new job at) "
+            rf"(?!the\b){_PROPER}{_END}",
             _fixed_slot("employer"),
         ),
         (
-            (
-                rf"(?P<who>{_WHO}){_NOW} (?:works|is working|is employed) as an? [\w \-/]{{3,50}}(?: (?:at|for"
-                rf"|in) [\w \-&]{{2,40}})?\.?$"
-            ),
+            rf"(?P<who>{_WHO}){_NOW} (?:works|is working|is employed) as an? [\w \-/]{{3,50}}(?: (?:at|for"
+            rf"|in) [\w \-&]{{2,40}})?\.?$",
             _fixed_slot("job"),
         ),
         (rf"(?P<who>{_WHO}){_NOW} joined (?!the\b){_PROPER} as an? [\w \-]{{3,40}}{_END}", _fixed_slot("employer")),
@@ -239,74 +230,56 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
         (rf"(?P<who>{_WHO}) is(?: now)? (?:an? )?(?:vegan|vegetarian|pescatarian|omnivore)\.?$", _fixed_slot("diet")),
         # named attributes
         (
-            (
-                rf"(?P<who>{_WHO})'s (?:new |current )?(?P<attribute>(?i:{_ATTRIBUTES}))(?: is| are|:|=)"
-                rf"(?: now)? {_VALUE}\.?$"
-            ),
+            rf"(?P<who>{_WHO})'s (?:new |current )?(?P<attribute>(?i:{_ATTRIBUTES}))(?: is| are|:|=)"
+            rf"(?: now)? {_VALUE}\.?$",
             _attribute,
         ),
         (rf"(?P<who>)(?:User )?(?P<attribute>(?i:{_ATTRIBUTES}))(?:: | = ){_VALUE}\.?$", _attribute),
         (
-            (
-                rf"(?P<who>{_WHO})'s (?:all-time |absolute |new )?(?i:favou?rite) (?P<of>[\w' \-]{{2,40}}?) is"
-                rf"(?: now)? (?P<what>[^.;]{{1,80}})\.?$"
-            ),
+            rf"(?P<who>{_WHO})'s (?:all-time |absolute |new )?(?i:favou?rite) (?P<of>[\w' \-]{{2,40}}?) is"
+            rf"(?: now)? (?P<what>[^.;]{{1,80}})\.?$",
             _favourite,
         ),
         (
-            (
-                rf"(?P<who>{_WHO}) (?:prefers|wants) (?:(?:the assistant )?to (?:always )?(?:answer|reply"
-                rf"|respond|write|speak|be answered|get answers)|answers|replies|responses) in {_LANGUAGE}"
-                rf"(?: from now on)?\.?$"
-            ),
+            rf"(?P<who>{_WHO}) (?:prefers|wants) (?:(?:the assistant )?to (?:always )?(?:answer|reply"
+            rf"|respond|write|speak|be answered|get answers)|answers|replies|responses) in {_LANGUAGE}"
+            rf"(?: from now on)?\.?$",
             _fixed_slot("language"),
         ),
         # money and time
         (
-            (
-                r"(?:(?:The |the )?[Uu]ser(?:'s| has an?)|The|Our|Total)? ?(?P<kind>(?i:(?:project|monthly"
-                r"|weekly|yearly|annual|travel|wedding|marketing)(?:'s)? )?)(?i:budget)(?: for "
-                r"(?P<of>[\w' \-]{3,50}?))?(?: is| of|:| was raised to| was set to| increased to"
-                r"| has been raised to| =)(?: now| about| around| up to)? \D{0,6}\d[^;]{0,40}$"
-            ),
+            r"(?:(?:The |the )?[Uu]ser(?:'s| has an?)|The|Our|Total)? ?(?P<kind>(?i:(?:project|monthly"
+            r"|weekly|yearly|annual|travel|wedding|marketing)(?:'s)? )?)(?i:budget)(?: for "
+            r"(?P<of>[\w' \-]{3,50}?))?(?: is| of|:| was raised to| was set to| increased to"
+            r"| has been raised to| =)(?: now| about| around| up to)? \D{0,6}\d[^;]{0,40}$",
             _budget,
         ),
         (
-            (
-                r"(?:The |User's |The user's |Our |New )?(?P<of>(?:[\w\-']{2,20} ){0,4})(?i:deadline)(?: is"
-                r"| has been moved to| moved to|:| was moved to| is now| changed to"
-                r"| extended to) [^.;]{3,50}\.?$"
-            ),
+            r"(?:The |User's |The user's |Our |New )?(?P<of>(?:[\w\-']{2,20} ){0,4})(?i:deadline)(?: is"
+            r"| has been moved to| moved to|:| was moved to| is now| changed to"
+            r"| extended to) [^.;]{3,50}\.?$",
             _deadline,
         ),
         (
-            (
-                r"(?:The )?(?i:deadline) (?:for|of) (?P<of>[\w' \-]{3,60}?)(?: is| has been moved to| moved to"
-                r"|:| was moved to| is now| changed to| extended to) [^.;]{3,50}\.?$"
-            ),
+            r"(?:The )?(?i:deadline) (?:for|of) (?P<of>[\w' \-]{3,60}?)(?: is| has been moved to| moved to"
+            r"|:| was moved to| is now| changed to| extended to) [^.;]{3,50}\.?$",
             _deadline,
         ),
         (
-            (
-                r"(?P<of>(?:The |User's |Our )[\w' \-]{3,50}?) (?:is|are)(?: now)? due (?:on |by "
-                r"|in )?[^.;]{3,50}\.?$"
-            ),
+            r"(?P<of>(?:The |User's |Our )[\w' \-]{3,50}?) (?:is|are)(?: now)? due (?:on |by "
+            r"|in )?[^.;]{3,50}\.?$",
             _deadline,
         ),
         (
-            (
-                r"(?:The )?[Pp]roject's (?P<of>name|code name|database|lead|manager|status|version"
-                r"|start date) is(?: now)? [^.;]{2,60}\.?$"
-            ),
+            r"(?:The )?[Pp]roject's (?P<of>name|code name|database|lead|manager|status|version"
+            r"|start date) is(?: now)? [^.;]{2,60}\.?$",
             lambda found: f"project:{found['of']}",
         ),
         # Chinese
         (
-            (
-                rf"{_ZH_WHO}(?:现在|目前|已经|已|如今|最近|去年|今年|刚|一直)*(?:住在|居住在|定居在?|现居|家在"
-                rf"|常住|搬到了?+|搬去了?+|搬回了?+|移居)(?!一起|酒店|学校|宿舍|医院|隔壁|楼|一|家|附近|公司|新家|新房|新公司)"
-                rf"(?P<place>{_ZH}{{2,12}}?)(?:了)?。?$"
-            ),
+            rf"{_ZH_WHO}(?:现在|目前|已经|已|如今|最近|去年|今年|刚|一直)*(?:住在|居住在|定居在?|现居|家在"
+            rf"|常住|搬到了?+|搬去了?+|搬回了?+|移居)(?!一起|酒店|学校|宿舍|医院|隔壁|楼|一|家|附近|公司|新家|新房|新公司)"
+            rf"(?P<place>{_ZH}{{2,12}}?)(?:了)?。?$",
             _home_zh,
         ),
         (rf"{_ZH_WHO}(?:的名字是|的名字叫|名字是|名叫){_ZH}{{2,16}}。?$", _fixed_slot("name")),
@@ -319,10 +292,8 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
         (rf"{_ZH_WHO}(?:的职业是|的工作是|现在的职业是|职业是){_ZH}{{2,14}}。?$", _fixed_slot("job")),
         (rf"{_ZH_WHO}(?:今年|现在|刚满)?(?:\d{{1,3}}|[一二三四五六七八九十]{{1,3}})岁(?:了)?。?$", _fixed_slot("age")),
         (
-            (
-                rf"(?P<who>(?:该)?用户)的?(?P<attribute>{_ZH_ATTRIBUTES})(?:是|为|：|:|改为|改成了?)"
-                rf"(?P<what>[^，。]{{1,40}})。?$"
-            ),
+            rf"(?P<who>(?:该)?用户)的?(?P<attribute>{_ZH_ATTRIBUTES})(?:是|为|：|:|改为|改成了?)"
+            rf"(?P<what>[^，。]{{1,40}})。?$",
             _attribute,
         ),
         (rf"(?P<who>)(?P<attribute>{_ZH_ATTRIBUTES})(?:：|:)\s?(?P<what>[^，。]{{1,40}})。?$", _attribute),
@@ -331,24 +302,18 @@ _RULES: tuple[tuple[re.Pattern[str], Slot], ...] = tuple(
         (rf"{_ZH_WHO}(?:出生于|生于|出生在){_ZH}{{2,10}}。?$", _fixed_slot("birthplace")),
         (rf"(?P<who>(?:该)?用户)最(?:喜欢|爱)的(?P<of>{_ZH}{{1,8}}?)是(?P<what>[^，。]{{1,30}})。?$", _favourite),
         (
-            (
-                r"(?:用户的?)?(?P<of>[^，。是预]{0,12}?)(?P<kind>)的?预算(?:现在|改|调整|提高|增加|是|为|：|:"
-                r"|到|成|了|大约|最多){1,4}[^，。]{0,4}(?:\d|[一二三四五六七八九十两百千万])[^，。]{0,14}。?$"
-            ),
+            r"(?:用户的?)?(?P<of>[^，。是预]{0,12}?)(?P<kind>)的?预算(?:现在|改|调整|提高|增加|是|为|：|:"
+            r"|到|成|了|大约|最多){1,4}[^，。]{0,4}(?:\d|[一二三四五六七八九十两百千万])[^，。]{0,14}。?$",
             _budget,
         ),
         (
-            (
-                r"(?:用户的?)?(?P<of>[^，。是]{0,14}?)的?(?:截止日期|截止时间|最后期限)(?:现在|改|推迟|提前"
-                r"|延期|是|为|：|:|到|成|了){1,4}[^，。]{2,20}。?$"
-            ),
+            r"(?:用户的?)?(?P<of>[^，。是]{0,14}?)的?(?:截止日期|截止时间|最后期限)(?:现在|改|推迟|提前"
+            r"|延期|是|为|：|:|到|成|了){1,4}[^，。]{2,20}。?$",
             _deadline,
         ),
         (
-            (
-                r"(?P<who>(?:该)?用户)(?:要求|希望)(?:助手)?(?:以后|始终|都|总是|被|一律)*用(?:中文|英文|英语"
-                r"|德语|法语|西班牙语|日语|韩语|俄语|意大利语)(?:来)?(?:回答|回复|交流)(?:用户)?。?$"
-            ),
+            r"(?P<who>(?:该)?用户)(?:要求|希望)(?:助手)?(?:以后|始终|都|总是|被|一律)*用(?:中文|英文|英语"
+            r"|德语|法语|西班牙语|日语|韩语|俄语|意大利语)(?:来)?(?:回答|回复|交流)(?:用户)?。?$",
             _fixed_slot("language"),
         ),
     )

@@ -1,4 +1,15 @@
-"""Word lists of common languages, shared by all rules about text."""
+"""Word lists of common languages, shared by all rules about text, and the parsers of such lists."""
+
+
+def split_phrases(text: str) -> tuple[str, ...]:
+    """Split `one phrase|another` into phrases."""
+    return tuple(phrase.strip() for phrase in text.split("|"))
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """Parse `key=value|key=value`."""
+    return dict(pair.split("=") for pair in split_phrases(text))
+
 
 STOP = """
     a about after again all also always am an and any anything are aren as at be because been before being both
@@ -151,32 +162,8 @@ STANDING = """
 """
 """Words of lasting instructions and preferences."""
 
-STANDING_PHRASES = (
-    "from now on",
-    "going forward",
-    "make sure",
-    "keep in mind",
-    "don't forget",
-    "call me",
-    "my name is",
-    "want you to",
-    "like you to",
-    "need you to",
-    "please use",
-    "please avoid",
-    "please include",
-    "please don't",
-    "please do not",
-    "when i ask",
-    "if i ask",
-    "at all times",
-    "every time",
-    "merk dir",
-    "vergiss nicht",
-    "总是",
-    "永远",
-    "记住",
-    "以后",
-    "请不要",
-    "喜欢",
-)
+STANDING_PHRASES = """
+    from now on|going forward|make sure|keep in mind|don't forget|call me|my name is|want you to|like you to
+    |need you to|please use|please avoid|please include|please don't|please do not|when i ask|if i ask|at all times
+    |every time|merk dir|vergiss nicht|总是|永远|记住|以后|请不要|喜欢
+"""

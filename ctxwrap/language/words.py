@@ -27,52 +27,15 @@ _UNSPACED_START = lazy_pattern(f"[{_UNSPACED}]")
 
 _STOP = frozenset(STOP.split())
 
-_ENDINGS = (
-    ("ational", 4),
-    ("ization", 4),
-    ("isation", 4),
-    ("fulness", 3),
-    ("iveness", 3),
-    ("ousness", 3),
-    ("ising", 4),
-    ("izing", 4),
-    ("ation", 4),
-    ("ative", 4),
-    ("ement", 4),
-    ("ical", 4),
-    ("ator", 4),
-    ("ally", 4),
-    ("ised", 4),
-    ("ized", 4),
-    ("ness", 3),
-    ("ship", 4),
-    ("ment", 4),
-    ("able", 4),
-    ("ible", 4),
-    ("ance", 4),
-    ("ence", 4),
-    ("ing", 3),
-    ("ion", 4),
-    ("ful", 3),
-    ("ous", 4),
-    ("ive", 4),
-    ("ity", 4),
-    ("ism", 4),
-    ("ist", 4),
-    ("ize", 4),
-    ("ise", 4),
-    ("ate", 4),
-    ("al", 4),
-    ("er", 4),
-    ("or", 4),
-    ("ic", 4),
-    ("ed", 3),
-    ("ly", 3),
-)
+_ENDINGS = """
+    ational:4 ization:4 isation:4 fulness:3 iveness:3 ousness:3 ising:4 izing:4 ation:4 ative:4 ement:4 ical:4
+    ator:4 ally:4 ised:4 ized:4 ness:3 ship:4 ment:4 able:4 ible:4 ance:4 ence:4 ing:3 ion:4 ful:3 ous:4 ive:4 ity:4
+    ism:4 ist:4 ize:4 ise:4 ate:4 al:4 er:4 or:4 ic:4 ed:3 ly:3
+"""
 """Endings, longest first, each with the minimum number of letters before it; the first match is removed."""
 
-_LEAST_BEFORE = dict(_ENDINGS)
-_ENDING_SIZES = tuple(dict.fromkeys(len(ending) for ending, _ in _ENDINGS))
+_LEAST_BEFORE = {ending: int(least) for ending, least in (pair.split(":") for pair in _ENDINGS.split())}
+_ENDING_SIZES = tuple(dict.fromkeys(map(len, _LEAST_BEFORE)))
 
 
 def terms_of(text: str) -> list[str]:

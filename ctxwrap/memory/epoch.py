@@ -63,7 +63,7 @@ def epoch_in(value: Any) -> Tiers:
     for tier in TIERS:
         items = value.get(tier) if isinstance(value, dict) else None
         if not isinstance(items, list) or not all(isinstance(each, dict) and each.keys() >= _NEEDED for each in items):
-            raise ValueError("an epoch holds lists of memory items")
+            raise ValueError("an epoch must hold lists of memory items")
         epoch[tier] = list(items)
     return epoch
 

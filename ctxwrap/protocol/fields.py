@@ -260,10 +260,10 @@ def question_in(given: Any) -> dict[str, str] | None:
     question = _words(fields.get("question") if fields else given)
     if not question:
         return None
-    told = {"question": question, "needed_for": _words(fields.get("needed_for")), "asked": _asked(fields.get("asked"))}
+    found = {"question": question, "needed_for": _words(fields.get("needed_for")), "asked": _asked(fields.get("asked"))}
     if fields.get("severity") is not None:
-        told["severity"] = _severity(fields["severity"])
-    return {name: text for name, text in told.items() if text}
+        found["severity"] = _severity(fields["severity"])
+    return {name: text for name, text in found.items() if text}
 
 
 def _words(value: Any) -> str:

@@ -29,7 +29,9 @@ def boundary_of(key: SessionKey) -> str:
 
 def checked_boundary(boundary: str) -> str:
     if not _BOUNDARY.fullmatch(boundary):
-        raise ValueError(f"a boundary is 8 to 64 of 0-9 and a-z, new for each request, not {boundary!r}")
+        raise ValueError(
+            f"a boundary must be 8 to 64 characters of 0-9 and a-z, new for each request, not {boundary!r}"
+        )
     return boundary
 
 

@@ -108,13 +108,13 @@ see it. The first line is
 {SEPARATOR}
 and the JSON object follows it, with no code fence and not a word before or behind.
 {_CLOSE_PROTOCOL}"""
-_MOST_FAULTS, _LONGEST_FAULT = 5, 200
+_MAX_FAULTS, _MAX_FAULT = 5, 200
 
 
 def question(faults: Sequence[str]) -> str:
     """Ask the model for its state alone; `faults` are those of the state it wrote, if any."""
-    told = [fault[:_LONGEST_FAULT] for fault in faults[:_MOST_FAULTS]] or ["the answer ended without a state"]
-    return _OPEN_QUESTION + escaped(told) + _CLOSE_QUESTION
+    listed = [fault[:_MAX_FAULT] for fault in faults[:_MAX_FAULTS]] or ["the answer ended without a state"]
+    return _OPEN_QUESTION + escaped(listed) + _CLOSE_QUESTION
 
 
 def before_question(text: str) -> str | None:

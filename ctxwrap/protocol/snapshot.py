@@ -74,8 +74,8 @@ def normalise(data: dict[str, Any], runtime: dict[str, Any], previous: State) ->
 def added_size(snapshot: State, previous: State) -> int:
     """Count the characters of JSON that a snapshot adds to `previous`; decay and round do not count."""
     known = {item["id"]: item for items in _tiers_of(previous).values() for item in items}
-    told = (item for items in _tiers_of(snapshot).values() for item in items)
-    new = [item for item in told if not _is_same(item, known.get(item["id"]))]
+    items = (item for items in _tiers_of(snapshot).values() for item in items)
+    new = [item for item in items if not _is_same(item, known.get(item["id"]))]
     beside = [snapshot[name] for name in _KEPT if snapshot[name] != previous.get(name)]
     return sum(len(json.dumps(each, ensure_ascii=False)) for each in (*new, *beside))
 
@@ -354,11 +354,11 @@ class _Normaliser:
         if given is None:
             return {}
         named = given if isinstance(given, list) else [given]
-        told = [each for each in named if not is_ellipsis(each)]
-        kept = [question for each in told if (question := question_in(each)) is not None]
-        if len(told) < len(named):
+        written = [each for each in named if not is_ellipsis(each)]
+        kept = [question for each in written if (question := question_in(each)) is not None]
+        if len(written) < len(named):
             kept += [each for each in self._previous.get("missing") or () if each not in kept]
-        if len(kept) < len(told) or len(kept) > MAX_QUESTIONS:
+        if len(kept) < len(written) or len(kept) > MAX_QUESTIONS:
             self.violations.append("what is no question, or too many, was left out of missing")
         if kept != given:
             self._note_repair("missing")

@@ -64,7 +64,7 @@ class Index:
     ) -> None:
         """Add a message; numbers must ascend. `time` is in seconds since 1970."""
         if number <= self.highest:
-            raise ValueError(f"message {number} comes after message {self.highest}")
+            raise ValueError(f"message {number} must be numbered higher than {self.highest}")
         pieces = passages(text)[:MAX_PARTS]
         if not self.segments or len(self.segments[-1]) + len(pieces) > SIZE:
             self._start_segment()
@@ -155,7 +155,7 @@ class Index:
         before = -1
         for ordinal, segment in enumerate(index.segments):
             if (segment.ordinal, segment.before) != (ordinal, before):
-                raise Damaged("the segments of an index do not follow each other")
+                raise Damaged("the index segments are not consecutive")
             before = segment.highest
         index._gather()
         return index

@@ -6,7 +6,7 @@ from enum import IntFlag
 from operator import itemgetter
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.language.vocabulary import FIGURE, STANDING, STANDING_PHRASES, TIME
+from ctxwrap.language.vocabulary import FIGURE, STANDING, STANDING_PHRASES, TIME, split_phrases
 
 MAX_WHOLE = 800
 """Texts up to this many bytes, about four per token, are not split."""
@@ -84,6 +84,7 @@ _ASKING = ("?", "？", "¿")
 _ENDS_ASKING = lazy_pattern(r"[?？][\s\"'”’)]*$")
 
 _TIME, _FIGURE, _STANDING = (frozenset(words.split()) for words in (TIME, FIGURE, STANDING))
+_STANDING_PHRASES = split_phrases(STANDING_PHRASES)
 _UNSPACED_TIME = ("昨天", "今天", "明天", "去年", "上周", "昨日", "今日", "明日")
 
 
@@ -97,7 +98,7 @@ def signs_of(text: str) -> int:
         (TextFeature.TIME, not words.isdisjoint(_TIME) or _has(text, _UNSPACED_TIME)),
         (TextFeature.FIGURE, not words.isdisjoint(_FIGURE) or any(map(str.isdigit, map(itemgetter(0), words)))),
         (TextFeature.NAME, _NAME.search(text) is not None),
-        (TextFeature.STANDING, not words.isdisjoint(_STANDING) or _has(small, STANDING_PHRASES)),
+        (TextFeature.STANDING, not words.isdisjoint(_STANDING) or _has(small, _STANDING_PHRASES)),
         (TextFeature.ASKS, asks),
         (TextFeature.QUOTE, _has(text, _QUOTES)),
     )

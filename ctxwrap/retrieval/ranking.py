@@ -127,9 +127,9 @@ class Ranking:
         Content is what is said in a passage or around it. Who speaks and how only orders hits.
         """
         rows = [at for at, name in enumerate(self._names) if name in _CONTENT_FEATURES]
-        told = self._counted[rows].sum(axis=0)[self._ranked]
-        least = share * told.max(initial=0.0)
-        return self._hits_at(self._ranked[(told > 0) & (told >= least)][:limit])
+        content = self._counted[rows].sum(axis=0)[self._ranked]
+        least = share * content.max(initial=0.0)
+        return self._hits_at(self._ranked[(content > 0) & (content >= least)][:limit])
 
     def reasons(self, hit: RankedPassage) -> tuple[str, ...]:
         """Return the features that contribute most to a hit, in descending order."""

@@ -181,14 +181,14 @@ class Segment:
         """Load a segment; raise `Damaged` if the bytes are invalid."""
         body = memoryview(data)[:-_CHECKSUM_SIZE]
         if len(data) < len(_MAGIC) + 4 + _CHECKSUM_SIZE or body[: len(_MAGIC)] != _MAGIC:
-            raise Damaged("no segment of an index")
+            raise Damaged("not an index segment")
         if zlib.crc32(body).to_bytes(_CHECKSUM_SIZE, "little") != data[-_CHECKSUM_SIZE:]:
-            raise Damaged("a segment of an index is damaged")
+            raise Damaged("the checksum of an index segment does not match")
         start = len(_MAGIC) + 4
         end = start + int.from_bytes(body[start - 4 : start], "little")
         head = json.loads(bytes(body[start:end]))
         if head["version"] != _VERSION:
-            raise Damaged(f"a segment of version {head['version']}; this is version {_VERSION}")
+            raise Damaged(f"an index segment of version {head['version']}, expected version {_VERSION}")
         return cls._read(head, body, end)
 
     @classmethod

@@ -156,8 +156,8 @@ class _Filling:
         if hit.place not in self.known:
             text, line = self.text_of(hit.number, hit.part), None
             if text is not None and text.strip():
-                told = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
-                line = _Line(hit, _heading(self.index, hit.place), told, self.count(told), text)
+                rendered = f"{self.index.speaker(hit.place)}: {_indented(text)}\n"
+                line = _Line(hit, _heading(self.index, hit.place), rendered, self.count(rendered), text)
             self.known[hit.place] = line
         return self.known[hit.place]
 

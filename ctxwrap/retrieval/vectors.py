@@ -64,7 +64,7 @@ class Vectors:
     def add(self, number: int, text: str) -> None:
         """Add a message; passages are numbered as in the index."""
         if number <= self.highest:
-            raise ValueError(f"message {number} comes after message {self.highest}")
+            raise ValueError(f"message {number} must be numbered higher than {self.highest}")
         pieces = passages(text)[:MAX_PARTS]
         # first, so that a failing model leaves nothing changed
         rows = self._embedded(pieces)
@@ -78,7 +78,7 @@ class Vectors:
     def _embedded(self, texts: Sequence[str]) -> NDArray[np.int8]:
         rows = _quantise(self._embedder(texts))
         if rows.shape != (len(texts), self._embedder.dimensions):
-            raise ValueError(f"{self._embedder.name} made {rows.shape} numbers of {len(texts)} texts")
+            raise ValueError(f"{self._embedder.name} returned the shape {rows.shape} for {len(texts)} texts")
         return rows
 
     def remove(self, number: int) -> bool:
@@ -146,24 +146,24 @@ class Vectors:
             vectors._segments.append(vectors._read(ordinal, data))
         keys = [segment.keys for segment in vectors._segments if segment.keys]
         if any(one[-1] >= other[0] for one, other in pairwise(keys)):
-            raise Damaged("the vectors do not follow each other")
+            raise Damaged("the vector segments are not consecutive")
         return vectors
 
     def _read(self, ordinal: int, data: bytes) -> _Segment:
         start = len(_MAGIC) + 4
         if len(data) < start + _CHECKSUM_SIZE or not data.startswith(_MAGIC):
-            raise Damaged("no vectors")
+            raise Damaged("not a vector segment")
         if zlib.crc32(data[:-_CHECKSUM_SIZE]).to_bytes(_CHECKSUM_SIZE, "little") != data[-_CHECKSUM_SIZE:]:
-            raise Damaged("vectors are damaged")
+            raise Damaged("the checksum of a vector segment does not match")
         end = start + int.from_bytes(data[start - 4 : start], "little")
         *head, count = json.loads(data[start:end])
         if head != self._head(ordinal):
-            raise Damaged(f"vectors of {head}, not of {self._head(ordinal)}")
+            raise Damaged(f"a vector segment of {head}, expected {self._head(ordinal)}")
         segment = _Segment(ordinal)
         segment.keys = from_little("q", memoryview(data)[end : end + 8 * count])
         segment.rows = bytearray(data[end + 8 * count : -_CHECKSUM_SIZE])
         if len(segment.rows) != len(segment.keys) * self._embedder.dimensions:
-            raise Damaged("vectors are missing")
+            raise Damaged("a vector segment is incomplete")
         segment.changed = False
         return segment
 

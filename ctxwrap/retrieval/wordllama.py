@@ -34,7 +34,7 @@ def _load() -> "WordLlama | None":
     try:
         return WordLlama()
     except Exception as error:
-        logger.warning("no embeddings: %r", error)
+        logger.warning("embeddings are unavailable: %r", error)
         return None
 
 
@@ -46,7 +46,7 @@ class WordLlama:
     def __init__(self) -> None:
         found = find_spec("wordllama")
         if found is None or found.origin is None:
-            raise ImportError("vectors need the extra: pip install 'ctxwrap[embeddings]'")
+            raise ImportError("embeddings need the extra: pip install 'ctxwrap[embeddings]'")
         # the package looks for its tokenizer in the wrong place, but finds it in a configured cache directory
         own_files = Path(found.origin).parent
         self._model: Any = _imported().load(cache_dir=own_files, dim=self.dimensions, disable_download=True)

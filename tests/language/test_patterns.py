@@ -20,7 +20,7 @@ def test_every_pattern_can_be_compiled() -> None:
         re.compile(pattern.pattern, pattern._flags)
 
 
-def test_a_late_pattern_does_what_a_compiled_one_does() -> None:
+def test_a_lazy_pattern_behaves_like_a_compiled_one() -> None:
     late, compiled = lazy_pattern("(?P<word>b+)", re.IGNORECASE), re.compile("(?P<word>b+)", re.IGNORECASE)
     for text in ("aBb", "", "b"):
         assert str(late.search(text)) == str(compiled.search(text))

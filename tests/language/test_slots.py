@@ -227,12 +227,12 @@ def test_older_and_newer_values_share_a_slot(slot: str) -> None:
 
 
 @pytest.mark.parametrize("content", NEVER)
-def test_what_may_hold_beside_others_has_no_slot(content: str) -> None:
+def test_values_that_can_coexist_have_no_slot(content: str) -> None:
     assert slot_of(content, "Ada") == ""
 
 
 @pytest.mark.parametrize("pair", APART)
-def test_different_attributes_and_holders_share_no_slot(pair: tuple[str, str]) -> None:
+def test_different_attributes_and_owners_share_no_slot(pair: tuple[str, str]) -> None:
     one, other = (slot_of(content) for content in pair)
     assert one != other or one == ""
 
@@ -277,7 +277,7 @@ def test_the_name_of_the_user_is_read_from_its_item(content: str, name: str) -> 
         ("我的预算是五千元。", "预算是六千元。"),
     ],
 )
-def test_what_a_user_states_anew_takes_the_slot_of_what_they_stated(older: str, newer: str) -> None:
+def test_a_newer_statement_takes_the_slot_of_the_older(older: str, newer: str) -> None:
     one, other = (slot_of(statements_in(message)[0].content) for message in (older, newer))
     assert one == other != ""
 

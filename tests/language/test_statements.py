@@ -64,7 +64,7 @@ def test_there_are_enough_sentences_to_judge_by(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_is_found_is_right_and_most_is_found(language: str) -> None:
+def test_statements_are_precise_and_mostly_complete(language: str) -> None:
     right, found, expected = judged(language)
     assert right / found >= 0.98
     assert right / expected >= 0.9
@@ -93,11 +93,11 @@ def test_a_statement_before_a_question_counts() -> None:
     assert [each.content for each in statements_in("I'm vegan, what can I cook?")] == ["The user is vegan."]
 
 
-def test_a_statement_is_told_once() -> None:
+def test_a_repeated_statement_is_returned_once() -> None:
     assert len(statements_in("I like tea. I like tea.")) == 1
 
 
-def test_one_message_states_no_more_than_a_few_things() -> None:
+def test_statements_per_message_are_limited() -> None:
     fruits = ["apples", "pears", "plums", "figs", "dates", "limes", "kiwis", "grapes", "melons", "mangos"]
     assert len(statements_in(" ".join(f"I like {fruit}." for fruit in fruits))) == MAX_STATEMENTS
 
@@ -140,7 +140,7 @@ OPENINGS = (
         )
     )
 )
-def test_any_text_is_read_and_what_comes_of_it_is_bounded(pieces: list[str]) -> None:
+def test_any_text_is_read_with_bounded_results(pieces: list[str]) -> None:
     found = statements_in("".join(pieces))
     assert len(found) <= MAX_STATEMENTS
     for each in found:

@@ -38,7 +38,7 @@ def saved(index: Index) -> list[bytes]:
 
 @settings(deadline=None)
 @given(conversations, texts, st.integers(0, 30))
-def test_saved_and_loaded_at_any_time_it_is_the_same(said: list[Said], query: str, at: int) -> None:
+def test_an_index_survives_saving_and_loading_at_any_time(said: list[Said], query: str, at: int) -> None:
     whole = indexed(said)
     files = indexed(said[:at]).unsaved()
     part = Index.from_segments(list(files.values()))
@@ -55,7 +55,7 @@ def test_saved_and_loaded_at_any_time_it_is_the_same(said: list[Said], query: st
 
 @settings(deadline=None)
 @given(conversations, texts, st.sets(st.integers(0, 29), max_size=8))
-def test_what_was_removed_was_never_there(said: list[Said], query: str, gone: set[int]) -> None:
+def test_a_removed_message_leaves_the_index_as_if_never_added(said: list[Said], query: str, gone: set[int]) -> None:
     index = indexed(said)
     for number in gone:
         assert index.remove(number) == (number < len(said))
@@ -69,7 +69,7 @@ def test_what_was_removed_was_never_there(said: list[Said], query: str, gone: se
     assert again.highest == index.highest
 
 
-def test_what_was_removed_is_in_no_file() -> None:
+def test_a_removed_message_is_in_no_segment() -> None:
     index = indexed([Said(0, "quicksilver", speaker="Zebulon", group="secret"), Said(1, "tea")])
     index.remove(0)
     data = b"".join(saved(index))
@@ -77,7 +77,7 @@ def test_what_was_removed_is_in_no_file() -> None:
     assert not [word for word in (b"quicksilver", b"Zebulon", b"secret") if word in data]
 
 
-def test_only_what_changed_is_saved() -> None:
+def test_only_changed_segments_are_saved() -> None:
     said, _ = small_talk(100)
     index = indexed(said)
     assert len(index.unsaved()) == 15
@@ -88,12 +88,12 @@ def test_only_what_changed_is_saved() -> None:
     assert list(index.unsaved()) == [1]
 
 
-def test_the_same_input_gives_the_same_bytes() -> None:
+def test_equal_input_gives_equal_bytes() -> None:
     said, _ = small_talk(60)
     assert saved(indexed(said)) == saved(indexed(said))
 
 
-def test_every_damaged_byte_is_noticed() -> None:
+def test_every_damaged_byte_of_a_segment_is_detected() -> None:
     data = saved(indexed(small_talk(7)[0]))[0]
     for at in range(len(data)):
         for other in (data[at] ^ 1, data[at] ^ 0x80, 0 if data[at] else 255):
@@ -106,10 +106,10 @@ def test_every_damaged_byte_is_noticed() -> None:
         Segment.from_bytes(data + b"\0")
 
 
-def test_another_version_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_of_another_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = saved(indexed(small_talk(7)[0]))[0]
     monkeypatch.setattr(segments, "_VERSION", segments._VERSION + 1)
-    with pytest.raises(Damaged, match=f"this is version {segments._VERSION}"):
+    with pytest.raises(Damaged, match=f"expected version {segments._VERSION}"):
         Segment.from_bytes(data)
 
 
@@ -117,7 +117,7 @@ def _orders(data: Sequence[bytes]) -> list[list[bytes]]:
     return [[data[1], data[0], data[2]], [data[0], data[2], data[1]], [data[0], data[0], data[1]], [*data, data[2]]]
 
 
-def test_segments_in_a_wrong_order_are_not_read() -> None:
+def test_segments_in_the_wrong_order_are_rejected() -> None:
     data = saved(indexed(small_talk(20)[0][:20]))
     assert len(data) == 3
     for order in _orders(data):
@@ -126,7 +126,7 @@ def test_segments_in_a_wrong_order_are_not_read() -> None:
     assert Index.from_segments(data[:2]).highest == 13, "what is missing at the end is added again"
 
 
-def test_an_old_segment_before_a_new_one_is_not_read() -> None:
+def test_an_outdated_segment_is_rejected() -> None:
     said, _ = small_talk(20)
     old, new = saved(indexed(said[:10])), saved(indexed(said[:20]))
     with pytest.raises(Damaged):
@@ -139,7 +139,7 @@ def test_a_message_is_in_one_segment() -> None:
     assert [Index.from_segments(data[:count]).highest for count in range(4)] == [-1, 0, 1, 2]
 
 
-def test_numbers_grow() -> None:
+def test_message_numbers_must_ascend() -> None:
     index = indexed([Said(3, "tea")])
     with pytest.raises(ValueError, match="message 3"):
         index.add(3, "tea")
@@ -148,7 +148,7 @@ def test_numbers_grow() -> None:
         index.add(2, "tea")
 
 
-def test_it_grows_while_a_ranking_is_in_use() -> None:
+def test_an_index_grows_while_a_ranking_is_in_use() -> None:
     said, _ = small_talk(900)
     index = indexed(said)
     before = Ranking(index, "accordions in the workshop")
@@ -177,7 +177,7 @@ def test_a_long_message_is_found_by_its_passages() -> None:
     assert best.part > 0
 
 
-def test_many_speakers_find_room() -> None:
+def test_more_speakers_than_fit_share_the_last_place() -> None:
     said = [Said(at, "tea" if at else "coffee", speaker=f"s{at}") for at in range(300)]
     index_module.SIZE = 4096
     index = indexed(said)

@@ -39,7 +39,7 @@ def test_no_budget_is_exceeded_by_any_text(texts: list[str], query: str, budget:
     assert len(made.text) == made.tokens <= budget
 
 
-def test_what_is_told_is_told_in_its_order_under_its_day() -> None:
+def test_passages_are_rendered_in_order_under_their_day() -> None:
     said = [
         Said(0, "The boat is red.", speaker="Irma", group="a", time=DAY),
         Said(1, "It rained.", speaker="Otto", group="a", time=DAY),
@@ -51,14 +51,14 @@ def test_what_is_told_is_told_in_its_order_under_its_day() -> None:
     )
 
 
-def test_what_is_nearly_the_same_is_told_once() -> None:
+def test_nearly_equal_passages_are_rendered_once() -> None:
     said = [Said(at, f"The red boat leaks at the bow{'!' * at}", group=str(at)) for at in range(4)]
     made = packed(said, "boat", 100)
     assert [each.number for each in made.chosen] == [3]
     assert {each.reasons for each in made.missed} == {("nearly the same is there",)}
 
 
-def test_it_says_why() -> None:
+def test_every_passage_names_its_reasons() -> None:
     said, answers = small_talk(100)
     question = "How many beehives does Irma keep?"
     made = packed(said, question, 60)
@@ -70,7 +70,7 @@ def test_it_says_why() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_what_is_gone_is_left_out() -> None:
+def test_passages_without_text_are_left_out() -> None:
     index = indexed([Said(0, "The boat is red."), Said(1, "The boat is fast.")])
     made = select_passages(
         index, Ranking(index, "boat"), lambda number, _: None if number else "The boat is red.", 99, count
@@ -91,7 +91,7 @@ def assistant_chat() -> list[Said]:
     return said
 
 
-def test_where_a_model_answers_at_length_users_come_first() -> None:
+def test_user_passages_come_first_where_a_model_writes_long_answers() -> None:
     said = assistant_chat()
     assert indexed(said).answers_at_length
     assert not indexed(small_talk(40)[0]).answers_at_length

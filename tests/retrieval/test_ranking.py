@@ -27,7 +27,7 @@ def test_an_answer_is_found_by_the_question_before_it() -> None:
     assert best(said, "Which instrument does Otto play?") == 2
 
 
-def test_who_is_asked_about_is_preferred() -> None:
+def test_the_named_speaker_is_preferred() -> None:
     said = [
         Said(0, "We sailed to Brest in a storm.", speaker="Irma", group="a"),
         Said(1, "We sailed to Brest in a storm.", speaker="Otto", group="b"),
@@ -36,18 +36,18 @@ def test_who_is_asked_about_is_preferred() -> None:
     assert best(said, "Where did Otto sail?") == 1
 
 
-def test_the_month_asked_about_is_preferred() -> None:
+def test_the_named_month_is_preferred() -> None:
     said = [Said(at, "We went sailing.", group=str(at), time=MAY_8 + at * 31 * DAY) for at in range(4)]
     assert best(said, "Where did we sail in June 2023?") == 1
     assert best(said, "Where did we sail on 2023-07-09?") == 2
 
 
-def test_of_equals_the_newer_comes_first() -> None:
+def test_equal_scores_rank_the_newer_first() -> None:
     index = indexed([Said(at, "Tea is ready.", group=str(at)) for at in range(5)])
     assert [hit.number for hit in Ranking(index, "tea").hits] == [4, 3, 2, 1, 0]
 
 
-def test_age_never_counts() -> None:
+def test_age_never_lowers_a_score() -> None:
     early = [Said(at, "The anchor is rusty." if at == 3 else "It rained.", group=str(at)) for at in range(50)]
     late = [Said(at, "The anchor is rusty." if at == 47 else "It rained.", group=str(at)) for at in range(50)]
     first, other = (Ranking(indexed(said), "anchor").hits[0] for said in (early, late))
@@ -55,7 +55,7 @@ def test_age_never_counts() -> None:
     assert first.score == other.score
 
 
-def test_all_or_the_best_only_the_best_are_the_same() -> None:
+def test_a_candidate_scan_keeps_the_best_hits() -> None:
     said, answers = small_talk(3000)
     index = indexed(said)
     for question, number in answers.items():
@@ -67,7 +67,7 @@ def test_chinese_is_found() -> None:
     assert best(said, "护照在哪里丢的？") == 1
 
 
-def test_every_kind_of_evidence_has_a_weight_and_stays_small() -> None:
+def test_every_feature_has_a_weight_and_stays_small() -> None:
     said, answers = small_talk(100)
     index = indexed(said)
     seen = set()
@@ -87,7 +87,7 @@ def test_long_texts_lean_on_their_own_words() -> None:
 
 
 @pytest.mark.parametrize("messages", [1000, 9000])
-def test_however_long_a_session_is_few_documents_are_looked_at_closely(messages: int) -> None:
+def test_a_long_session_has_few_candidates(messages: int) -> None:
     index = Index()
     for number in range(messages):
         role = ("user", "assistant")[number % 2]
@@ -98,13 +98,13 @@ def test_however_long_a_session_is_few_documents_are_looked_at_closely(messages:
     assert len(Ranking(index, "tea").hits) <= 300
 
 
-def test_of_a_very_long_question_only_the_beginning_is_read() -> None:
+def test_only_the_start_of_a_very_long_query_is_read() -> None:
     index = indexed([Said(at, "We went sailing.", group=str(at), time=MAY_8 + at * 31 * DAY) for at in range(4)])
     asked = "sailing " * 3000
     assert Ranking(index, f"{asked} in June 2023? {'word ' * 200_000}").hits == Ranking(index, asked).hits
 
 
-def test_a_long_question_is_answered_soon() -> None:
+def test_a_long_query_is_ranked_fast() -> None:
     said, _ = small_talk(1500)
     index = indexed(said)
     asked = " ".join(f"{each.text} word{each.number}" for each in said)
@@ -113,7 +113,7 @@ def test_a_long_question_is_answered_soon() -> None:
     assert time.process_time() - start < 1
 
 
-def test_a_long_question_is_asked_by_its_rare_words() -> None:
+def test_a_long_query_uses_its_rarest_words() -> None:
     said, answers = small_talk(200)
     evidence = FeatureMatrix(indexed(said), " ".join(each.text for each in said))
     question = "How many beehives does Irma keep?"

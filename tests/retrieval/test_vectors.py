@@ -43,13 +43,13 @@ SAID = [
 ]
 
 
-def test_what_is_meant_is_found_by_no_word_of_it() -> None:
+def test_vectors_find_a_message_without_shared_words() -> None:
     best = [number for number, _ in ranked(SAID, embedded(SAID))[:3]]
     assert sorted(best) == [1, 7, 13]
     assert sorted(number for number, _ in ranked(SAID, None)[:3]) != [1, 7, 13]
 
 
-def test_it_says_that_it_was_the_meaning() -> None:
+def test_a_hit_by_meaning_names_meaning_as_reason() -> None:
     index, vectors = indexed(SAID), embedded(SAID)
     made = select_passages(
         index, Ranking(index, "vessel", vectors=vectors), lambda number, _: SAID[number].text, 30, len
@@ -66,7 +66,7 @@ def test_messages_without_vectors_are_ranked_by_their_words() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 18), st.sets(st.integers(0, 17), max_size=5))
-def test_saved_loaded_and_removed_at_any_time_they_are_the_same(at: int, gone: set[int]) -> None:
+def test_vectors_survive_saving_loading_and_removal(at: int, gone: set[int]) -> None:
     files = embedded(SAID[:at]).unsaved()
     vectors = Vectors.from_segments(ByWord(), list(files.values()))
     assert vectors.highest == at - 1
@@ -84,7 +84,7 @@ def test_saved_loaded_and_removed_at_any_time_they_are_the_same(at: int, gone: s
     assert ranked(left, vectors) == ranked(left, again) == ranked(left, embedded(left))
 
 
-def test_every_damaged_byte_is_noticed() -> None:
+def test_every_damaged_byte_of_a_vector_segment_is_detected() -> None:
     data = embedded(SAID[:3]).unsaved()[0]
     for at in range(len(data)):
         for other in (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], data[:at]):
@@ -92,7 +92,7 @@ def test_every_damaged_byte_is_noticed() -> None:
                 Vectors.from_segments(ByWord(), [other])
 
 
-def test_vectors_of_another_model_or_in_another_order_are_not_read() -> None:
+def test_vectors_of_another_model_or_order_are_rejected() -> None:
     data = list(embedded(SAID).unsaved().values())
     other = ByWord()
     other.name = "another"
@@ -101,7 +101,7 @@ def test_vectors_of_another_model_or_in_another_order_are_not_read() -> None:
             Vectors.from_segments(embedder, segments)
 
 
-def test_numbers_grow() -> None:
+def test_vector_message_numbers_must_ascend() -> None:
     vectors = embedded(SAID[:3])
     with pytest.raises(ValueError, match="message 2"):
         vectors.add(2, "tea")
@@ -133,19 +133,19 @@ def test_a_message_that_has_no_vector_changes_nothing(width: int) -> None:
 
 
 @given(st.integers(0, 18))
-def test_they_tell_where_segments_end(count: int) -> None:
+def test_vectors_report_the_ends_of_segments(count: int) -> None:
     vectors = embedded(SAID[:count])
     assert vectors.ends == [*range(6, count - 1, 7), *([count - 1] if count else [])]
     assert vectors.highest == count - 1
 
 
-def test_rows_that_are_missing_are_noticed_whatever_the_checksum_says() -> None:
+def test_missing_rows_are_detected_even_with_a_valid_checksum() -> None:
     data = embedded(SAID[:3]).unsaved()[0][:-20]
     with pytest.raises(Damaged):
         Vectors.from_segments(ByWord(), [data + zlib.crc32(data).to_bytes(4, "little")])
 
 
-def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_count_for_the_candidates_of_a_long_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors_module, "SIZE", 256)
     said, answers = small_talk(1500)
     index, vectors = indexed(said), embedded(said)
@@ -153,7 +153,7 @@ def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: py
         assert number in [hit.number for hit in Ranking(index, question, vectors=vectors).hits[:10]], question
 
 
-def test_nothing_of_it_is_imported_unless_asked_for() -> None:
+def test_numpy_and_wordllama_are_imported_only_on_use() -> None:
     code = (
         "import sys, ctxwrap, ctxwrap.retrieval.selection, ctxwrap.retrieval.index;"
         "print(sorted({'numpy', 'wordllama', 'ctxwrap.retrieval.vectors'} & set(sys.modules)))"
@@ -162,13 +162,13 @@ def test_nothing_of_it_is_imported_unless_asked_for() -> None:
 
 
 @pytest.mark.skipif(is_installed(), reason="the extra is installed")
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_a_missing_extra_names_the_package_to_install() -> None:
     with pytest.raises(ImportError, match=r"ctxwrap\[embeddings\]"):
         WordLlama()
 
 
 @pytest.mark.skipif(not is_installed(), reason="the extra is not installed")
-def test_the_extra_tells_meanings_apart() -> None:
+def test_wordllama_distinguishes_meanings() -> None:
     made = WordLlama()(["The doctor was kind.", "A friendly physician.", "Stocks fell.", "", "\ud800"])
     assert made.shape == (5, WordLlama.dimensions)
     assert made[0] @ made[1] > 2 * abs(made[0] @ made[2])

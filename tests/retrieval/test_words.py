@@ -30,15 +30,15 @@ def test_forms_of_a_word_are_one_term(forms: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "terms"), [("Ada's", ["ada"]), ("won't won", ["win"]), ("l'amour", ["amour"])])
-def test_what_an_apostrophe_ties_to_a_word_goes(text: str, terms: list[str]) -> None:
+def test_apostrophe_endings_are_removed(text: str, terms: list[str]) -> None:
     assert terms_of(text) == terms
 
 
-def test_words_that_say_nothing_are_left_out() -> None:
+def test_stop_words_are_left_out() -> None:
     assert terms_of("What is it that you have to do with the und der les une para что") == []
 
 
-def test_scripts_without_spaces_are_found_by_pairs() -> None:
+def test_scripts_without_spaces_become_character_pairs() -> None:
     assert terms_of("我喜欢苹果") == ["我喜", "喜欢", "欢苹", "苹果"]
     assert terms_of("茶") == ["茶"]
     assert set(terms_of("東京へ行く")) & set(terms_of("東京")) == {"東京"}
@@ -95,6 +95,6 @@ def test_passages_end_where_sentences_do() -> None:
         ("The “Odyssey”, again.", TextFeature.QUOTE),
     ],
 )
-def test_signs(text: str, sign: TextFeature) -> None:
+def test_text_features(text: str, sign: TextFeature) -> None:
     assert signs_of(text) & sign
     assert not signs_of("the sea is calm.") & sign

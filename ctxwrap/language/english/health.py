@@ -67,26 +67,20 @@ def _abstains(found: RuleMatch) -> Statement | None:
 
 HEALTH_RULES: RuleTable = compile_rules(
     (
-        (
-            rf"{I_AM}(?P<not>(?i:not ))?(?P<how>(?i:(?:severely|deathly|extremely|highly|very|mildly|slightly"
-            rf"|terribly|badly) ))?(?i:allergic) to (?P<what>.{{2,90}})$"
-        ),
+        rf"{I_AM}(?P<not>(?i:not ))?(?P<how>(?i:(?:severely|deathly|extremely|highly|very|mildly|slightly"
+        rf"|terribly|badly) ))?(?i:allergic) to (?P<what>.{{2,90}})$",
         _allergic,
     ),
     (
-        (
-            r"(?i:i|i've)(?i: also| actually| unfortunately| got| do){0,2} (?i:have|suffer from|got)? ?"
-            r"(?i:an?|the)? ?(?P<how>(?i:severe |bad |mild |serious |serious |strong ))?(?i:allergy to"
-            r"|allergies to) (?P<what>.{2,80})(?P<not>)$"
-        ),
+        r"(?i:i|i've)(?i: also| actually| unfortunately| got| do){0,2} (?i:have|suffer from|got)? ?"
+        r"(?i:an?|the)? ?(?P<how>(?i:severe |bad |mild |serious |serious |strong ))?(?i:allergy to"
+        r"|allergies to) (?P<what>.{2,80})(?P<not>)$",
         _allergic,
     ),
     (
-        (
-            rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from) (?i:an? )?(?P<how>(?i:severe |bad |mild |serious "
-            rf"|strong ))?(?P<what>[a-z]{{3,14}}(?: [a-z]{{3,10}})?) (?P<kind>(?i:allergy|allergies))(?=$"
-            rf"|[,;.]| and\b)"
-        ),
+        rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from) (?i:an? )?(?P<how>(?i:severe |bad |mild |serious "
+        rf"|strong ))?(?P<what>[a-z]{{3,14}}(?: [a-z]{{3,10}})?) (?P<kind>(?i:allergy|allergies))(?=$"
+        rf"|[,;.]| and\b)",
         _has_allergy,
     ),
     (
@@ -94,30 +88,24 @@ HEALTH_RULES: RuleTable = compile_rules(
         template_rule(HEALTH, "The user has no {what}."),
     ),
     (
-        (
-            rf"{I_AM}(?P<not>(?i:not ))?(?i:an? |a strict |strictly |fully |legally )?(?P<what>"
-            rf"(?i:{alternation(STATES)}|lactose intolerant|gluten intolerant|hard of hearing|color blind"
-            rf"|colour blind))(?=$|[,;.(]| (?:and|but|since|so|for|with|from|now)\b)"
-        ),
+        rf"{I_AM}(?P<not>(?i:not ))?(?i:an? |a strict |strictly |fully |legally )?(?P<what>"
+        rf"(?i:{alternation(STATES)}|lactose intolerant|gluten intolerant|hard of hearing|color blind"
+        rf"|colour blind))(?=$|[,;.(]| (?:and|but|since|so|for|with|from|now)\b)",
         _has_state,
     ),
     (rf"{I_AM}(?P<what>(?i:{alternation(NATIONS)}|{alternation(LANGUAGES)}))(?=$|[,;.]| (?:and|but)\b)", _is_national),
     (
-        (
-            rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from|live with|was diagnosed with|been diagnosed with"
-            rf"|am living with) (?P<what>(?i:an? )?(?:[\w\-]{{2,14}} ){{0,3}}?(?i:type (?:1|2|one"
-            rf"|two) diabetes|{alternation(CONDITIONS)})\b(?i: disease| disorder| syndrome)?)(?=$|[,;.]| (?:and"
-            rf"|since|for|but|so)\b)"
-        ),
+        rf"(?i:i|i've){ADVERBS} (?i:have|got|suffer from|live with|was diagnosed with|been diagnosed with"
+        rf"|am living with) (?P<what>(?i:an? )?(?:[\w\-]{{2,14}} ){{0,3}}?(?i:type (?:1|2|one"
+        rf"|two) diabetes|{alternation(CONDITIONS)})\b(?i: disease| disorder| syndrome)?)(?=$|[,;.]| (?:and"
+        rf"|since|for|but|so)\b)",
         _ill,
     ),
     (rf"{I_AM}(?i:intolerant) to (?P<what>.{{3,60}})$", template_rule(HEALTH, "The user is intolerant to {what}.")),
     (
-        (
-            rf"{I_DO}(?P<not>(?i:don't eat|do not eat|can't eat|cannot eat|can't have|don't drink|do not drink"
-            rf"|can't drink|never eat|never drink|avoid eating)) (?P<what>(?!(?i:much|a lot|enough|too"
-            rf"|breakfast|lunch|dinner|out|before|after|until|at|another)\b).{{3,60}})$"
-        ),
+        rf"{I_DO}(?P<not>(?i:don't eat|do not eat|can't eat|cannot eat|can't have|don't drink|do not drink"
+        rf"|can't drink|never eat|never drink|avoid eating)) (?P<what>(?!(?i:much|a lot|enough|too"
+        rf"|breakfast|lunch|dinner|out|before|after|until|at|another)\b).{{3,60}})$",
         _abstains,
     ),
     (
@@ -125,18 +113,14 @@ HEALTH_RULES: RuleTable = compile_rules(
         template_rule(HEALTH, "The user keeps to {what} food."),
     ),
     (
-        (
-            rf"(?:{I_DO}(?i:follow|stick to|eat)|{I_AM}(?i:on|following)) (?P<what>(?i:an? "
-            rf"(?:strict )?[\w\-]{{3,16}}(?: [\w\-]{{3,12}})? diet))\b"
-        ),
+        rf"(?:{I_DO}(?i:follow|stick to|eat)|{I_AM}(?i:on|following)) (?P<what>(?i:an? "
+        rf"(?:strict )?[\w\-]{{3,16}}(?: [\w\-]{{3,12}})? diet))\b",
         template_rule(HEALTH, "The user follows {what}."),
     ),
     (
-        (
-            rf"(?:{I_DO}(?i:take)|{I_AM}(?i:taking|on)) (?P<what>(?!(?i:the|a|an|my|it|this|that|care|time|part"
-            rf"|notes)\b)[a-z]{{4,16}}(?: \d+ ?mg)?(?: (?:daily|every day|every morning|twice a day"
-            rf"|twice daily))? for (?:my|an?|high) [a-z ]{{4,40}})$"
-        ),
+        rf"(?:{I_DO}(?i:take)|{I_AM}(?i:taking|on)) (?P<what>(?!(?i:the|a|an|my|it|this|that|care|time|part"
+        rf"|notes)\b)[a-z]{{4,16}}(?: \d+ ?mg)?(?: (?:daily|every day|every morning|twice a day"
+        rf"|twice daily))? for (?:my|an?|high) [a-z ]{{4,40}})$",
         template_rule(HEALTH, "The user takes {what}."),
     ),
 )

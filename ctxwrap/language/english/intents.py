@@ -18,33 +18,17 @@ from ctxwrap.language.rules import (
     compile_rules,
     third_person,
 )
+from ctxwrap.language.vocabulary import parse_pairs
 
-_VERBS = {
-    "like": "likes",
-    "love": "loves",
-    "enjoy": "enjoys",
-    "prefer": "prefers",
-    "adore": "adores",
-    "hate": "hates",
-    "dislike": "dislikes",
-    "don't like": "does not like",
-    "do not like": "does not like",
-    "can't stand": "cannot stand",
-    "cannot stand": "cannot stand",
-    "detest": "detests",
-    "loathe": "loathes",
-    "despise": "despises",
-    "don't enjoy": "does not enjoy",
-    "am a big fan of": "is a big fan of",
-    "am a huge fan of": "is a huge fan of",
-    "am a fan of": "is a fan of",
-    "am into": "is into",
-    "am not a fan of": "is not a fan of",
-    "am fond of": "is fond of",
-    "collect": "collects",
-    "am passionate about": "is passionate about",
-    "am obsessed with": "is obsessed with",
-}
+_VERB_PAIRS = """
+    like=likes|love=loves|enjoy=enjoys|prefer=prefers|adore=adores|hate=hates|dislike=dislikes
+    |don't like=does not like|do not like=does not like|can't stand=cannot stand|cannot stand=cannot stand
+    |detest=detests|loathe=loathes|despise=despises|don't enjoy=does not enjoy|am a big fan of=is a big fan of
+    |am a huge fan of=is a huge fan of|am a fan of=is a fan of|am into=is into|am not a fan of=is not a fan of
+    |am fond of=is fond of|collect=collects|am passionate about=is passionate about
+    |am obsessed with=is obsessed with
+"""
+_VERBS = parse_pairs(_VERB_PAIRS)
 
 _NO_PREFERENCE = lazy_pattern(
     r"(?i:.*\b(?:idea|suggestion|suggestions|approach|solution|plan|question|recommendation"
@@ -106,50 +90,38 @@ _ASSISTANT_VERBS = (
 
 PREFERENCE_RULES: RuleTable = compile_rules(
     (
-        (
-            r"(?i:my (?:all-time |absolute )?(?:favou?rite)) (?P<of>[\w' \-]{2,40}?)(?: (?P<is>(?i:is|are"
-            r"|has always been|have always been))|'s) (?P<what>.{2,90})$"
-        ),
+        r"(?i:my (?:all-time |absolute )?(?:favou?rite)) (?P<of>[\w' \-]{2,40}?)(?: (?P<is>(?i:is|are"
+        r"|has always been|have always been))|'s) (?P<what>.{2,90})$",
         _favourite,
     ),
     (
-        (
-            r"(?P<what>(?!(?i:this|that|it|it's|these|those|the|he|she|they|which|what|your|who|one|some"
-            r"|option)\b)\w.{1,50}?) (?P<is>(?i:is|are)) (?i:my (?:all-time |absolute )?favou?rite) "
-            r"(?P<of>[\w' \-]{3,40})$"
-        ),
+        r"(?P<what>(?!(?i:this|that|it|it's|these|those|the|he|she|they|which|what|your|who|one|some"
+        r"|option)\b)\w.{1,50}?) (?P<is>(?i:is|are)) (?i:my (?:all-time |absolute )?favou?rite) "
+        r"(?P<of>[\w' \-]{3,40})$",
         _favourite,
     ),
     (rf"(?i:i){ADVERBS} (?P<verb>(?i:{'|'.join(_VERBS)})) (?P<what>.{{2,110}})$", _likes),
     (
-        (
-            r"(?i:i(?='m)|im(?=\b))(?P<verb>(?i:'m(?: really| also| very| not| pretty)? (?:a (?:big "
-            r"|huge )?fan of|into|fond of|passionate about|obsessed with))) (?P<what>.{3,90})$"
-        ),
+        r"(?i:i(?='m)|im(?=\b))(?P<verb>(?i:'m(?: really| also| very| not| pretty)? (?:a (?:big "
+        r"|huge )?fan of|into|fond of|passionate about|obsessed with))) (?P<what>.{3,90})$",
         _likes_being,
     ),
     (
-        (
-            rf"(?i:please |and |so |you should |you must |i want you to |i'd like you to |i need you to "
-            rf"|can you ){{0,2}}(?P<how>(?i:always|never)) (?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,130}})$"
-        ),
+        rf"(?i:please |and |so |you should |you must |i want you to |i'd like you to |i need you to "
+        rf"|can you ){{0,2}}(?P<how>(?i:always|never)) (?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,130}})$",
         _instructs,
     ),
     (
-        (
-            rf"(?i:from now on|going forward|from here on(?: out)?|in (?:the )?future|in all (?:your )?"
-            rf"(?:answers|replies|responses)|whenever you (?:answer|reply|respond))[,:]? (?i:please "
-            rf"|you should |i want you to |i'd like you to )?(?P<how>(?i:always|never|don't|do not))? ?"
-            rf"(?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,130}})$"
-        ),
+        rf"(?i:from now on|going forward|from here on(?: out)?|in (?:the )?future|in all (?:your )?"
+        rf"(?:answers|replies|responses)|whenever you (?:answer|reply|respond))[,:]? (?i:please "
+        rf"|you should |i want you to |i'd like you to )?(?P<how>(?i:always|never|don't|do not))? ?"
+        rf"(?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,130}})$",
         _instructs,
     ),
     (
-        (
-            rf"(?i:please )?(?P<how>(?i:don't|do not))? ?(?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,120}} "
-            rf"(?i:from now on|going forward|in (?:the )?future|from here on|in all (?:your )?(?:answers"
-            rf"|replies|responses)|every time|at all times))$"
-        ),
+        rf"(?i:please )?(?P<how>(?i:don't|do not))? ?(?P<what>(?i:{_ASSISTANT_VERBS})\b.{{3,120}} "
+        rf"(?i:from now on|going forward|in (?:the )?future|from here on|in all (?:your )?(?:answers"
+        rf"|replies|responses)|every time|at all times))$",
         _instructs,
     ),
     (
@@ -207,10 +179,8 @@ def _decided(found: RuleMatch) -> Statement | None:
     what = trim_clause(found["what"], 140)
     link = (found["link"] or "").lower()
     if not what or re.match(
-        (
-            r"(?i:yet|what|which|whether|how|where|when|it|that it|the (?:first|second|third|last|latter"
-            r"|former|other)|this|option|these|those|them|nothing)\b"
-        ),
+        r"(?i:yet|what|which|whether|how|where|when|it|that it|the (?:first|second|third|last|latter"
+        r"|former|other)|this|option|these|those|them|nothing)\b",
         what,
     ):
         return None
@@ -292,10 +262,8 @@ def _engaged_in(found: RuleMatch) -> Statement | None:
         not what
         or len(what.split()) > 14
         or re.match(
-            (
-                r"(?:hard|late|on|from|with|for|too|out|more|things|about|how|a (?:new )?(?:project|problem"
-                r"|task|few)$|the (?:project|problem|task|issue|code|same)$|stuff|myself|themselves)\b"
-            ),
+            r"(?:hard|late|on|from|with|for|too|out|more|things|about|how|a (?:new )?(?:project|problem"
+            r"|task|few)$|the (?:project|problem|task|issue|code|same)$|stuff|myself|themselves)\b",
             what,
         )
     ):
@@ -305,69 +273,53 @@ def _engaged_in(found: RuleMatch) -> Statement | None:
 
 PLAN_RULES: RuleTable = compile_rules(
     (
-        (
-            r"(?i:(?:my|our|the|total|overall|maximum|max)? ?(?:total |overall |maximum )?(?P<kind>"
-            r"(?:monthly |weekly |yearly |annual |wedding |travel |marketing |project |grocery |food "
-            r"|renovation |hardware )?)budget)(?: (?i:for) (?P<of>[\w' \-]{3,50}?))?(?i:(?: is| was set to"
-            r"| has been set to| will be|:| =|'s)(?: (?:about|around|roughly|now|only|up to|at most|max"
-            r"|capped at|limited to|set to|set at))*) (?P<what>.{1,80})$"
-        ),
+        r"(?i:(?:my|our|the|total|overall|maximum|max)? ?(?:total |overall |maximum )?(?P<kind>"
+        r"(?:monthly |weekly |yearly |annual |wedding |travel |marketing |project |grocery |food "
+        r"|renovation |hardware )?)budget)(?: (?i:for) (?P<of>[\w' \-]{3,50}?))?(?i:(?: is| was set to"
+        r"| has been set to| will be|:| =|'s)(?: (?:about|around|roughly|now|only|up to|at most|max"
+        r"|capped at|limited to|set to|set at))*) (?P<what>.{1,80})$",
         _budget,
     ),
     (
-        (
-            rf"(?i:(?:i|we|i've|we've){ADVERBS} (?:have|got)) (?i:an? )?(?:[a-z]+ )?(?i:budget of|budget:)"
-            rf"(?i: about| around| roughly| up to)? (?P<what>{_MONEY}[^,;]{{0,20}}?)(?: (?i:for) "
-            rf"(?P<of>[^,;]{{3,60}}))?$"
-        ),
+        rf"(?i:(?:i|we|i've|we've){ADVERBS} (?:have|got)) (?i:an? )?(?:[a-z]+ )?(?i:budget of|budget:)"
+        rf"(?i: about| around| roughly| up to)? (?P<what>{_MONEY}[^,;]{{0,20}}?)(?: (?i:for) "
+        rf"(?P<of>[^,;]{{3,60}}))?$",
         _budget,
     ),
     (
-        (
-            rf"(?i:(?:i|we){ADVERBS} (?:can|want to|am willing to|are willing to|can only|can't|cannot)"
-            rf"(?: only)? spend(?: about| around| up to| at most| no more than| a maximum of| more than"
-            rf"| max)*) (?P<what>{_MONEY}[^,;]{{0,20}}?)(?: (?i:on|for) (?P<of>[^,;]{{3,60}}))?$"
-        ),
+        rf"(?i:(?:i|we){ADVERBS} (?:can|want to|am willing to|are willing to|can only|can't|cannot)"
+        rf"(?: only)? spend(?: about| around| up to| at most| no more than| a maximum of| more than"
+        rf"| max)*) (?P<what>{_MONEY}[^,;]{{0,20}}?)(?: (?i:on|for) (?P<of>[^,;]{{3,60}}))?$",
         _budget,
     ),
     (
-        (
-            r"(?i:(?:the|my|our)? ?(?:final |hard |submission |application |project |tax )?deadline)(?: "
-            r"(?i:for|of) (?P<of>[\w' \-]{3,60}?))?(?i: is| has been moved to| was moved to| moved to|:|'s"
-            r"| has been set to| is now| is set for)(?i: now)? (?P<what>.{2,70})$"
-        ),
+        r"(?i:(?:the|my|our)? ?(?:final |hard |submission |application |project |tax )?deadline)(?: "
+        r"(?i:for|of) (?P<of>[\w' \-]{3,60}?))?(?i: is| has been moved to| was moved to| moved to|:|'s"
+        r"| has been set to| is now| is set for)(?i: now)? (?P<what>.{2,70})$",
         _deadline,
     ),
     (
-        (
-            r"(?P<what>(?i:my|our|the) [\w' \-]{3,50}?) (?i:is due|are due|has to be (?:finished|submitted"
-            r"|done|ready) by|must be (?:finished|submitted|done|ready) by|needs to be (?:finished"
-            r"|submitted|done|ready) by)(?i: by| on| in| at)? (?P<when>.{3,50})$"
-        ),
+        r"(?P<what>(?i:my|our|the) [\w' \-]{3,50}?) (?i:is due|are due|has to be (?:finished|submitted"
+        r"|done|ready) by|must be (?:finished|submitted|done|ready) by|needs to be (?:finished"
+        r"|submitted|done|ready) by)(?i: by| on| in| at)? (?P<when>.{3,50})$",
         _due,
     ),
     (
-        (
-            rf"(?P<who>(?i:i|we|i've|we've|my team and i|my wife and i|my husband and i"
-            rf"|the team and i)){ADVERBS}(?i: finally| all| now| together| have| both){{0,2}} (?i:decided"
-            rf"|agreed|opted|resolved) (?P<link>(?i:to|on|for|against|that|not to)) (?P<what>.{{2,130}})$"
-        ),
+        rf"(?P<who>(?i:i|we|i've|we've|my team and i|my wife and i|my husband and i"
+        rf"|the team and i)){ADVERBS}(?i: finally| all| now| together| have| both){{0,2}} (?i:decided"
+        rf"|agreed|opted|resolved) (?P<link>(?i:to|on|for|against|that|not to)) (?P<what>.{{2,130}})$",
         _decided,
     ),
     (
-        (
-            rf"(?P<who>(?i:i|we|i've|we've)){ADVERBS}(?i: finally| have){{0,2}} (?i:chosen|chose|settled on"
-            rf"|picked|went with|gone with) (?P<what>[A-Z0-9].{{1,80}}|an? .{{3,80}}"
-            rf"|the [a-z]+ [a-z]+.{{0,60}})$"
-        ),
+        rf"(?P<who>(?i:i|we|i've|we've)){ADVERBS}(?i: finally| have){{0,2}} (?i:chosen|chose|settled on"
+        rf"|picked|went with|gone with) (?P<what>[A-Z0-9].{{1,80}}|an? .{{3,80}}"
+        rf"|the [a-z]+ [a-z]+.{{0,60}})$",
         _chose,
     ),
     (
-        (
-            r"(?P<who>(?i:we're|we are|i'm|i am|let's|we'll|we will|i'll|i will))(?i: definitely| just"
-            r"| all)? (?i:going with|going to go with|go with|going to use|stick with|sticking with) "
-            r"(?P<what>.{2,80})$"
-        ),
+        r"(?P<who>(?i:we're|we are|i'm|i am|let's|we'll|we will|i'll|i will))(?i: definitely| just"
+        r"| all)? (?i:going with|going to go with|go with|going to use|stick with|sticking with) "
+        r"(?P<what>.{2,80})$",
         _chose,
     ),
     (
@@ -375,17 +327,13 @@ PLAN_RULES: RuleTable = compile_rules(
         _decision,
     ),
     (
-        (
-            rf"(?i:(?:i|we|i've|we've){ADVERBS} (?:need to|have to|must|got to|gotta|am supposed to)) "
-            rf"(?P<what>.{{5,130}})$"
-        ),
+        rf"(?i:(?:i|we|i've|we've){ADVERBS} (?:need to|have to|must|got to|gotta|am supposed to)) "
+        rf"(?P<what>.{{5,130}})$",
         _task,
     ),
     (
-        (
-            r"(?i:please |can you |could you )?(?i:remind me) (?P<what>(?i:to|about|that|of|in|on|at"
-            r"|tomorrow) .{3,130})$"
-        ),
+        r"(?i:please |can you |could you )?(?i:remind me) (?P<what>(?i:to|about|that|of|in|on|at"
+        r"|tomorrow) .{3,130})$",
         _reminder,
     ),
     (
@@ -393,19 +341,15 @@ PLAN_RULES: RuleTable = compile_rules(
         _to_do,
     ),
     (
-        (
-            rf"(?i:i|i've|we){ADVERBS} (?i:have|got) (?P<what>(?i:an?|my) (?:[\w\-']{{2,16}} ){{0,3}}"
-            rf"(?i:interview|exam|appointment|meeting|flight|presentation|test|surgery|wedding|race"
-            rf"|marathon|conference|recital|hearing|viva|defense|defence)\b.{{3,70}})$"
-        ),
+        rf"(?i:i|i've|we){ADVERBS} (?i:have|got) (?P<what>(?i:an?|my) (?:[\w\-']{{2,16}} ){{0,3}}"
+        rf"(?i:interview|exam|appointment|meeting|flight|presentation|test|surgery|wedding|race"
+        rf"|marathon|conference|recital|hearing|viva|defense|defence)\b.{{3,70}})$",
         _appointment,
     ),
     (
-        (
-            rf"{I_AM}(?P<verb>(?i:learning|training for|preparing for|planning|building|writing|working on"
-            rf"|developing|renovating|organizing|organising|studying for|researching|trying to lose"
-            rf"|trying to quit|saving for|saving up for|designing)) (?P<what>.{{3,110}})$"
-        ),
+        rf"{I_AM}(?P<verb>(?i:learning|training for|preparing for|planning|building|writing|working on"
+        rf"|developing|renovating|organizing|organising|studying for|researching|trying to lose"
+        rf"|trying to quit|saving for|saving up for|designing)) (?P<what>.{{3,110}})$",
         _engaged_in,
     ),
 )

@@ -68,17 +68,13 @@ def _introduced(found: RuleMatch) -> Statement | None:
 
 NAME_RULES: RuleTable = compile_rules(
     (
-        (
-            rf"(?i:my (?:full |first |real |given )?name is|my name's|i am called|i'm called|i go by"
-            rf"|i am named){ADVERBS} (?P<name>{A_NAME}){AFTER_NAME}"
-        ),
+        rf"(?i:my (?:full |first |real |given )?name is|my name's|i am called|i'm called|i go by"
+        rf"|i am named){ADVERBS} (?P<name>{A_NAME}){AFTER_NAME}",
         _named,
     ),
     (
-        (
-            rf"(?i:(?:(?:and |but )?you can |please |just |people |everyone |friends |everybody "
-            rf"|my friends )*?(?:all )?calls? me) (?P<name>{A_NAME}){AFTER_NAME}"
-        ),
+        rf"(?i:(?:(?:and |but )?you can |please |just |people |everyone |friends |everybody "
+        rf"|my friends )*?(?:all )?calls? me) (?P<name>{A_NAME}){AFTER_NAME}",
         _introduced,
     ),
     (
@@ -136,19 +132,15 @@ def _from(found: RuleMatch) -> Statement | None:
 
 HOME_RULES: RuleTable = compile_rules(
     (
-        (
-            rf"(?i:(?:i|my (?:family|wife|husband|partner|girlfriend|boyfriend) and i|we){ADVERBS} (?:live"
-            rf"|reside)|{I_AM}(?:living|based|located)|i've been living|(?i:we're|we are) (?:living|based)"
-            rf"|my home is) in (?P<place>(?-i:{_NEAR_PLACE}))(?![\w'])(?! (?:time|terms|style))(?! for "
-            rf"(?:the|a few|two|three) )"
-        ),
+        rf"(?i:(?:i|my (?:family|wife|husband|partner|girlfriend|boyfriend) and i|we){ADVERBS} (?:live"
+        rf"|reside)|{I_AM}(?:living|based|located)|i've been living|(?i:we're|we are) (?:living|based)"
+        rf"|my home is) in (?P<place>(?-i:{_NEAR_PLACE}))(?![\w'])(?! (?:time|terms|style))(?! for "
+        rf"(?:the|a few|two|three) )",
         _lives,
     ),
     (
-        (
-            rf"{I_DO}(?i:live|reside) (?P<at>(?i:near|outside|just outside|close to|at|on)) (?P<place>"
-            rf"(?:\d{{1,5}} )?{A_PLACE})(?![\w'])"
-        ),
+        rf"{I_DO}(?i:live|reside) (?P<at>(?i:near|outside|just outside|close to|at|on)) (?P<place>"
+        rf"(?:\d{{1,5}} )?{A_PLACE})(?![\w'])",
         _lives_near,
     ),
     (
@@ -160,10 +152,8 @@ HOME_RULES: RuleTable = compile_rules(
         _lives_lower,
     ),
     (
-        (
-            rf"(?i:(?:i|we|i've|we've|my family and i){ADVERBS} (?:moved|relocated)(?: back| over| away)?) to "
-            rf"(?P<place>{A_PLACE})(?![\w'])(?P<rest>.{{0,60}})"
-        ),
+        rf"(?i:(?:i|we|i've|we've|my family and i){ADVERBS} (?:moved|relocated)(?: back| over| away)?) to "
+        rf"(?P<place>{A_PLACE})(?![\w'])(?P<rest>.{{0,60}})",
         _moved,
     ),
     (rf"(?:{I_AM}|{I_DO}(?i:come|hail) )(?i:originally )?(?i:from) (?P<place>{A_PLACE})(?![\w'])", _from),
@@ -197,48 +187,38 @@ def _has(found: RuleMatch) -> Statement | None:
 
 FAMILY_RULES: RuleTable = compile_rules(
     (
-        (
-            rf"(?i:my) {KIN}(?P<named>(?i:'s name is|'s called| is called| is named|'s named| goes by"
-            rf"| are called| are named)) (?P<name>{A_NAME}(?:(?:, {NAME_WORD})* and {NAME_WORD})?){AFTER_NAME}"
-        ),
+        rf"(?i:my) {KIN}(?P<named>(?i:'s name is|'s called| is called| is named|'s named| goes by"
+        rf"| are called| are named)) (?P<name>{A_NAME}(?:(?:, {NAME_WORD})* and {NAME_WORD})?){AFTER_NAME}",
         _relative,
     ),
     (rf"(?i:my) {KIN}(?P<named>)(?:(?i: is|'s) |, )(?P<name>{A_NAME})(?=$|,| and\b)(?!, (?i:in|on|at)\b)", _relative),
     (
-        (
-            rf"(?i:my) {KIN}(?:,? (?P<name>{NAME_WORD})(?: {NAME_WORD})?,?)? (?P<verb>(?i:lives? in|works at"
-            rf"|works for|works as|is allergic to|is severely allergic to|is studying|studies|was born on"
-            rf"|was born in|has type|suffers from)) (?P<what>.{{2,80}})$"
-        ),
+        rf"(?i:my) {KIN}(?:,? (?P<name>{NAME_WORD})(?: {NAME_WORD})?,?)? (?P<verb>(?i:lives? in|works at"
+        rf"|works for|works as|is allergic to|is severely allergic to|is studying|studies|was born on"
+        rf"|was born in|has type|suffers from)) (?P<what>.{{2,80}})$",
         _relative_is,
     ),
     (
-        (
-            rf"(?i:my) {KIN}(?:,? (?P<name>{NAME_WORD}),?)? (?P<verb>(?i:is|just turned|turned|turns)) (?P<what>"
-            rf"(?:an? (?:{alternation(PROFESSIONS)})|(?:\d{{1,2}}|two|three|four|five|six|seven|eight|nine|ten)"
-            rf"(?: (?:years|months) old)?|vegan|vegetarian|diabetic|autistic|pregnant|celiac))(?=$|[,;.]"
-            rf"| and\b)"
-        ),
+        rf"(?i:my) {KIN}(?:,? (?P<name>{NAME_WORD}),?)? (?P<verb>(?i:is|just turned|turned|turns)) (?P<what>"
+        rf"(?:an? (?:{alternation(PROFESSIONS)})|(?:\d{{1,2}}|two|three|four|five|six|seven|eight|nine|ten)"
+        rf"(?: (?:years|months) old)?|vegan|vegetarian|diabetic|autistic|pregnant|celiac))(?=$|[,;.]"
+        rf"| and\b)",
         _relative_is,
     ),
     (
-        (
-            rf"(?i:i|i've|we|we've){ADVERBS} (?i:have|got|adopted) (?P<what>(?i:(?:an?|one|two|three|four|five"
-            rf"|six|\d{{1,2}}|twin) (?:[a-z\-]{{2,14}} |\d{{1,2}}[- ]year[- ]old ){{0,2}}(?:{KIN_WORDS}"
-            rf"|{PET_WORDS}|kids|children|sons|daughters|dogs|cats|sisters|brothers|siblings|rabbits|horses"
-            rf"|puppies|kittens|twins|grandchildren|chickens|parrots))(?:,? (?i:named|called|who is called"
-            rf"|whose name is) {A_NAME}(?:(?:, {NAME_WORD})*,? and {NAME_WORD})?|: {NAME_WORD}(?:, {NAME_WORD})*"
-            rf"(?:,? and {NAME_WORD})?| and (?i:an?|one|two|three) (?:[a-z\-]{{2,14}} )?(?i:{KIN_WORDS}"
-            rf"|{PET_WORDS}|sons|daughters|dogs|cats|sisters|brothers))?)(?=$|[,;.(]| (?:and|who|but|so"
-            rf"|aged)\b)"
-        ),
+        rf"(?i:i|i've|we|we've){ADVERBS} (?i:have|got|adopted) (?P<what>(?i:(?:an?|one|two|three|four|five"
+        rf"|six|\d{{1,2}}|twin) (?:[a-z\-]{{2,14}} |\d{{1,2}}[- ]year[- ]old ){{0,2}}(?:{KIN_WORDS}"
+        rf"|{PET_WORDS}|kids|children|sons|daughters|dogs|cats|sisters|brothers|siblings|rabbits|horses"
+        rf"|puppies|kittens|twins|grandchildren|chickens|parrots))(?:,? (?i:named|called|who is called"
+        rf"|whose name is) {A_NAME}(?:(?:, {NAME_WORD})*,? and {NAME_WORD})?|: {NAME_WORD}(?:, {NAME_WORD})*"
+        rf"(?:,? and {NAME_WORD})?| and (?i:an?|one|two|three) (?:[a-z\-]{{2,14}} )?(?i:{KIN_WORDS}"
+        rf"|{PET_WORDS}|sons|daughters|dogs|cats|sisters|brothers))?)(?=$|[,;.(]| (?:and|who|but|so"
+        rf"|aged)\b)",
         _has,
     ),
     (
-        (
-            rf"{I_AM}(?P<how>(?i:married to|engaged to|dating)) (?P<what>{A_NAME}|an? "
-            rf"(?:{alternation(PROFESSIONS)}))(?=$|[,;.]| and\b)"
-        ),
+        rf"{I_AM}(?P<how>(?i:married to|engaged to|dating)) (?P<what>{A_NAME}|an? "
+        rf"(?:{alternation(PROFESSIONS)}))(?=$|[,;.]| and\b)",
         template_rule(LIFE, "The user is {how} {what}."),
     ),
 )
@@ -260,12 +240,10 @@ def _attribute(found: RuleMatch) -> Statement | None:
         not what
         or (VAGUE.match(what) and name != "pronouns")
         or re.match(
-            (
-                r"(?i:not|on (?!\d|the \d|[A-Z])|in|at|broken|boring|stressful|hard|difficult|wrong|gone|so"
-                r"|too|very|really|getting|killing|coming|going|tomorrow|today|soon|demanding|great|fine|ok"
-                r"|okay|at risk|done|making|driving|my|over|near|up|under|dirty|slow|also|still|out|being"
-                r"|always|never|easy|important|fun|old|here|late|busy|listed|in the)\b"
-            ),
+            r"(?i:not|on (?!\d|the \d|[A-Z])|in|at|broken|boring|stressful|hard|difficult|wrong|gone|so"
+            r"|too|very|really|getting|killing|coming|going|tomorrow|today|soon|demanding|great|fine|ok"
+            r"|okay|at risk|done|making|driving|my|over|near|up|under|dirty|slow|also|still|out|being"
+            r"|always|never|easy|important|fun|old|here|late|busy|listed|in the)\b",
             what,
         )
     ):
@@ -298,11 +276,9 @@ ATTRIBUTE_RULES: RuleTable = compile_rules(
     (rf"(?:{I_DO}(?i:speak)|{I_AM}(?i:fluent in)) (?P<what>.{{3,60}})$", _speaks),
     (rf"{I_DO}(?i:drive) (?P<what>(?i:an?) .{{2,50}})$", template_rule(LIFE, "The user drives {what}.")),
     (
-        (
-            rf"{I_DO}(?i:play) (?P<what>(?i:(?:the )?(?:piano|guitar|violin|cello|drums|flute|saxophone"
-            rf"|trumpet|clarinet|bass|ukulele|harp|chess|tennis|football|soccer|basketball|volleyball"
-            rf"|badminton|golf|rugby|hockey|cricket))\b.{{0,40}})$"
-        ),
+        rf"{I_DO}(?i:play) (?P<what>(?i:(?:the )?(?:piano|guitar|violin|cello|drums|flute|saxophone"
+        rf"|trumpet|clarinet|bass|ukulele|harp|chess|tennis|football|soccer|basketball|volleyball"
+        rf"|badminton|golf|rugby|hockey|cricket))\b.{{0,40}})$",
         lambda found: LIFE.of(f"The user plays {third_person(trim_clause(found['what']))}."),
     ),
 )

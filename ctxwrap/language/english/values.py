@@ -49,10 +49,8 @@ def trim_clause(text: str, max_length: int = 120) -> str:
 
 
 CONTEXT_DEPENDENT = lazy_pattern(
-    (
-        r"\b(?:you|your|this|that one|these|those|them|today|tonight|it|(?:to|in|of|at|with|for|about"
-        r"|on) that)\b|[{}]"
-    ),
+    r"\b(?:you|your|this|that one|these|those|them|today|tonight|it|(?:to|in|of|at|with|for|about"
+    r"|on) that)\b|[{}]",
     re.I,
 )
 

@@ -106,10 +106,8 @@ def _runs_business(found: RuleMatch) -> Statement | None:
 def _joined(found: RuleMatch) -> Statement | None:
     what = trim_clause(
         re.sub(
-            (
-                r" (?:last|this|in|on|two|three|a) (?:week|month|year|monday|january|20\d\d|spring|summer"
-                r"|weeks ago|months ago|few).*$"
-            ),
+            r" (?:last|this|in|on|two|three|a) (?:week|month|year|monday|january|20\d\d|spring|summer"
+            r"|weeks ago|months ago|few).*$",
             "",
             found["what"],
             flags=re.I,
@@ -132,32 +130,24 @@ _TRADE_FIELDS = alternation(FIELDS)
 WORK_RULES: RuleTable = compile_rules(
     (rf"{I_AM}(?P<what>(?i:an?|the|currently an?|still an?) .{{3,110}})$", _is_a),
     (
-        (
-            rf"{I_DO}(?i:work|freelance)(?i: full-time| full time| part-time| part time| remotely)? (?P<at>"
-            rf"(?i:at|for|as)) (?P<what>.{{2,100}})$"
-        ),
+        rf"{I_DO}(?i:work|freelance)(?i: full-time| full time| part-time| part time| remotely)? (?P<at>"
+        rf"(?i:at|for|as)) (?P<what>.{{2,100}})$",
         _works,
     ),
     (rf"{I_AM}(?i:employed|working) (?P<at>(?i:at|for|as|by)) (?P<what>.{{2,100}})$", _works),
     (
-        (
-            rf"{I_DO}(?i:work) (?P<at>(?i:in)) (?P<what>(?i:(?:the )?(?:[a-z]{{3,14}} )?(?:{_TRADE_FIELDS})"
-            rf"(?: industry| sector| department| business| field)?))(?=$|[,;]| (?:and|at|for|in)\b)"
-        ),
+        rf"{I_DO}(?i:work) (?P<at>(?i:in)) (?P<what>(?i:(?:the )?(?:[a-z]{{3,14}} )?(?:{_TRADE_FIELDS})"
+        rf"(?: industry| sector| department| business| field)?))(?=$|[,;]| (?:and|at|for|in)\b)",
         _works_in_field,
     ),
     (
-        (
-            rf"{I_DO}(?i:work) (?P<at>(?i:from home|remotely|night shifts?|nights|shifts|part[- ]time"
-            rf"|weekends))(?P<what>)(?=$|[,;]| (?:and|on|most|at)\b)"
-        ),
+        rf"{I_DO}(?i:work) (?P<at>(?i:from home|remotely|night shifts?|nights|shifts|part[- ]time"
+        rf"|weekends))(?P<what>)(?=$|[,;]| (?:and|on|most|at)\b)",
         template_rule(LIFE, "The user works {at}."),
     ),
     (
-        (
-            rf"{I_DO}(?P<verb>(?i:run|own|manage|founded|co-founded|co-own)) (?P<what>(?:an?|my own|the|our) "
-            rf"(?:[\w\-'&]{{2,16}} ){{0,3}}(?i:{alternation(BUSINESSES)})\b.{{0,60}})$"
-        ),
+        rf"{I_DO}(?P<verb>(?i:run|own|manage|founded|co-founded|co-own)) (?P<what>(?:an?|my own|the|our) "
+        rf"(?:[\w\-'&]{{2,16}} ){{0,3}}(?i:{alternation(BUSINESSES)})\b.{{0,60}})$",
         _runs_business,
     ),
     (
@@ -165,17 +155,13 @@ WORK_RULES: RuleTable = compile_rules(
         template_rule(LIFE, "The user teaches {what}."),
     ),
     (
-        (
-            rf"(?i:(?:{I_AM}|{I_DO})(?:study|studying|majoring in|doing a (?:phd|master's|masters|degree) in)) "
-            rf"(?P<what>(?!(?i:for|hard|a lot|every|at|with|this|all|too|late)\b).{{3,70}})$"
-        ),
+        rf"(?i:(?:{I_AM}|{I_DO})(?:study|studying|majoring in|doing a (?:phd|master's|masters|degree) in)) "
+        rf"(?P<what>(?!(?i:for|hard|a lot|every|at|with|this|all|too|late)\b).{{3,70}})$",
         template_rule(LIFE, "The user is studying {what}."),
     ),
     (
-        (
-            rf"(?i:i|i've|we){ADVERBS} (?i:joined|(?:started|begun)(?: working| a new job| a job| an internship"
-            rf"| my new job)? (?P<at>at|for|as)) (?P<what>[A-Z].{{1,60}}|an? .{{3,60}})$"
-        ),
+        rf"(?i:i|i've|we){ADVERBS} (?i:joined|(?:started|begun)(?: working| a new job| a job| an internship"
+        rf"| my new job)? (?P<at>at|for|as)) (?P<what>[A-Z].{{1,60}}|an? .{{3,60}})$",
         _joined,
     ),
 )

@@ -13,8 +13,8 @@ from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.repair.strict import spend
 from ctxwrap.protocol.repair.tokens import KNOWN_KEY, KNOWN_NAME
 
-_MOST_LAYERS = 4
-_MOST_TEXTS = 10
+_MAX_LAYERS = 4
+_MAX_TEXTS = 10
 
 
 class UnwrappedText(NamedTuple):
@@ -28,14 +28,14 @@ def unwrap_layers(text: str) -> Iterator[list[UnwrappedText]]:
     """Yield `text`, then the texts below one layer, two layers, and so on; each text once."""
     seen = {text}
     level = [UnwrappedText(text)]
-    for _ in range(_MOST_LAYERS + 1):
+    for _ in range(_MAX_LAYERS + 1):
         yield level
         below: list[UnwrappedText] = []
         for over in level:
             spend(len(over.text) // 8 + over.text.count("\n"))
             for name, take_off in _LAYERS.items():
                 for under in take_off(over.text):
-                    if under not in seen and len(seen) < _MOST_TEXTS:
+                    if under not in seen and len(seen) < _MAX_TEXTS:
                         seen.add(under)
                         below.append(
                             UnwrappedText(under, (*over.names, name) if name not in over.names else over.names)
@@ -197,10 +197,10 @@ _BLANK_LINE = lazy_pattern(r"\s*|[`~]{3,}\w*")
 def _without_prefixes(text: str) -> Iterator[str]:
     """Remove what every line begins with; numbers count as equal."""
     lines = text.split("\n")
-    told = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
-    if len(told) < 3:
+    filled = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
+    if len(filled) < 3:
         return
-    for rest in (told, told[1:]):
+    for rest in (filled, filled[1:]):
         prefix = _prefix(rest)
         if prefix is not None:
             yield "\n".join(prefix.sub("", line, count=1) for line in lines)
@@ -235,10 +235,10 @@ def _common_start(lines: list[str]) -> str:
 def _without_suffixes(text: str) -> Iterator[str]:
     """Remove what every line but the last ends with."""
     lines = [line.rstrip() for line in text.split("\n")]
-    told = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
-    if len(told) < 4:
+    filled = [line for line in lines if not _BLANK_LINE.fullmatch(line)]
+    if len(filled) < 4:
         return
-    shared = _common_start([line[::-1][:20] for line in told[:-1]])
+    shared = _common_start([line[::-1][:20] for line in filled[:-1]])
     mark = re.match(r"""(?:>[^<>]{1,8}<|[^\w\s{}\[\]"',:;()])+""", shared)
     if mark is not None:
         suffix = mark[0][::-1]
