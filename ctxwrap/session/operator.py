@@ -11,7 +11,8 @@ from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.missing import history, open_in, settled
 from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.types import MissingContext, Operation
+from ctxwrap.stores.base import Store
+from ctxwrap.types import MissingContext, Operation, SessionKey
 
 
 def pin(session: str, item: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
@@ -51,16 +52,9 @@ def _unpinned(item: MemoryItem, memory: Memory) -> MemoryItem:
 _STATUSES = ("resolved", "declined")
 
 
-def missing_in(
-    session: str,
-    *,
-    everything: bool = False,
-    store: StoreLike = None,
-    tenant: str = "default",
-    agent: str = "default",
-) -> tuple[MissingContext, ...]:
-    """What is missing, the oldest first; with `everything` also what was settled, as it ended."""
-    known = open_existing(key_for(session, tenant, agent), store)
+def missing_in(store: Store, key: SessionKey, *, everything: bool = False) -> tuple[MissingContext, ...]:
+    """Return open missing context, oldest first; with `everything` also closed entries."""
+    known = open_existing(key, store)
     return history(known.records("events")) if everything else open_in(known.state.missing)
 
 

@@ -20,9 +20,9 @@ from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.stores.base import STREAMS, Log, RecordChange
+from ctxwrap.stores.base import STREAMS, Log, RecordChange, Store
 from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
-from ctxwrap.types import Message, Operation, Record
+from ctxwrap.types import Message, Operation, Record, SessionKey
 
 
 def rewrite_events(
@@ -111,17 +111,9 @@ def forget(
     return found.names
 
 
-def matching(
-    session: str,
-    *,
-    item: str | None = None,
-    query: str | None = None,
-    store: StoreLike = None,
-    tenant: str = "default",
-    agent: str = "default",
-) -> tuple[str, ...]:
-    """What `forget` would return."""
-    return _found(open_existing(key_for(session, tenant, agent), store, keeps_all=True), item, query).names
+def matching(store: Store, key: SessionKey, *, item: str | None = None, query: str | None = None) -> tuple[str, ...]:
+    """Return what `forget` would delete."""
+    return _found(open_existing(key, store, keeps_all=True), item, query).names
 
 
 def purge(
