@@ -41,7 +41,7 @@ def test_garbage_is_shown_and_stays(told: Teller) -> None:
     result = ctxwrap(told, "gc", "s")
     assert result.exit_code == 0
     assert "context/pack.md" in result.output
-    assert "every call makes a new one" in " ".join(result.output.split())
+    assert "every call writes a new one" in " ".join(result.output.split())
     assert "1 file, 6 bytes can be removed; use --yes to remove them" in result.output
     assert pack.exists()
     assert hashes(directory_of(told.store), "**/*") == before

@@ -308,7 +308,7 @@ def test_what_is_missing_is_resolved_or_declined_by_hand(chat: Chat, home: Path)
     assert open_now(reply) == [("A?", "open")], "it was asked anew, and nobody answers B"
     assert chat.model.shown[-1] is None
     assert ctxwrap.verify("s", store=home).findings == ()
-    with pytest.raises(NotFound, match="nothing of the id 'x'"):
+    with pytest.raises(NotFound, match="no missing context 'x'"):
         ctxwrap.resolve_missing("s", "x", store=home)
     with pytest.raises(SettingsError, match="status"):
         ctxwrap.resolve_missing("s", first.id, status="open", store=home)  # type: ignore[arg-type]
@@ -338,7 +338,7 @@ def test_the_command_lists_and_settles(chat: Chat, home: Path) -> None:
     every = json.loads(command("missing", "s", "--all", "--json", *place).output)
     assert [(each["status"], each["resolution"]) for each in every] == [("resolved", "Bob"), ("declined", "by hand")]
     refused = command("missing", "s", "--resolve", "nothing", *place)
-    assert (refused.exit_code, "nothing of the id" in refused.output) == (1, True)
+    assert (refused.exit_code, "no missing context" in refused.output) == (1, True)
     assert command("missing", "s", "--resolve", "a", "--decline", "b", *place).exit_code == 2
 
 

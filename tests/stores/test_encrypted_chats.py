@@ -350,8 +350,8 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     assert NAME in run("memory", "new", "--store", str(home)).output
     assert [path for _, path in leaks(home, NAME) if "/session/new/" in path] == []
     exported = run("export", "new", "-o", str(tmp_path / "y.zip"), "--store", str(home))
-    assert "what was exported is not" in _both(exported)
-    assert "what was exported is not" in _both(run("export", "new", "--envelope", "--store", str(home)))
+    assert "the exported file is not" in _both(exported)
+    assert "the exported file is not" in _both(run("export", "new", "--envelope", "--store", str(home)))
 
 
 def _both(result: Result) -> str:
