@@ -171,7 +171,10 @@ def _names(cells: list[str]) -> list[str]:
 
 def _commands(group: click.Group, before: str = "") -> dict[str, click.Command]:
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         found |= (
             _commands(command, f"{before}{name} ") if isinstance(command, click.Group) else {before + name: command}
         )
@@ -194,6 +197,18 @@ def test_reference_names_the_parameters_of_functions() -> None:
             parameters = inspect.signature(getattr(ctxwrap, name)).parameters.values()
             if not any(each.kind is each.VAR_KEYWORD for each in parameters):
                 assert set(re.findall(r"\w+(?=[,=]|$)", listed)) - {"True"} <= {each.name for each in parameters}, name
+
+
+def test_reference_lists_the_methods_of_a_session_handle() -> None:
+    listed = [
+        call for cell in _rows("reference.md", "Session handles") for call in re.findall(r"`(\w+)\((.*?)\)`", cell)
+    ]
+    methods = {name: value for name, value in vars(ctxwrap.SessionHandle).items() if inspect.isfunction(value)}
+    assert {name: re.findall(r"\w+", parameters) for name, parameters in listed} == {
+        name: list(inspect.signature(method).parameters)[1:]
+        for name, method in methods.items()
+        if not name.startswith("_")
+    }
 
 
 def test_reference_lists_every_setting_with_its_default() -> None:

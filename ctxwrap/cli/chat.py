@@ -1,4 +1,4 @@
-"""A chat in the terminal: what is typed goes through a wrapped client, what comes back streams out."""
+"""The command `chat`: each line goes through a wrapped client, and the answer is streamed."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,28 +8,38 @@ from typing import Any
 import click
 
 from ctxwrap import inspect
-from ctxwrap.cli.output import printable
+from ctxwrap.cli.output import STORE, command, printable
 from ctxwrap.clients.results import turn_of
 from ctxwrap.clients.wrap import wrap
+from ctxwrap.session.lookup import key_for
 from ctxwrap.settings import check_mode
 from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
-from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey, TurnRecord
 
 AskModel = Callable[[str, str], Any]
-"""What was typed and the mode in; a stream of chunks out."""
+"""Takes a text and a mode, returns a stream of chunks."""
 
 _HELP = """\
-/memory          what is remembered, by tier
-/pack            what the last call sent, and what it left out
-/mode MODE       enabled, disabled, readonly or shadow, from the next message on
-/quit            leave; the session stays"""
+/memory          show memory by tier
+/pack            show what the last request contained, and what was left out
+/mode MODE       set the mode of the next messages: enabled, disabled, readonly or shadow
+/quit            leave; the session is kept"""
 
 
-def run_chat(*, session: str, model: str | None, store: str | None, mode: str) -> None:
+@command("chat")
+@click.option("--session", default="chat", show_default=True, help="Session to continue or to start.")
+@click.option("--model", help="Any litellm model, such as gpt-5 or anthropic/claude-sonnet-5; needs its API key.")
+@STORE
+@click.option("--mode", default="enabled", show_default=True, help="enabled, disabled, readonly or shadow.")
+def chat_command(session: str, model: str | None, store: str | None, mode: str) -> None:
+    """Chat in the terminal through a wrapped client.
+
+    Without --model it talks to the practice model: a few rules on this machine that follow the protocol and
+    remember what you say. /help lists the commands of a chat.
+    """
     place = open_store(store)
-    key = SessionKey("default", "default", check_id("session", session))
+    key = key_for(session)
     check_mode(mode)
     with suppress(ImportError):  # line editing, where the platform has it
         import readline  # noqa: F401
@@ -67,7 +77,7 @@ class Chat:
             click.secho(f"\nno answer: {printable(str(error))}", fg="red", err=True)
 
     def _obey(self, line: str) -> bool:
-        """Do what a command says; False for the one that ends the chat."""
+        """Run a command of the chat; return False to end it."""
         command, _, argument = line.partition(" ")
         if command in ("/quit", "/exit"):
             return False
@@ -94,7 +104,7 @@ class Chat:
 
     def _show_pack(self) -> None:
         if self._turn is None or not self._turn.pack:
-            click.echo("nothing was packed yet")
+            click.echo("nothing was sent yet")
             return
         click.echo(f"round {self._turn.round}, mode {self._turn.mode}")
         for item in self._turn.pack:
@@ -110,7 +120,7 @@ class Chat:
 
 
 def _typed() -> str | None:
-    """The next line, or None at the end of the input."""
+    """Return the next line, or None at the end of the input."""
     try:
         line = input("you> ")
     except (EOFError, KeyboardInterrupt):
@@ -127,15 +137,15 @@ def _visible(chunk: Any) -> str:
 
 def _greet(model: str | None, key: SessionKey, store: Store) -> None:
     if model is None:
-        click.echo("You are talking to the practice model: a few rules on this machine, no intelligence, no network.")
+        click.echo("This is the practice model: a few rules on this machine, no intelligence, no network.")
         click.echo('Try "My name is Ada and I like tea", then /memory, then "What is my name?". /help, /quit.')
     else:
-        click.echo(f"You are talking to {model}. /help lists the commands, /quit leaves.")
+        click.echo(f"Chatting with {model}. /help lists the commands, /quit leaves.")
     click.echo(f"session {printable(key.session)!r} in {getattr(store, 'root', 'memory')}\n")
 
 
 def _streamed(text: str) -> dict[str, Any]:
-    """What a call is asked for; the usage, too, so that the log tells what the chat costs."""
+    """Return the arguments of a call; with usage, so that `ctxwrap cost` has numbers."""
     messages = [{"role": "user", "content": text}]
     return {"messages": messages, "stream": True, "stream_options": {"include_usage": True}}
 

@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from ctxwrap.cli.output import Column, facts, friendly_errors, json_text, one_line, progress_bar, show, table
-from ctxwrap.conformance import CHECKS, Broken, Conformance, InputKind, conform
+from ctxwrap.cli.output import AS_JSON, Column, facts, friendly_errors, json_text, one_line, progress_bar, show, table
+from ctxwrap.conformance import CHECKS, KINDS, Broken, Conformance, InputKind, conform
 from ctxwrap.conformance.model_check import Checkup, Estimate, SnapshotForm, check_model, estimate
 from ctxwrap.errors import InvalidInput
 
@@ -16,23 +16,35 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class NotTried(click.ClickException):
+class CannotRun(click.ClickException):
     exit_code = 2
 
 
-def run_check(
-    *, model: str, base_url: str | None, api_key_env: str | None, snapshot: SnapshotForm, yes: bool, as_json: bool
+@click.command("check")
+@click.option("--model", required=True, metavar="NAME", help="Any litellm model, or one of the server at --base-url.")
+@click.option("--base-url", metavar="URL", help="Your own server; it gets no key unless --api-key-env names one.")
+@click.option("--api-key-env", metavar="VAR", help="Variable that holds the API key. [default: litellm's own]")
+@click.option("--snapshot", type=click.Choice(get_args(SnapshotForm)), default="delta", show_default=True)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@AS_JSON
+def check_command(
+    model: str, base_url: str | None, api_key_env: str | None, snapshot: SnapshotForm, yes: bool, as_json: bool
 ) -> None:
+    """Check in twenty short turns whether ctxwrap works with a model.
+
+    The turns are billed like any others. Nothing is stored on disk. Exit code 0: it works; 1: it does not; 2: the
+    check could not run.
+    """
     key = _key(api_key_env)
     if not as_json:
-        click.echo(_announced(model, estimate(model)))
-        if not yes and sys.stdin.isatty() and not click.confirm("Go on?"):
-            raise NotTried("nothing was asked")
+        click.echo(_announcement(model, estimate(model)))
+        if not yes and sys.stdin.isatty() and not click.confirm("Continue?"):
+            raise CannotRun("declined; nothing was sent")
     try:
-        with friendly_errors(), progress_bar(f"talking with {one_line(model)}") as progress:
+        with friendly_errors(), progress_bar(f"checking {one_line(model)}") as progress:
             found = check_model(model, base_url=base_url, api_key=key, snapshot=snapshot, progress=progress)
-    except Exception as error:  # whatever keeps it from being tried is what is to be told
-        raise NotTried(f"{one_line(model)} could not be tried: {one_line(str(error))}") from error
+    except Exception as error:  # providers raise errors of any class
+        raise CannotRun(f"{one_line(model)} could not be checked: {one_line(str(error))}") from error
     if as_json:
         click.echo(json_text(found.as_json()))
     else:
@@ -44,15 +56,15 @@ def _key(variable: str | None) -> str | None:
     if variable is None:
         return None
     if not (key := os.environ.get(variable)):
-        raise NotTried(f"the variable {one_line(variable)} is empty")
+        raise CannotRun(f"the variable {one_line(variable)} is empty")
     return key
 
 
-def _announced(model: str, expected: Estimate) -> str:
-    price = "at a price that is unknown" if expected.dollars is None else f"for {_money(expected.dollars)}"
+def _announcement(model: str, expected: Estimate) -> str:
+    price = "price unknown" if expected.dollars is None else _money(expected.dollars)
     return (
         f"{expected.turns} turns with {one_line(model)}: about {expected.tokens_in} tokens in and "
-        f"{expected.tokens_out} out, {price}, and more if it thinks before it answers."
+        f"{expected.tokens_out} out, {price}; reasoning tokens come on top."
     )
 
 
@@ -60,26 +72,27 @@ def _parts(found: Checkup) -> "Iterator[RenderableType]":
     turns = found.turns
     yield facts(
         [
-            ("replies with a state", _share(turns - found.missing, turns)),
+            ("replies with a snapshot", _share(turns - found.missing, turns)),
             ("clean", found.clean),
-            ("mended or in part", found.repaired),
+            ("repaired or partial", found.repaired),
             ("unusable", f"{found.unusable}{_rescued(found)}"),
-            ("forms broken", ", ".join(f"{form} ({times})" for form, times in found.forms.items())),
-            ("states in answers", found.leaks or ""),
+            ("format errors", ", ".join(f"{form} ({times})" for form, times in found.forms.items())),
+            ("snapshots in answers", found.leaks or ""),
             ("empty answers", found.blank or ""),
             *((finding.what, "yes" if finding.holds else "NO") for finding in found.findings),
             ("tokens in", f"{found.tokens_in}{_cached(found)}"),
-            ("tokens out", f"{found.tokens_out}, of these {found.snapshot_tokens} for states"),
+            ("tokens out", f"{found.tokens_out}, {found.snapshot_tokens} of them for snapshots"),
             ("seconds", f"{found.seconds:.1f}{_behind(found)}"),
             ("cost", "unknown" if found.dollars is None else _money(found.dollars)),
         ]
     )
     yield ""
-    yield facts([("works", "yes" if found.works else "NO"), ("set", _setting(found)), ("since", found.advice.why)])
+    works = ("works", "yes" if found.works else "NO")
+    yield facts([works, ("recommended settings", _setting(found)), ("reason", found.advice.why)])
 
 
 def _rescued(found: Checkup) -> str:
-    return f", of these {found.rescued} usable when asked again" if found.asked_again else ""
+    return f", {found.rescued} of them usable after a second request" if found.asked_again else ""
 
 
 def _cached(found: Checkup) -> str:
@@ -88,7 +101,7 @@ def _cached(found: Checkup) -> str:
 
 def _behind(found: Checkup) -> str:
     behind = found.snapshot_seconds
-    return "" if behind is None else f", of each streamed reply {behind:.1f} behind its visible text"
+    return "" if behind is None else f"; a streamed reply takes {behind:.1f} more after its visible text"
 
 
 def _setting(found: Checkup) -> str:
@@ -106,16 +119,28 @@ def _money(dollars: float) -> str:
 _LISTED = (Column("id"), Column("level"), Column("document"), Column("sentence", folds=True))
 
 
-class Unusable(click.ClickException):
-    exit_code = 2
+@click.command("conform")
+@click.argument("path", required=False)
+@click.option("--as", "kind", type=click.Choice(KINDS), help="What PATH is. [default: by its content]")
+@click.option("--strict", is_flag=True, help="Also fail on SHOULD.")
+@click.option("--list", "lists", is_flag=True, help="List all checks.")
+@AS_JSON
+def conform_command(path: str | None, kind: InputKind | None, strict: bool, lists: bool, as_json: bool) -> None:
+    """Check PATH against the five specifications; - reads stdin.
 
-
-def run_conform(path: str, *, kind: InputKind | None, strict: bool, as_json: bool) -> None:
+    PATH is a session folder, records of Agent Context, a working-set manifest, an assembly report, a model's reply, a
+    context document or a summary. Exit code 0: no MUST is broken; 1: one is; 2: PATH cannot be checked.
+    """
+    if lists:
+        _list_checks(as_json=as_json)
+        return
+    if path is None:
+        raise click.UsageError("name a PATH or use --list")
     stdin = sys.stdin.buffer if path == "-" else None
     try:
         found = conform(path, kind, stdin=stdin)
     except InvalidInput as error:
-        raise Unusable(one_line(f"{path}: {error}")) from None
+        raise CannotRun(one_line(f"{path}: {error}")) from None
     if as_json:
         click.echo(json_text({**found.as_json(), "conforms": found.holds(strict=strict)}))
     else:
@@ -124,7 +149,7 @@ def run_conform(path: str, *, kind: InputKind | None, strict: bool, as_json: boo
     sys.exit(0 if found.holds(strict=strict) else 1)
 
 
-def list_checks(*, as_json: bool) -> None:
+def _list_checks(*, as_json: bool) -> None:
     rows = [(check.id, check.level, check.document, check.sentence) for check in CHECKS]
     if as_json:
         click.echo(json_text([dict(zip(("id", "level", "document", "sentence"), row, strict=True)) for row in rows]))
@@ -135,11 +160,11 @@ def list_checks(*, as_json: bool) -> None:
 def _lines(found: Conformance) -> Iterator[str]:
     for broken in found.broken:
         yield from _broken(broken)
-    told = []
+    documents = []
     for document, counts in found.counts().items():
         numbers = [f"{counts[level]} {level}" for level in ("MUST", "SHOULD") if counts[level]]
-        told.append(f"{document}: {counts['checked']} checks, {' and '.join(numbers) or 'none'} broken")
-    yield one_line(f"{found.name} ({found.kind}): {'; '.join(told)}")
+        documents.append(f"{document}: {counts['checked']} checks, {' and '.join(numbers) or 'none'} broken")
+    yield one_line(f"{found.name} ({found.kind}): {'; '.join(documents)}")
 
 
 def _broken(broken: Broken) -> Iterator[str]:

@@ -1,79 +1,96 @@
 """The commands `forget`, `purge` and `gc`."""
 
-import json
 from dataclasses import asdict
-from typing import TypedDict
+from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.output import one_line, printable
-from ctxwrap.session.gc import Collectable, GarbageReport, collect_garbage
-from ctxwrap.session.purge import CHILD, forget, matching, purge
+from ctxwrap.cli.output import AS_JSON, json_text, one_line, printable, session_command
+from ctxwrap.session.gc import Collectable, GarbageReport
+from ctxwrap.session.purge import CHILD
+
+if TYPE_CHECKING:
+    from ctxwrap.handle import SessionHandle
+
+_SURE = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-class SessionOptions(TypedDict):
-    """Whose session, and where it is kept."""
+@session_command("forget")
+@_SURE
+@click.option("--item", metavar="ID", help="Delete the memory item of this id.")
+@click.option("--query", metavar="TEXT", help="Delete every memory item that contains all of these words.")
+def forget_command(handle: "SessionHandle", item: str | None, query: str | None, yes: bool) -> None:
+    """Delete memory items of SESSION permanently.
 
-    store: str | None
-    tenant: str
-    agent: str
-
-
-def run_forget(session: str, item: str | None, query: str | None, place: SessionOptions, *, sure: bool) -> None:
-    names = matching(session, item=item, query=query, **place)
+    Their text is removed from the session's files, including the handoffs and results of child sessions; with --query,
+    also every line of these that contains all of the words. Messages are kept (see purge).
+    """
+    if (item is None) == (query is None):
+        raise click.UsageError("name either --item or --query")
+    names = handle.would_forget(item=item, query=query)
     if not names:
-        click.echo("nothing in memory or of a child matches; nothing was forgotten")
+        click.echo("no memory item or child session matches; nothing was deleted")
         return
-    if not sure:
-        click.confirm(f"Forget {_listed(names)} for good?", abort=True)
-    _tell(forget(session, item=item, query=query, **place))
+    if not yes:
+        click.confirm(f"Delete {_listed(names)} permanently?", abort=True)
+    _print_deleted(handle.forget(item=item, query=query))
 
 
-def run_purge(session: str, message: str | None, child: str | None, place: SessionOptions, *, sure: bool) -> None:
-    if message is None:
-        _run_purge_child(session, child or "", place, sure=sure)
+@session_command("purge")
+@_SURE
+@click.option("--message", metavar="N", help="Delete the message of this number or id.")
+@click.option("--child", metavar="NAME", help="Delete the handoff and result of this child session instead.")
+def purge_command(handle: "SessionHandle", message: str | None, child: str | None, yes: bool) -> None:
+    """Delete a message of SESSION, or the texts of a child session, permanently.
+
+    With a message go the memory items and the texts of child sessions derived from it. A tombstone keeps its place, so
+    that the conversation continues. Other messages that quote it are kept.
+    """
+    if (message is None) == (child is None):
+        raise click.UsageError("name either --message or --child")
+    what = f"message {message} and everything derived from it" if message is not None else f"the texts of child {child}"
+    if not yes:
+        click.confirm(f"Delete {printable(what)} permanently?", abort=True)
+    number = int(message) if message is not None and message.isdecimal() else message
+    names = handle.purge(message=number, child=child)
+    if child is not None:
+        click.echo(f"deleted the texts of child {printable(child)}" if names else "nothing left to delete")
         return
-    if not sure:
-        what = f"message {printable(message)}, what memory made of it and what children hold of it,"
-        click.confirm(f"Purge {what} for good?", abort=True)
-    names = purge(session, message=int(message) if message.isdecimal() else message, **place)
-    click.echo(f"purged message {printable(message)}")
-    _tell(names)
+    click.echo(f"deleted message {printable(str(message))}")
+    _print_deleted(names)
 
 
-def _run_purge_child(session: str, child: str, place: SessionOptions, *, sure: bool) -> None:
-    if not sure:
-        click.confirm(f"Purge all that the child {printable(child)} was handed and gave back, for good?", abort=True)
-    done = purge(session, child=child, **place)
-    click.echo(f"purged the contents of child {printable(child)}" if done else "nothing was left to purge")
-
-
-def _tell(names: tuple[str, ...]) -> None:
+def _print_deleted(names: tuple[str, ...]) -> None:
     if names:
-        click.echo(f"forgot {_listed(names)}")
+        click.echo(f"deleted {_listed(names)}")
 
 
 def _listed(names: tuple[str, ...]) -> str:
     ids = [name for name in names if not name.startswith(CHILD)]
     children = [name.removeprefix(CHILD) for name in names if name.startswith(CHILD)]
     items = f"{len(ids)} memory item{'s' if len(ids) > 1 else ''}: {', '.join(map(printable, ids))}"
-    told = f"what {', '.join(map(printable, children))} was handed or gave back of it"
-    return ", and ".join([*([items] if ids else []), *([told] if children else [])])
+    texts = f"texts of child {', '.join(map(printable, children))}"
+    return ", and ".join([*([items] if ids else []), *([texts] if children else [])])
 
 
-def run_gc(session: str, place: SessionOptions, *, sure: bool, as_json: bool) -> None:
-    report = collect_garbage(session, dry_run=not sure, **place)
+@session_command("gc")
+@click.option("--yes", is_flag=True, help="Remove the files instead of listing them.")
+@AS_JSON
+def gc_command(handle: "SessionHandle", yes: bool, as_json: bool) -> None:
+    """List derived files of SESSION that are no longer needed, and why.
+
+    The session's context/gc.policy sets the limits. Messages, events, the contents they refer to, child sessions and
+    your own files are never removed.
+    """
+    report = handle.gc(dry_run=not yes)
     if as_json:
-        click.echo(json.dumps(_as_json(report), indent=2).replace("\x7f", "\\u007f"))
+        files = [file._asdict() for file in report.files]
+        policy = asdict(report.policy)
+        click.echo(json_text({"dry_run": report.dry_run, "policy": policy, "size": report.size, "files": files}))
         return
     if report.files:
         _print_table(report)
     click.echo(_total(report))
-
-
-def _as_json(report: GarbageReport) -> dict[str, object]:
-    files = [file._asdict() for file in report.files]
-    return {"dry_run": report.dry_run, "policy": asdict(report.policy), "size": report.size, "files": files}
 
 
 def _print_table(report: GarbageReport) -> None:
@@ -94,7 +111,7 @@ def _total(report: GarbageReport) -> str:
     if not report.files:
         return "nothing to collect"
     if report.dry_run:
-        return f"{_counted(report.files)} would go; nothing was removed: say --yes to do it"
+        return f"{_counted(report.files)} can be removed; use --yes to remove them"
     left = [file for file in report.files if not file.removed]
     problem = f"; {_counted(left)} could not be removed" if left else ""
     return f"removed {_counted([file for file in report.files if file.removed])}{problem}"

@@ -5,39 +5,62 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.output import one_line, progress_bar, quietly
+from ctxwrap.cli.output import (
+    AGENT,
+    ALL,
+    AS_JSON,
+    STORE,
+    TENANT,
+    command,
+    one_line,
+    progress_bar,
+    quietly,
+    session_command,
+)
 from ctxwrap.errors import KeyMismatch, SettingsError, StoreError
-from ctxwrap.export.archive.format import is_input
-from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.lookup import key_for, open_existing
-from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.session.verify import SEVERITIES, Rebuilding, Verification, VerifyFinding, rebuild, verify
-from ctxwrap.stores import encrypts, open_store
+from ctxwrap.session.lookup import key_for
+from ctxwrap.session.verify import SEVERITIES, Rebuilding, Verification, VerifyFinding
+from ctxwrap.stores import open_store
 from ctxwrap.stores.base import Store
 from ctxwrap.types import SessionKey
 
+if TYPE_CHECKING:
+    from ctxwrap.handle import SessionHandle
 
-def run_verify(session: str, place: dict[str, Any], *, as_json: bool) -> None:
-    with quietly(), progress_bar("looking at the session") as progress:
-        verification = verify(session, progress=progress, **place)
+
+@session_command("verify")
+@AS_JSON
+def verify_command(handle: "SessionHandle", as_json: bool) -> None:
+    """Check SESSION for damage; change nothing.
+
+    Checks every line and its checksum, references between records, large contents, and whether derived files match
+    the log. If it finds damage, the exit code is 1 and the first bad record is listed first.
+    """
+    with quietly(), progress_bar("verifying") as progress:
+        verification = handle.verify(progress)
     if as_json:
         click.echo(json.dumps(verification.as_json(), indent=2))
     else:
-        for line in _told(verification):
+        for line in _report(verification):
             click.echo(one_line(line))
     if verification.is_damaged:
         sys.exit(1)
 
 
-def run_rebuild(session: str, place: dict[str, Any], *, as_json: bool) -> None:
+@session_command("rebuild")
+@AS_JSON
+def rebuild_command(handle: "SessionHandle", as_json: bool) -> None:
+    """Rebuild the derived files of SESSION from its log.
+
+    These are summary, facts, swap, dedup and others. The log, large contents, pinned texts, budget and policy stay.
+    """
     with quietly():
-        rebuilding = rebuild(session, **place)
+        rebuilding = handle.rebuild()
     if as_json:
         click.echo(json.dumps(rebuilding._asdict(), indent=2))
         return
@@ -45,22 +68,20 @@ def run_rebuild(session: str, place: dict[str, Any], *, as_json: bool) -> None:
         click.echo(one_line(line))
 
 
-def _told(verification: Verification) -> Iterator[str]:
+def _report(verification: Verification) -> Iterator[str]:
     for finding in verification.findings:
         yield _line(finding)
-    listed = len(verification.findings)
-    left = sum(verification.found.values()) - listed
-    if left:
-        yield f"and {left} more"
+    if more := sum(verification.found.values()) - len(verification.findings):
+        yield f"and {more} more"
     counts = ("messages", "events", "contents", "unchecked", "torn")
     yield f"session {verification.key.session!r}: " + ", ".join(
         f"{getattr(verification, name)} {_WORDS.get(name, name)}" for name in counts if getattr(verification, name)
     )
     found = [f"{number} {severity}" for severity in SEVERITIES if (number := verification.found.get(severity))]
-    yield ": ".join(filter(None, ("damaged" if verification.is_damaged else "whole", ", ".join(found))))
+    yield ": ".join(filter(None, ("damaged" if verification.is_damaged else "intact", ", ".join(found))))
 
 
-_WORDS = {"unchecked": "lines without a checksum", "torn": "torn ends set aside"}
+_WORDS = {"unchecked": "lines without a checksum", "torn": "incomplete last lines set aside"}
 
 
 def _line(finding: VerifyFinding) -> str:
@@ -69,81 +90,92 @@ def _line(finding: VerifyFinding) -> str:
 
 def _rebuilt(rebuilding: Rebuilding) -> Iterator[str]:
     for verb, names in (
-        ("removed what is no file of the session's:", rebuilding.mended),
+        ("removed, not a file of the session:", rebuilding.mended),
         ("wrote", rebuilding.written),
         ("changed", rebuilding.changed),
         ("removed", rebuilding.removed),
     ):
         yield from (f"{verb} {name}" for name in names)
-    yield f"{rebuilding.unchanged} files were as they should be"
+    yield f"{rebuilding.unchanged} files unchanged"
 
 
-def run_upgrade(session: str | None, *, store: str | None, tenant: str, agent: str) -> None:
-    """Upgrade one session, or all that the store has; exit code 1 if one of them could not be."""
+@command("key")
+def key_command() -> None:
+    """Print a new encryption key for CTXWRAP_KEY."""
+    click.echo(base64.urlsafe_b64encode(os.urandom(32)).decode())
+
+
+@command("rekey")
+@click.argument("session", required=False)
+@ALL
+@STORE
+@TENANT
+@AGENT
+def rekey_command(session: str | None, everybody: bool, store: str | None, tenant: str, agent: str) -> None:
+    """Encrypt the key of SESSION with the first key in CTXWRAP_KEY.
+
+    CTXWRAP_KEY must also name the old key. Nothing else of the session is written.
+    """
     place = open_store(store)
-    keys = place.keys() if session is None else [key_for(session, tenant, agent)]
-    outcomes = [_report(place, key) for key in keys]
-    click.echo(f"{outcomes.count('upgraded')} of {len(outcomes)} sessions were upgraded")
-    if "refused" in outcomes:
+    keys = _chosen(place, session, everybody, tenant, agent)
+    rekey = getattr(place, "rekey", None)
+    if rekey is None:
+        raise SettingsError("no key is set: set CTXWRAP_KEY to the new and the old key, separated by a comma")
+    if session is not None:
+        changed = rekey(keys[0])
+        click.echo(one_line(f"session {session!r} {'has the new key' if changed else 'already had the new key'}"))
+        return
+    done = Counter[str]()
+    for key in keys:
+        try:
+            done["new" if rekey(key) else "same"] += 1
+        except KeyMismatch as error:
+            click.echo(one_line(str(error)), err=True)
+            done["failed"] += 1
+    click.echo(f"{done['new']} sessions have the new key, {done['same']} already had it, {done['failed']} failed")
+    if done["failed"]:
         raise click.exceptions.Exit(1)
 
 
-def _report(place: Store, key: SessionKey) -> str:
-    """What became of a session; stores without files of their own have one format only."""
+@command("upgrade")
+@click.argument("session", required=False)
+@ALL
+@STORE
+@TENANT
+@AGENT
+def upgrade_command(session: str | None, everybody: bool, store: str | None, tenant: str, agent: str) -> None:
+    """Convert SESSION from the format of an older version."""
+    place = open_store(store)
+    outcomes = [_upgraded(place, key) for key in _chosen(place, session, everybody, tenant, agent)]
+    click.echo(f"{outcomes.count('upgraded')} of {len(outcomes)} sessions were upgraded")
+    if "failed" in outcomes:
+        raise click.exceptions.Exit(1)
+
+
+def _upgraded(place: Store, key: SessionKey) -> str:
+    """Upgrade one session; stores without files have one format only."""
     try:
         upgrade = getattr(place.open(key), "upgrade", None)
         return "upgraded" if upgrade is not None and upgrade() else "same"
     except StoreError as error:
         click.echo(one_line(str(error)), err=True)
-        return "refused"
+        return "failed"
 
 
-def show_new_key() -> None:
-    click.echo(base64.urlsafe_b64encode(os.urandom(32)).decode())
+def _chosen(place: Store, session: str | None, everybody: bool, tenant: str, agent: str) -> list[SessionKey]:
+    if (session is None) != everybody:
+        raise click.UsageError("name either a session or --all")
+    return list(place.keys()) if session is None else [key_for(session, tenant, agent)]
 
 
-def tell_if_encrypted(store: str | None) -> None:
-    """Say of what was exported from there that it is not what the session is."""
-    if encrypts(open_store(store)):
-        click.echo("the session is encrypted, what was exported is not: keep it safe", err=True)
+@session_command("put")
+@click.argument("name")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--remove", "removes", is_flag=True, help="Remove NAME instead.")
+def put_command(handle: "SessionHandle", name: str, file: IO[bytes], removes: bool) -> None:
+    """Put FILE or stdin into the context/ of SESSION as NAME.
 
-
-def run_rekey(session: str | None, *, store: str | None, tenant: str, agent: str) -> None:
-    place = open_store(store)
-    rekey = getattr(place, "rekey", None)
-    if rekey is None:
-        raise SettingsError("there is no key: name the new one and the old one in CTXWRAP_KEY, with a comma between")
-    if session is not None:
-        changed = rekey(key_for(session, tenant, agent))
-        click.echo(one_line(f"session {session!r} {'has the new key' if changed else 'had it already'}"))
-        return
-    _rekey_all(place, rekey)
-
-
-def _rekey_all(place: Store, rekey: Callable[[SessionKey], bool]) -> None:
-    done = Counter(map(partial(_rekeyed, rekey), place.keys()))
-    click.echo(f"{done['new']} sessions have the new key, {done['same']} had it, {done['refused']} were refused")
-    if done["refused"]:
-        raise click.exceptions.Exit(1)
-
-
-def _rekeyed(rekey: Callable[[SessionKey], bool], key: SessionKey) -> str:
-    try:
-        return "new" if rekey(key) else "same"
-    except KeyMismatch as error:
-        click.echo(one_line(str(error)), err=True)
-        return "refused"
-
-
-def run_put(session: str, name: str, file: IO[bytes] | None, *, store: str | None, tenant: str, agent: str) -> None:
-    """Save the file among what a session is given, or remove it if there is none."""
-    place = f"context/{name}"
-    if not is_input(place) or not is_legal_name(name.removeprefix("pinned/")):
-        raise SettingsError(f"{name!r} is nothing that a session is given: name pinned/NAME, budget or gc.policy")
-    known = open_existing(key_for(session, tenant, agent), store)
-    data = None if file is None else file.read()
-    with defer_finalizers(), known.locked():
-        if data is None:
-            known.log.files.remove(place)
-        else:
-            known.log.files.save(place, data, lasting=True)
+    NAME is pinned/rules.md or any other name in pinned/, budget, or gc.policy. For an encrypted session this is the
+    only way: a plaintext file in its context/ is ignored.
+    """
+    handle.put(name, None if removes else file.read())

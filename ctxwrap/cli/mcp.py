@@ -1,4 +1,4 @@
-"""Serving the memories: to one agent on stdin and stdout, or to tenants with tokens over HTTP."""
+"""The command `mcp`: serve memories on stdin and stdout, or over HTTP to tenants with tokens."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.output import one_line
+from ctxwrap.cli.output import STORE, TENANT, command, one_line
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.settings import Settings
 from ctxwrap.stores import open_store
@@ -22,15 +22,30 @@ if TYPE_CHECKING:
 
 
 class _Lines(logging.Handler):
-    """What others than ctxwrap log, on stderr: stdout is the protocol's."""
+    """Prints log records of other packages on stderr: stdout belongs to the protocol."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not record.name.startswith("ctxwrap"):
             click.echo(one_line(f"{record.name}: {record.getMessage()}"), err=True)
 
 
-def run_mcp(
-    *,
+@command("mcp")
+@STORE
+@TENANT
+@click.option("--vault", default="default", show_default=True, help="Vault for calls that name none.")
+@click.option("--memory", default="", metavar="ID", help="Memory for calls that name none.")
+@click.option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout.")
+@click.option(
+    "--token-file", metavar="FILE", help="Lines token=tenant. [default: CTXWRAP_MCP_TOKENS, else a new token]"
+)
+@click.option(
+    "--user", metavar="'NAME <ADDRESS>'", envvar="CTXWRAP_MCP_USER", help="User of --tenant, returned by get_user."
+)
+@click.option("--allow-host", "allow_hosts", multiple=True, metavar="NAME", help="Host name that clients use.")
+@click.option("--create/--no-create", default=True, help="Whether agents may create memories and vaults.")
+@click.option("--prompts", metavar="DIR", help="Directory of prompts that override the built-in ones.")
+@click.option("--model", metavar="NAME", help="litellm model that writes summaries agents do not provide.")
+def mcp_command(
     store: str | None,
     tenant: str,
     vault: str,
@@ -43,6 +58,12 @@ def run_mcp(
     model: str | None,
     user: str | None,
 ) -> None:
+    """Serve memories to agents over the Model Context Protocol.
+
+    Without --http it serves the program that started it, on stdin and stdout. With --http every request needs a bearer
+    token, which determines the tenant; without a token file or CTXWRAP_MCP_TOKENS, a token for --tenant is created and
+    printed once.
+    """
     _check_extra()
     logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
     check_id("tenant", tenant)
@@ -51,7 +72,7 @@ def run_mcp(
     users = {tenant: profile_of(user, "--user")} if user else {}
     if http is None:
         if token_file or allow_hosts:
-            raise SettingsError("--token-file and --allow-host are for --http: on stdio whoever started it is served")
+            raise SettingsError("--token-file and --allow-host need --http")
         from ctxwrap.service.mcp.server import run_on_stdio
 
         run_on_stdio(_servers(store, vault, memory, users, create=create, prompts=prompts, model=model)(tenant))
@@ -67,7 +88,7 @@ def _check_extra() -> None:
         for name in ("mcp.server.mcpserver", "uvicorn"):
             import_module(name)
     except ImportError as error:
-        raise SettingsError(f"this needs the extra mcp: pip install 'ctxwrap[mcp]' ({error})") from error
+        raise SettingsError(f"`ctxwrap mcp` needs the extra mcp: pip install 'ctxwrap[mcp]' ({error})") from error
 
 
 def _servers(
@@ -80,7 +101,7 @@ def _servers(
     prompts: str | None,
     model: str | None,
 ) -> "Callable[[str], MCPServer]":
-    """What makes the server of a tenant."""
+    """Return a function that creates the server of a tenant."""
     from ctxwrap.service.mcp.server import server_for
     from ctxwrap.service.memories import Memories
 
@@ -91,7 +112,7 @@ def _servers(
         user = users.get(tenant)
         memories = Memories(place, tenant=tenant, vault=vault, settings=settings, user=user, writer=writer)
         if memory:
-            _have(memories, memory, create=create)
+            _ensure(memories, memory, create=create)
         return server_for(memories, memory=memory, allow_create=create)
 
     return serving
@@ -104,8 +125,8 @@ def _writer(model: str) -> "Summariser":
     return Summariser(load_litellm(), model=model)
 
 
-def _have(memories: "Memories", memory: str, *, create: bool) -> None:
-    """The default memory is there from the start: agents begin by reading its context."""
+def _ensure(memories: "Memories", memory: str, *, create: bool) -> None:
+    """Create the default memory if it does not exist: agents first read its context."""
     try:
         memories.get_memory(memory)
     except NotFound:
@@ -137,18 +158,18 @@ def _serve_http(
     loopback = is_loopback(address.host)
     if not loopback and not (tokens and allow_hosts):
         raise SettingsError(
-            f"{address.host} can be reached from other machines: name a --token-file, and with --allow-host the name"
-            " it is called by; or listen on 127.0.0.1"
+            f"{address.host} can be reached from other machines: set --token-file and --allow-host, or listen on "
+            "127.0.0.1"
         )
     with bound(address) as listening:
         address = Address(address.host, listening.getsockname()[1])
         hosts = hosts_of(address, allow_hosts, loopback=loopback)
         click.echo(f"listening on http://{address}{PATH}", err=True)
-        serve(AuthenticatedApp(serving, Tokens(tokens or _made_up(tenant)), hosts), listening)
+        serve(AuthenticatedApp(serving, Tokens(tokens or _new_tokens(tenant)), hosts), listening)
 
 
-def _made_up(tenant: str) -> dict[str, str]:
-    """A token for this run: it is told here, and nowhere else."""
+def _new_tokens(tenant: str) -> dict[str, str]:
+    """Create a token for this run and print it."""
     from ctxwrap.service.mcp.auth import new_token
 
     token = new_token()

@@ -1,28 +1,27 @@
-"""The command `memory`: a list, JSON, or a plot as SVG."""
+"""The command `memory`: memory as a list, as JSON, or its decay as an SVG plot."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ctxwrap.cli.output import json_text, one_line, printable
-from ctxwrap.inspect import Curve, Point, curves_of, details_of
+from ctxwrap.cli.output import json_text, one_line, printable, session_command
+from ctxwrap.inspect import Curve, Point
 from ctxwrap.memory.items import PLACES, TIERS
-from ctxwrap.session import operator
 from ctxwrap.settings import MemoryRules
-from ctxwrap.stores import open_store
-from ctxwrap.stores.names import check_id
-from ctxwrap.types import SessionKey
+
+if TYPE_CHECKING:
+    from ctxwrap.handle import SessionHandle
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 64, 640, 84, 56
 _LOWEST, _HIGHEST = 320, 720
 _ROW = 18
 _LABEL = 44
-"""Characters of an item that stand beside its curve; the rest is in its tooltip."""
+"""Characters of an item beside its curve; the tooltip has all of it."""
 
 _NO_XML = dict.fromkeys((0xFFFE, 0xFFFF))
 
@@ -57,7 +56,7 @@ path.threshold { stroke-width: 1; stroke-dasharray: 8 6; opacity: 0.6 }
 
 
 class _Frame(NamedTuple):
-    """Where a round and a strength lie on the paper."""
+    """Maps rounds and strengths to coordinates."""
 
     newest: int
     height: int
@@ -77,7 +76,7 @@ class _Frame(NamedTuple):
 
 
 def plotted(curves: Sequence[Curve], title: str) -> str:
-    """An SVG with a curve for each item, coloured by the place it was in; the same for the same curves."""
+    """Return an SVG with a curve per item, coloured by tier; deterministic."""
     newest = max((curve.points[-1].round for curve in curves), default=1)
     frame = _Frame(newest, min(_HIGHEST, max(_LOWEST, _ROW * (len(curves) + 1))))
     size = f"{_WIDTH} {frame.bottom + _BOTTOM}"
@@ -98,7 +97,7 @@ def plotted(curves: Sequence[Curve], title: str) -> str:
 
 
 def _style() -> str:
-    """Dark paper where the reader's surroundings are dark; programs that do not know of such get the light one."""
+    """Follow the viewer's colour scheme; viewers without one get the light colours."""
     return f"{_SHAPES}{_coloured(_LIGHT)}@media (prefers-color-scheme: dark) {{\n{_coloured(_DARK)}}}\n"
 
 
@@ -131,7 +130,7 @@ def _axes(frame: _Frame) -> Iterator[str]:
 
 
 def _thresholds(frame: _Frame) -> Iterator[str]:
-    """The strengths below which items leave their tiers, if age may end them."""
+    """Draw the strengths below which items leave tiers that items can leave by age."""
     rules = MemoryRules()
     for tier in TIERS:
         if getattr(rules.least_stay, tier) < inf:
@@ -140,7 +139,7 @@ def _thresholds(frame: _Frame) -> Iterator[str]:
 
 
 def _ticks(newest: int) -> list[int]:
-    """The first round, and at most ten more at even numbers of rounds."""
+    """Return the first round and at most ten more at regular steps."""
     step = next(
         step for power in range(20) for step in (10**power, 2 * 10**power, 5 * 10**power) if newest <= 10 * step
     )
@@ -153,7 +152,7 @@ def _curve(curve: Curve, frame: _Frame) -> str:
 
 
 def _stretches(points: Sequence[Point]) -> list[list[Point]]:
-    """The points in pieces of one place each; each but the first begins where the one before ended."""
+    """Split the points by tier; each piece but the first starts with the last point of the piece before."""
     stretches = [[points[0]]]
     for before, point in pairwise(points):
         if point.place != before.place:
@@ -170,9 +169,9 @@ def _stretch(points: Sequence[Point], frame: _Frame) -> str:
 
 
 def _labels(curves: Sequence[Curve], frame: _Frame) -> Iterator[str]:
-    """The items beside the ends of their curves, as many as there is room for, the least faded first."""
-    room = frame.height // _ROW
-    kept = sorted(curves, key=lambda curve: curve.points[-1].decay)[: room - (len(curves) > room)]
+    """Label the ends of the curves, strongest first, as many as fit."""
+    rows = frame.height // _ROW
+    kept = sorted(curves, key=lambda curve: curve.points[-1].decay)[: rows - (len(curves) > rows)]
     heights = _apart([frame.y(1 - curve.points[-1].decay) for curve in kept], _TOP, frame.bottom)
     for curve, y in zip(kept, heights, strict=True):
         text = one_line(curve.content)
@@ -189,7 +188,7 @@ def _labels(curves: Sequence[Curve], frame: _Frame) -> Iterator[str]:
 
 
 def _apart(wanted: Sequence[float], top: float, bottom: float) -> list[float]:
-    """The heights, ascending, moved as little as it takes to keep a row between them."""
+    """Return the ascending heights, moved as little as needed to be one row apart."""
     heights: list[float] = []
     for height in wanted:
         heights.append(max(height, heights[-1] + _ROW if heights else top))
@@ -205,43 +204,40 @@ def _shortened(text: str, length: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """`text` as XML may hold it."""
+    """Return `text` escaped for XML, without characters that XML forbids."""
     return escape(one_line(text).translate(_NO_XML))
 
 
 _WIDEST = 24
-"""Of the ids in a list; a longer one pushes its line to the right."""
+"""Width of the id column; a longer id shifts its line to the right."""
 
 
-def show_memory(
-    *,
-    session: str,
-    tenant: str,
-    agent: str,
-    store: str | None,
-    round: int | None,
-    as_json: bool,
-    plot: str | None,
-    pin: str | None = None,
-    unpin: str | None = None,
+@session_command("memory")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including swap.")
+@click.option("--at", "round", type=int, metavar="ROUND", help="Memory at the end of this round.")
+@click.option("--plot", metavar="FILE.svg", help="Also plot the decay of each item over all rounds to this file.")
+@click.option("--pin", metavar="ID", help="Pin this item: it does not decay and does not leave memory.")
+@click.option("--unpin", metavar="ID", help="Let this item decay again.")
+def memory_command(
+    handle: "SessionHandle", round: int | None, as_json: bool, plot: str | None, pin: str | None, unpin: str | None
 ) -> None:
-    place = open_store(store)
-    key = SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
-    for change, id in ((operator.pin, pin), (operator.unpin, unpin)):
-        if id is not None:
-            change(session, id, store=place, tenant=tenant, agent=agent)
-    details = details_of(place, key, round)
-    for line in [json_text(details)] if as_json else _listing(key, details):
+    """List the memory of SESSION by tier."""
+    if pin is not None:
+        handle.pin(pin)
+    if unpin is not None:
+        handle.unpin(unpin)
+    details, session = handle.memory(round), handle.key.session
+    for line in [json_text(details)] if as_json else _listing(session, details):
         click.echo(printable(line))
     if plot is not None:
-        _write(Path(plot), plotted(curves_of(place, key), f"What session {session} remembers"))
+        _write(Path(plot), plotted(handle.memory_curves(), f"Memory of session {session}"))
 
 
-def _listing(key: SessionKey, details: dict[str, Any]) -> Iterator[str]:
+def _listing(session: str, details: dict[str, Any]) -> Iterator[str]:
     tiers = details["memory"]
     ids = [one_line(item["id"]) for tier in TIERS for item in tiers[tier]]
     width = min(_WIDEST, max(map(len, ["id", *ids])))
-    yield f"session {key.session!r} at the end of round {details['round']}"
+    yield f"session {session!r} at the end of round {details['round']}"
     yield f"  {'id':{width}}  decay  round  touches  {'origin':9}  content"
     for tier in TIERS:
         yield tier
@@ -250,7 +246,7 @@ def _listing(key: SessionKey, details: dict[str, Any]) -> Iterator[str]:
         if not tiers[tier]:
             yield "  (empty)"
     swapped = len(details["swap"])
-    yield f"in swap: {swapped}{' (kept, not shown to the model; --json lists them)' if swapped else ''}"
+    yield f"in swap: {swapped}{' (not sent to the model; --json lists them)' if swapped else ''}"
     if details["active_task"]:
         yield f"active task: {one_line(details['active_task'])}"
 
@@ -266,4 +262,4 @@ def _write(path: Path, drawing: str) -> None:
         path.write_text(drawing, encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    click.echo(f"the plot is in {printable(str(path))}", err=True)
+    click.echo(f"wrote {printable(str(path))}", err=True)

@@ -1,14 +1,15 @@
 """The commands `missing` and `swap`."""
 
-import json
+from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.cleanup import SessionOptions
-from ctxwrap.cli.output import Column, json_text, one_line, printable, show, table
-from ctxwrap.session.operator import missing_in, resolve_missing
-from ctxwrap.session.swap_search import ReturnedContent, SwapHit, bring_back, search_swap
+from ctxwrap.cli.output import AS_JSON, Column, json_text, one_line, printable, session_command, show, table
+from ctxwrap.session.swap_search import ReturnedContent, SwapHit
 from ctxwrap.types import MissingContext
+
+if TYPE_CHECKING:
+    from ctxwrap.handle import SessionHandle
 
 _COLUMNS = (
     Column("id"),
@@ -20,25 +21,27 @@ _COLUMNS = (
 )
 
 
-def run_missing(
-    session: str,
-    *,
-    resolve: str | None,
-    decline: str | None,
-    note: str,
-    everything: bool,
-    as_json: bool,
-    store: str | None,
-    tenant: str,
-    agent: str,
+@session_command("missing")
+@click.option("--all", "everything", is_flag=True, help="Also list resolved, declined and expired entries.")
+@click.option("--resolve", metavar="ID", help="Close this entry as resolved.")
+@click.option("--decline", metavar="ID", help="Close this entry as declined: nobody will provide it.")
+@click.option("--note", default="", help="How it was resolved, or why not.")
+@AS_JSON
+def missing_command(
+    handle: "SessionHandle", resolve: str | None, decline: str | None, note: str, everything: bool, as_json: bool
 ) -> None:
-    place = SessionOptions(store=store, tenant=tenant, agent=agent)
-    for id, status in ((resolve, "resolved"), (decline, "declined")):
-        if id is not None:
-            resolve_missing(session, id, status=status, note=note, **place)  # type: ignore[arg-type]  # the words above
-            click.echo(printable(f"{status} {id}"))
-            return
-    found = missing_in(session, everything=everything, **place)
+    """List missing context of SESSION: files, omitted texts, open questions."""
+    if resolve is not None and decline is not None:
+        raise click.UsageError("name either --resolve or --decline")
+    if resolve is not None:
+        handle.resolve_missing(resolve, note=note)
+        click.echo(printable(f"resolved {resolve}"))
+        return
+    if decline is not None:
+        handle.resolve_missing(decline, status="declined", note=note)
+        click.echo(printable(f"declined {decline}"))
+        return
+    found = handle.missing(everything=everything)
     if as_json:
         click.echo(json_text([each._asdict() for each in found]))
     elif found:
@@ -48,27 +51,34 @@ def run_missing(
 
 
 def _row(each: MissingContext) -> tuple[object, ...]:
-    told = f"{each.question} ({each.reason})" if each.reason else each.question
-    return each.id, each.severity, each.status, f"round {each.round}", each.requested_from, told
+    question = f"{each.question} ({each.reason})" if each.reason else each.question
+    return each.id, each.severity, each.status, f"round {each.round}", each.requested_from, question
 
 
 _LISTED = 50
 
 
-def run_swap(session: str, place: SessionOptions, *, query: str | None, id: str | None, as_json: bool) -> None:
+@session_command("swap")
+@click.option("--query", metavar="TEXT", help="List entries that contain these words, best match first.")
+@click.option("--id", metavar="ID", help="Print the messages of this entry, or bring its memory item back.")
+@AS_JSON
+def swap_command(handle: "SessionHandle", query: str | None, id: str | None, as_json: bool) -> None:
+    """List what left the prompt of SESSION, newest first."""
+    if query is not None and id is not None:
+        raise click.UsageError("name either --query or --id")
     if id is not None:
-        returned = bring_back(session, id, **place)
-        lines = [_json([_returned_json(each) for each in returned])] if as_json else list(map(_told, returned))
+        returned = handle.bring_back(id)
+        lines = [json_text([_returned_json(each) for each in returned])] if as_json else map(_returned_line, returned)
         for line in lines:
             click.echo(printable(line))
         return
-    hits = search_swap(session, query, limit=_LISTED, **place)
+    hits = handle.swap(query, limit=_LISTED)
     if as_json:
-        click.echo(_json([{**hit.entry._asdict(), "share": hit.share} for hit in hits]))
+        click.echo(json_text([{**hit.entry._asdict(), "share": hit.share} for hit in hits]))
     elif hits:
         _print_table(hits)
     else:
-        click.echo("nothing in swap" if query is None else "nothing in swap holds any of these words")
+        click.echo("nothing in swap" if query is None else "nothing in swap contains any of these words")
 
 
 def _print_table(hits: tuple[SwapHit, ...]) -> None:
@@ -87,7 +97,7 @@ def _print_table(hits: tuple[SwapHit, ...]) -> None:
     Console(highlight=False).print(table)
 
 
-def _told(returned: ReturnedContent) -> str:
+def _returned_line(returned: ReturnedContent) -> str:
     if returned.item is not None:
         item = returned.item
         return f"{item.id} ({returned.origin}, {returned.source}) is in {item.tier} memory: {one_line(item.content)}"
@@ -96,11 +106,6 @@ def _told(returned: ReturnedContent) -> str:
 
 
 def _returned_json(returned: ReturnedContent) -> dict[str, object]:
-    said = returned.message and {**returned.message._asdict(), "extra": dict(returned.message.extra)}
-    remembered = returned.item and returned.item.as_json()
-    return {"source": returned.source, "origin": returned.origin, "message": said, "item": remembered}
-
-
-def _json(value: object) -> str:
-    """In ASCII, so that nothing gets lost and nothing steers a terminal."""
-    return json.dumps(value, indent=2, default=str).replace("\x7f", "\\u007f")
+    message = returned.message and {**returned.message._asdict(), "extra": dict(returned.message.extra)}
+    item = returned.item and returned.item.as_json()
+    return {"source": returned.source, "origin": returned.origin, "message": message, "item": item}

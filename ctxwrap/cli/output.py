@@ -1,4 +1,4 @@
-"""Shared by commands: options, friendly errors, tables, progress bars and terminal text."""
+"""Shared by commands: options, one-line errors, tables, progress bars and safe terminal text."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _LONG = 0.5
-"""What takes no more seconds than that needs no bar."""
+"""Seconds before a progress bar appears."""
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """What to tell how much of how much is done; the bar goes when the work is done."""
+    """Yield a function that takes the work done and the total; the bar disappears at the end."""
     bar = _Bar(title)
     try:
         yield bar.show if sys.stderr.isatty() else lambda done, total: None
@@ -64,28 +65,28 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 
 
 def printable(text: str) -> str:
-    """`text` without the characters that move a cursor, colour a screen, turn the direction of writing, or are none."""
+    """Return `text` without control characters, direction overrides and surrogates."""
     return _CONTROLS.sub("", text)
 
 
 def one_line(text: str) -> str:
-    """`text`, printable, with every run of white space as one space."""
+    """Return `text`, printable, with every run of white space as one space."""
     return " ".join(printable(text).split())
 
 
 def as_name(text: str) -> str:
-    """An id as it is or, if it could be taken for another one on a screen, as Python writes it."""
+    """Return an id as it is or, if it could look like another one on a screen, its repr."""
     is_plain = text.isprintable() and text == one_line(text) and not text.startswith(("'", '"'))
     return text if text and is_plain else repr(text)
 
 
 def as_time(text: str) -> str:
-    """A moment of a log, to the second."""
+    """Format a timestamp of the log, to the second."""
     return re.sub(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$", r"\1 \2", text)
 
 
 def as_size(count: int | None) -> str:
-    """Bytes in three digits or so."""
+    """Format a number of bytes with a unit."""
     if count is None:
         return ""
     size, units = float(count), iter(("B", "kB", "MB", "GB"))
@@ -96,27 +97,52 @@ def as_size(count: int | None) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """In ASCII, so that nothing gets lost and nothing steers a terminal."""
+    """Return JSON in ASCII, so that no text of a session can control the terminal."""
     return json.dumps(value, indent=indent, default=str).replace("\x7f", "\\u007f")
 
 
-Command = Callable[..., Any]
+Function = Callable[..., Any]
 
-STORE = click.option("--store", help="Where sessions are kept. [default: CTXWRAP_HOME, else the user's data directory]")
-TENANT = click.option("--tenant", default="default", show_default=True, help="Whose session it is.")
-AGENT = click.option("--agent", default="default", show_default=True, help="The agent that had it.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+STORE = click.option("--store", help="Store: a directory or URL. [default: CTXWRAP_HOME, else the user data directory]")
+TENANT = click.option("--tenant", default="default", show_default=True, help="Tenant of the session.")
+AGENT = click.option("--agent", default="default", show_default=True, help="Agent of the session.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+ALL = click.option("--all", "everybody", is_flag=True, help="Every session of every tenant and agent.")
 
 
-def of_a_session(command: Command) -> Command:
-    """The argument SESSION and the options that say whose and where it is: session, store, tenant, agent."""
-    for option in (AGENT, TENANT, STORE, click.argument("session")):
-        command = option(command)
-    return command
+def command(name: str) -> Callable[[Function], click.Command]:
+    """Make a function a command that prints errors and warnings of ctxwrap as one line each."""
+
+    def decorate(function: Function) -> click.Command:
+        @wraps(function)
+        def run(**options: Any) -> None:
+            with friendly_errors():
+                function(**options)
+
+        return click.command(name)(run)
+
+    return decorate
+
+
+def session_command(name: str) -> Callable[[Function], click.Command]:
+    """Make a function a command on a stored session, whose `SessionHandle` is its first argument."""
+
+    def decorate(function: Function) -> click.Command:
+        @wraps(function)
+        def run(session: str, tenant: str, agent: str, store: str | None, **options: Any) -> None:
+            from ctxwrap.handle import open_session
+
+            function(open_session(session, tenant=tenant, agent=agent, store=store), **options)
+
+        for option in (AGENT, TENANT, STORE, click.argument("session")):
+            run = option(run)
+        return command(name)(run)
+
+    return decorate
 
 
 class _Remarks(logging.Handler):
-    """What ctxwrap has to say while a command runs: no traceback, and nothing that steers a terminal."""
+    """Prints log records of ctxwrap as safe single lines on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(one_line(record.getMessage()), err=True)
@@ -124,7 +150,7 @@ class _Remarks(logging.Handler):
 
 @contextmanager
 def friendly_errors() -> Iterator[None]:
-    """ctxwrap's own errors as messages, and its warnings as lines of text."""
+    """Print errors of ctxwrap without a traceback, and its warnings as lines of text."""
     logger, remarks = logging.getLogger("ctxwrap"), _Remarks(logging.WARNING)
     logger.addHandler(remarks)
     try:
@@ -137,7 +163,7 @@ def friendly_errors() -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the log's own words on what is damaged: the command says it in better ones."""
+    """Silence ctxwrap's log: the command reports damage itself."""
     logger = logging.getLogger("ctxwrap")
     before, logger.disabled = logger.disabled, True
     try:
@@ -147,7 +173,7 @@ def quietly() -> Iterator[None]:
 
 
 _PIPE = 120
-"""Characters in a line where there is no terminal to ask."""
+"""Characters per line without a terminal."""
 
 _LEAST = 24
 
@@ -156,11 +182,11 @@ class Column(NamedTuple):
     name: str
     right: bool = False
     fills: bool = False
-    """It takes the room that the others leave, and is cut where that ends."""
+    """Takes the remaining width; longer text is cut."""
     folds: bool = False
-    """It goes on in the next line where its room ends."""
+    """Longer text continues on the next line."""
     needs: int = 0
-    """It is left out of lines that are shorter than that."""
+    """Least terminal width at which the column is shown."""
 
 
 def width() -> int:
@@ -168,7 +194,7 @@ def width() -> int:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> "RenderableType":
-    """Rows under a heading; None is an empty cell."""
+    """Return rows below column names; None is an empty cell."""
     from rich.table import Table
 
     shown = [at for at, column in enumerate(columns) if column.needs <= width()]
@@ -188,7 +214,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> "Rende
 
 
 def facts(named: Iterable[tuple[str, object]]) -> "RenderableType":
-    """Names and values, one to a line; those that are empty are left out."""
+    """Return names and values, one pair per line, without empty values."""
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
@@ -201,7 +227,7 @@ def facts(named: Iterable[tuple[str, object]]) -> "RenderableType":
 
 
 def heading(text: str, mark: str = "") -> "RenderableType":
-    """A line above others. Behind a mark it may go on below, but never where the mark stands."""
+    """Return a bold line; after a mark it may wrap, but never into the column of the mark."""
     from rich.table import Table
 
     drawn = Table.grid(padding=(0, 1, 0, 0))
@@ -213,7 +239,7 @@ def heading(text: str, mark: str = "") -> "RenderableType":
 
 
 def indented(text: str, by: int = 2) -> "RenderableType":
-    """A text in lines of its own, of which none can pass for a heading or a row."""
+    """Return indented text, so that no line of it looks like a heading or a row."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -222,7 +248,7 @@ def indented(text: str, by: int = 2) -> "RenderableType":
 
 
 def show(*parts: "RenderableType") -> None:
-    """Print the parts one below the other, without a single control code if nobody looks at it."""
+    """Print the parts one below the other; without control codes if stdout is not a terminal."""
     from rich.console import Console
 
     page = io.StringIO()

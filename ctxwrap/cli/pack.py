@@ -5,20 +5,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ctxwrap.cli.output import Column, as_name, as_time, facts, heading, json_text, printable, show, table
+from ctxwrap.cli.output import (
+    AS_JSON,
+    Column,
+    as_name,
+    as_time,
+    facts,
+    heading,
+    json_text,
+    printable,
+    session_command,
+    show,
+    table,
+)
 from ctxwrap.cli.turns import damage
-from ctxwrap.inspect import Cost, Way, cost_of, pack_of
-from ctxwrap.session.lookup import key_for
+from ctxwrap.inspect import Cost, Way
 from ctxwrap.session.pack_view import PackView, markdown
-from ctxwrap.stores import open_store
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ctxwrap.handle import SessionHandle
 
-_NEAR = 12
-"""So many of what was left out are shown."""
+
+_LEFT_OUT = 12
+"""How many of the items left out are shown."""
 
 _ITEMS = (
     Column("kind"),
@@ -30,24 +42,30 @@ _MISSING = (Column("severity"), Column("status"), Column("question", fills=True)
 _BLOCKS = (Column("", right=True), Column("block"), Column("role"), Column("tokens", right=True), Column("from"))
 
 
-def show_pack(*, session: str, tenant: str, agent: str, store: str | None, turn: str | None, form: str) -> None:
-    view = pack_of(open_store(store), key_for(session, tenant, agent), turn)
+@session_command("pack")
+@click.option("--turn", metavar="N", help="Number or id of a turn. [default: the newest with a pack]")
+@click.option("--md", "form", flag_value="md", help="Print every block as it was sent, as Markdown.")
+@click.option("--json", "form", flag_value="json", help="Print JSON.")
+@click.option("--report", "form", flag_value="report", help="Print the boot header and the assembly report.")
+def pack_command(handle: "SessionHandle", turn: str | None, form: str | None) -> None:
+    """Show what a request of SESSION contained, what was left out, and why."""
+    view = handle.pack(turn)
     if form == "json":
         click.echo(json_text(view.as_json()))
     elif form == "md":
         click.echo(printable(markdown(view)), nl=False)
     elif form == "report":
-        click.echo(printable(report(view)), nl=False)
+        click.echo(printable(_report(view)), nl=False)
     else:
         show(*_parts(view))
 
 
-def report(view: PackView) -> str:
-    """The boot header and the assembly report of the working set; what was spent, if there is none."""
+def _report(view: PackView) -> str:
+    """Return the boot header and the assembly report of the working set; without one, the budget."""
     import yaml  # type: ignore[import-untyped]
 
-    told = {"assembly_report": view.report} if view.report else {"budget": view.budget}
-    dumped: str = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=100)
+    report = {"assembly_report": view.report} if view.report else {"budget": view.budget}
+    dumped: str = yaml.safe_dump(report, sort_keys=False, allow_unicode=True, width=100)
     return "\n".join(filter(None, [view.boot_header, dumped]))
 
 
@@ -58,7 +76,7 @@ def _parts(view: PackView) -> "Iterator[RenderableType]":
         ("model", f"{view.model}, {view.mode}"),
     ]
     yield facts([*about, *_spending(view.budget), ("sha256", view.sha256), *(("note", note) for note in view.notes)])
-    for title, items in (("in", view.included), ("left out", view.left_out[:_NEAR])):
+    for title, items in (("included", view.included), ("left out", view.left_out[:_LEFT_OUT])):
         if items:
             yield ""
             yield heading(title)
@@ -88,18 +106,21 @@ def _spending(budget: Record) -> list[tuple[str, object]]:
 _WAYS = (
     Column("sent"),
     Column("tokens in", right=True),
-    Column("a turn", right=True),
+    Column("per turn", right=True),
     Column("last turn", right=True, needs=60),
     Column("cached", right=True),
     Column("tokens out", right=True),
-    Column("a turn", right=True, needs=80),
+    Column("per turn", right=True, needs=80),
     Column("US dollars", right=True, needs=70),
 )
 
 
-def show_cost(*, session: str, tenant: str, agent: str, store: str | None, as_data: bool) -> None:
-    cost = cost_of(open_store(store), key_for(session, tenant, agent))
-    if as_data:
+@session_command("cost")
+@AS_JSON
+def cost_command(handle: "SessionHandle", as_json: bool) -> None:
+    """Show the tokens and cost of SESSION, compared with other ways to send it."""
+    cost = handle.cost()
+    if as_json:
         click.echo(json_text(cost.as_json()))
     else:
         show(*_cost_parts(cost))
@@ -107,21 +128,21 @@ def show_cost(*, session: str, tenant: str, agent: str, store: str | None, as_da
 
 def _cost_parts(cost: Cost) -> "Iterator[RenderableType]":
     out, again = cost.sent.total.tokens_out, cost.reasks
-    unknown = f"{cost.unknown} turns that failed, are under way, or of which nobody told the usage"
+    unknown = f"{cost.unknown} turns that failed, are running, or have no usage"
     yield facts(
         [
             ("session", as_name(cost.key.session)),
             ("turns", cost.turns),
             ("models", ", ".join(map(as_name, cost.models))),
             ("counted by", _counted_by(cost)),
-            ("memory", f"{cost.snapshot} tokens out behind answers, {_share(cost.snapshot, out)} of all"),
-            ("asked again", f"{again.tokens_in} tokens in, {again.tokens_out} out" if again.tokens_in else ""),
+            ("snapshots", f"{cost.snapshot} tokens out, {_share(cost.snapshot, out)} of all"),
+            ("second requests", f"{again.tokens_in} tokens in, {again.tokens_out} out" if again.tokens_in else ""),
             ("not counted", unknown if cost.unknown else ""),
             ("damage", damage(cost.damaged)),
         ]
     )
     yield ""
-    names = ("by ctxwrap", "everything, each time", "the last 20 messages")
+    names = ("ctxwrap", "whole conversation", "last 20 messages")
     yield table(_WAYS, [_row(cost, name, way) for name, way in zip(names, cost.ways.values(), strict=True)])
 
 

@@ -5,25 +5,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.output import Column, as_name, as_size, as_time, facts, heading, indented, json_text, show, table
-from ctxwrap.cli.turns import damage, turn_parts
-from ctxwrap.inspect import (
-    Listing,
-    SessionDetails,
-    SessionInfo,
-    TurnInfo,
-    all_sessions,
-    session_details,
-    sessions_of,
-    turn_details,
+from ctxwrap.cli.output import (
+    AGENT,
+    ALL,
+    AS_JSON,
+    STORE,
+    TENANT,
+    Column,
+    as_name,
+    as_size,
+    as_time,
+    command,
+    facts,
+    heading,
+    indented,
+    json_text,
+    session_command,
+    show,
+    table,
 )
+from ctxwrap.cli.turns import damage, turn_parts
+from ctxwrap.inspect import Listing, SessionDetails, SessionInfo, TurnInfo, all_sessions, sessions_of
 from ctxwrap.memory.items import PLACES
-from ctxwrap.session.lookup import key_for
 from ctxwrap.stores import open_store
 from ctxwrap.stores.names import check_id
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from ctxwrap.handle import SessionHandle
 
 
 _WHOSE = (Column("tenant", folds=True), Column("agent", folds=True))
@@ -37,21 +47,28 @@ _COLUMNS = (
     Column("size", right=True, needs=76),
 )
 _MISSING = Column("no snapshot", right=True, needs=60)
-"""Shown if any of the sessions has replies without one."""
+"""Shown if any session has replies without a snapshot."""
 
 _SHOWN = 100
-"""So many are shown in a table unless the caller says how many; of each more the size on disk is taken, to be read by
-nobody."""
+"""Rows of the table by default: each one takes a look at the session's files."""
 
-_ROOM = 24
-"""What a tenant and an agent take beside a session."""
+_WHOSE_WIDTH = 24
+"""Width of the columns of tenant and agent."""
 
 
-def list_sessions(
-    *, tenant: str, agent: str, store: str | None, everybody: bool, limit: int | None, as_data: bool
+@command("sessions")
+@TENANT
+@AGENT
+@ALL
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="List the newest N. [default: 100 in a table]")
+@STORE
+@AS_JSON
+def sessions_command(
+    tenant: str, agent: str, store: str | None, everybody: bool, limit: int | None, as_json: bool
 ) -> None:
+    """List sessions, newest first."""
     place = open_store(store)
-    if limit is None and not as_data:
+    if limit is None and not as_json:
         limit = _SHOWN
     if everybody:
         listing, whose = all_sessions(place, limit), ""
@@ -59,23 +76,23 @@ def list_sessions(
         tenant, agent = check_id("tenant", tenant), check_id("agent", agent)
         listing = sessions_of(place, tenant, agent, limit)
         whose = f" of tenant {as_name(tenant)} and agent {as_name(agent)}"
-    if as_data:
+    if as_json:
         click.echo(json_text({"sessions": [info.as_json() for info in listing.sessions], "total": listing.total}))
     elif listing.sessions:
         _show(listing, everybody=everybody)
     else:
-        others = "" if everybody else ", --all lists everybody's"
+        others = "" if everybody else ", --all lists every tenant and agent"
         click.echo(f"no sessions{whose} in {as_name(str(getattr(place, 'root', None) or 'memory'))}")
-        click.echo(f"`ctxwrap chat` begins one, --store looks elsewhere{others}")
+        click.echo(f"`ctxwrap chat` starts one, --store names another store{others}")
 
 
 def _show(listing: Listing, *, everybody: bool) -> None:
-    whose = (*_WHOSE, *(column._replace(needs=column.needs and column.needs + _ROOM) for column in _COLUMNS))
+    whose = (*_WHOSE, *(column._replace(needs=column.needs and column.needs + _WHOSE_WIDTH) for column in _COLUMNS))
     columns = whose if everybody else _COLUMNS
     columns = (*columns, _MISSING) if any(info.missing_snapshots for info in listing.sessions) else columns
     show(table(columns, [_row(info, everybody=everybody) for info in listing.sessions]))
     if listing.total > len(listing.sessions):
-        click.echo(f"the newest {len(listing.sessions)} of {listing.total}; --limit says how many")
+        click.echo(f"newest {len(listing.sessions)} of {listing.total}; use --limit to list more")
 
 
 def _row(info: SessionInfo, *, everybody: bool) -> tuple[object, ...]:
@@ -87,10 +104,10 @@ def _row(info: SessionInfo, *, everybody: bool) -> tuple[object, ...]:
 
 
 _SUMMARY = 12
-"""So many lines of a summary are shown."""
+"""Lines of the summary that are shown."""
 
 _BRANCHES = 8
-"""So many of the newest branches are named."""
+"""Branches that are listed, newest ones."""
 
 _TURNS = (
     Column("turn", right=True),
@@ -101,22 +118,25 @@ _TURNS = (
     Column("model", needs=110),
     Column("in", right=True, needs=90),
     Column("out", right=True, needs=90),
-    Column("said", fills=True),
+    Column("user", fills=True),
     Column("answer", fills=True, needs=60),
 )
 
 
-def show_session(*, session: str, tenant: str, agent: str, store: str | None, turn: str | None, as_data: bool) -> None:
-    place, key = open_store(store), key_for(session, tenant, agent)
+@session_command("show")
+@click.option("--turn", metavar="N", help="Show one turn in full, by its number or id.")
+@AS_JSON
+def show_command(handle: "SessionHandle", turn: str | None, as_json: bool) -> None:
+    """Show SESSION: its state, memory, summary and turns."""
     if turn is not None:
-        about = turn_details(place, key, turn)
-        if as_data:
-            click.echo(json_text({**key._asdict(), **about.as_json()}))
+        about = handle.turn(turn)
+        if as_json:
+            click.echo(json_text({**handle.key._asdict(), **about.as_json()}))
         else:
             show(*turn_parts(about))
         return
-    details = session_details(place, key)
-    if as_data:
+    details = handle.details()
+    if as_json:
         click.echo(json_text(details.as_json()))
     else:
         show(*_session(details))
@@ -137,7 +157,7 @@ def _session(details: SessionDetails) -> "Iterator[RenderableType]":
             ("branches", _branches(details)),
             ("memory", ", ".join(f"{details.memory[place]} {place}" for place in PLACES)),
             ("snapshots", _snapshots(details)),
-            ("kept apart", _contents(details)),
+            ("large contents", _contents(details)),
             ("size", as_size(info.size)),
             ("damage", damage(details.damaged)),
         ]
@@ -161,23 +181,22 @@ def _branches(details: SessionDetails) -> str:
 
 
 def _snapshots(details: SessionDetails) -> str:
-    """How many replies had none; by model if there are several."""
-    told = details.snapshots
-    row = f"; the last {told['in_a_row']} had none" if told["in_a_row"] else ""
-    models = [f"{as_name(name) or 'no model'}: {_counted(count)}" for name, count in told["models"].items()]
-    return "".join((_counted(told), row, *(f"; {model}" for model in models[: len(models) > 1 and len(models)])))
+    """Return how many replies had no usable snapshot, by model if there are several."""
+    counts = details.snapshots
+    row = f"; none in the last {counts['in_a_row']}" if counts["in_a_row"] else ""
+    models = [f"; {as_name(name) or 'no model'}: {_counted(count)}" for name, count in counts["models"].items()]
+    return "".join((_counted(counts), row, *(models if len(models) > 1 else ())))
 
 
 def _counted(count: Mapping[str, Any]) -> str:
-    """Nothing if none was asked for."""
     names = [f"{count[name]} {name}" for name in ("missing", "unusable") if count[name]]
-    return ", ".join([f"{count['asked']} asked for", *names]) if count["asked"] else ""
+    return ", ".join([f"{count['asked']} requested", *names]) if count["asked"] else ""
 
 
 def _contents(details: SessionDetails) -> str:
     kept = details.contents
-    saved = f", {as_size(kept.saved_bytes)} saved by keeping each once" if kept.saved_bytes else ""
-    return f"{kept.kept} contents of {as_size(kept.bytes)}{saved}" if kept.kept else ""
+    saved = f", {as_size(kept.saved_bytes)} saved by deduplication" if kept.saved_bytes else ""
+    return f"{kept.kept}, {as_size(kept.bytes)}{saved}" if kept.kept else ""
 
 
 def _summary(text: str) -> "Iterator[RenderableType]":

@@ -8,65 +8,191 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.output import Column, heading, json_text, one_line, progress_bar, quietly, show, table
+from ctxwrap.cli.output import (
+    AGENT,
+    AS_JSON,
+    STORE,
+    TENANT,
+    Column,
+    command,
+    heading,
+    json_text,
+    one_line,
+    progress_bar,
+    quietly,
+    session_command,
+    show,
+    table,
+)
 from ctxwrap.errors import SettingsError
-from ctxwrap.export.archive import ArchiveLimits, export_session, import_session
+from ctxwrap.export.archive import ArchiveLimits, import_session
 from ctxwrap.export.archive.writer import explained, put_in_place
 from ctxwrap.export.copy import copy_sessions
-from ctxwrap.export.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
+from ctxwrap.export.evidence import Diff, import_envelope, schema_of
 from ctxwrap.export.evidence.diff import ItemOutcome
 from ctxwrap.export.evidence.document import NAMED
-from ctxwrap.export.evidence.imports import LARGEST, is_envelope, note_export
+from ctxwrap.export.evidence.imports import LARGEST, is_envelope
 from ctxwrap.export.evidence.vocabulary import EXPORT
+from ctxwrap.stores import encrypts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ctxwrap.handle import SessionHandle
 
-def run_export(session: str, file: str, place: dict[str, Any], *, force: bool, as_json: bool) -> None:
+
+@session_command("export")
+@click.option("-o", "--output", "file", metavar="FILE", help="File to write. An envelope goes to stdout by default.")
+@click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
+@click.option("--envelope", is_flag=True, help="Export what was sent and why, as records of Agent Context.")
+@click.option("--turn", metavar="N", help="Envelope of one turn, by its number or id.")
+@click.option("--target", metavar="NAME", help=f"Who may see the envelope. [default: {EXPORT}]")
+@AS_JSON
+def export_command(
+    handle: "SessionHandle",
+    file: str | None,
+    force: bool,
+    envelope: bool,
+    turn: str | None,
+    target: str | None,
+    as_json: bool,
+) -> None:
+    """Write SESSION to one file, which `ctxwrap import` reads.
+
+    An archive contains the whole session in plaintext: protect it like the session. An envelope lists what was sent,
+    what was left out and why; it contains only texts that its target may see.
+    """
+    if not envelope and (turn or target):
+        raise click.UsageError("--turn and --target need --envelope")
+    if envelope:
+        _export_envelope(handle, file, turn=turn, target=target or EXPORT, force=force, as_json=as_json)
+    elif file is None:
+        raise click.UsageError("name the archive to write with -o FILE")
+    else:
+        _export_archive(handle, file, force=force, as_json=as_json)
+    if encrypts(handle.store):
+        click.echo("the session is encrypted, the exported file is not: keep it safe", err=True)
+
+
+def _export_archive(handle: "SessionHandle", file: str, *, force: bool, as_json: bool) -> None:
     with quietly(), progress_bar("writing the archive") as progress:
-        exported = export_session(session, file, overwrite=force, incomplete=force, progress=progress, **place)
+        exported = handle.export(file, overwrite=force, incomplete=force, progress=progress)
     if as_json:
         click.echo(json.dumps(asdict(exported), indent=2))
         return
     for damaged in exported.damage:
         click.echo(one_line(f"not exported: {damaged}"), err=True)
     for name in exported.left_out:
-        click.echo(one_line(f"left out, since no archive can carry its name: {name}"), err=True)
-    counts = f"{exported.messages} messages, {exported.events} events, {exported.contents} contents"
-    click.echo(one_line(f"{exported.file}: {counts}, {exported.bytes} bytes"))
+        click.echo(one_line(f"not exported, its name is not allowed in an archive: {name}"), err=True)
+    click.echo(one_line(f"{exported.file}: {_counts(exported)}, {exported.bytes} bytes"))
 
 
-def run_import(
-    file: str, session: str | None, place: dict[str, Any], *, max_bytes: int | None, trust: bool, as_json: bool
+def _export_envelope(
+    handle: "SessionHandle", file: str | None, *, turn: str | None, target: str, force: bool, as_json: bool
 ) -> None:
-    limits = ArchiveLimits() if max_bytes is None else ArchiveLimits(bytes=max_bytes)
+    evidence = handle.envelope(turn, target=target)
+    data = evidence.as_bytes()
+    if file is None:
+        click.echo(data.decode().replace("\x7f", "\\u007f"), nl=False)
+        handle.note_export(evidence)
+        return
+    path = os.path.abspath(file)
+    with explained(path), put_in_place(path, overwrite=force) as output:
+        output.write(data)
+    handle.note_export(evidence)
+    envelopes, items, contents = len(evidence.envelopes), len(evidence.items), len(evidence.contents)
+    if as_json:
+        counts = {"envelopes": envelopes, "items": items, "contents": contents, "bytes": len(data)}
+        click.echo(json_text({"file": file, "target": evidence.target, **counts}))
+    else:
+        counted = f"{envelopes} envelopes, {items} items, {contents} texts"
+        click.echo(one_line(f"{file}: {counted} for {evidence.target}, {len(data)} bytes"))
+
+
+@command("import")
+@click.argument("file")
+@click.option("--session", metavar="NAME", help="Name of the imported session. [default: its own name]")
+@STORE
+@TENANT
+@AGENT
+@click.option("--max-bytes", type=click.IntRange(min=1), help="Refuse a larger archive. [default: 128 MB]")
+@click.option("--trust", is_flag=True, help="Also import its pinned texts, budget and policy.")
+@AS_JSON
+def import_command(
+    file: str, session: str | None, max_bytes: int | None, trust: bool, as_json: bool, **place: Any
+) -> None:
+    """Import a session from an archive FILE, or the evidence of an envelope.
+
+    Everything is checked before anything is written. An existing session is never changed.
+    """
+    if is_envelope(file):
+        if trust:
+            raise SettingsError("--trust is for archives: an envelope has no pinned texts, budget or policy")
+        _import_envelope(file, session, max_bytes or LARGEST, place, as_json=as_json)
+    else:
+        limits = ArchiveLimits() if max_bytes is None else ArchiveLimits(bytes=max_bytes)
+        _import_archive(file, session, limits, place, trust=trust, as_json=as_json)
+
+
+def _import_archive(
+    file: str, session: str | None, limits: ArchiveLimits, place: dict[str, Any], *, trust: bool, as_json: bool
+) -> None:
     with quietly(), progress_bar("reading the archive") as progress:
         imported = import_session(file, session=session, trusted=trust, limits=limits, progress=progress, **place)
     if as_json:
-        told = {**asdict(imported), "key": imported.key._asdict(), "origin": imported.origin._asdict()}
-        click.echo(json.dumps(told, indent=2))
+        result = {**asdict(imported), "key": imported.key._asdict(), "origin": imported.origin._asdict()}
+        click.echo(json.dumps(result, indent=2))
         return
     for damaged in imported.damage:
-        click.echo(one_line(f"missing since it was exported: {damaged}"), err=True)
+        click.echo(one_line(f"missing in the archive: {damaged}"), err=True)
     for name in imported.left_out:
-        click.echo(one_line(f"left out, since it is an operator's word: {name} (--trust brings it)"), err=True)
-    counts = f"{imported.messages} messages, {imported.events} events, {imported.contents} contents"
-    click.echo(one_line(f"session {imported.key.session!r} of tenant {imported.key.tenant!r}: {counts}"))
+        click.echo(one_line(f"not imported: {name} (--trust imports it)"), err=True)
+    click.echo(one_line(f"session {imported.key.session!r} of tenant {imported.key.tenant!r}: {_counts(imported)}"))
 
 
-def run_copy(*, source: str, target: str, session: str | None, tenant: str, agent: str, as_json: bool) -> None:
+def _import_envelope(file: str, session: str | None, largest: int, place: dict[str, Any], *, as_json: bool) -> None:
+    kept = import_envelope(file, session=session, largest=largest, **place)
+    counts = {"envelopes": len(kept.evidence.envelopes), "items": len(kept.evidence.items)}
+    if as_json:
+        click.echo(json_text({"key": kept.key._asdict(), "root": kept.evidence.root, **counts}))
+        return
+    text = f"evidence of {counts['envelopes']} envelopes and {counts['items']} items, neither messages nor memory"
+    click.echo(one_line(f"session {kept.key.session!r} of tenant {kept.key.tenant!r}: {text}"))
+
+
+@command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--session", metavar="NAME", help="Copy only this session. [default: all sessions of all tenants]")
+@TENANT
+@AGENT
+@AS_JSON
+def copy_command(source: str, target: str, session: str | None, tenant: str, agent: str, as_json: bool) -> None:
+    """Copy sessions from store FROM to store TO, under the same names.
+
+    Every copied record is read back and compared. Run it again to resume an interrupted copy, or to copy what was
+    added since.
+    """
     with quietly(), progress_bar("copying") as progress:
         copied = copy_sessions(source, target, session=session, tenant=tenant, agent=agent, progress=progress)
         for each in copied:
             if as_json:
                 click.echo(json_text({**each._asdict(), "key": each.key._asdict()}, indent=None))
             else:
-                counts = f"{each.messages} messages, {each.events} events, {each.contents} contents, {each.new} new"
-                click.echo(one_line(f"session {each.key.session!r} of tenant {each.key.tenant!r}: {counts}"))
+                name = f"session {each.key.session!r} of tenant {each.key.tenant!r}"
+                click.echo(one_line(f"{name}: {_counts(each)}, {each.new} new"))
 
 
-__all__ = ["is_envelope", "run_export_envelope", "run_import_envelope", "show_diff", "show_schema"]
+def _counts(result: Any) -> str:
+    return f"{result.messages} messages, {result.events} events, {result.contents} contents"
+
+
+@command("schema")
+@click.argument("name", required=False)
+def schema_command(name: str | None) -> None:
+    """Print the JSON Schema of the Agent Context record NAME, or all of them."""
+    click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
+
 
 _SHOWN = (Column("kind"), Column("from", folds=True), Column("tokens", right=True), Column("why", fills=True))
 _MOVED = (Column("from", folds=True), Column("before"), Column("after", fills=True))
@@ -79,49 +205,14 @@ _CHANGES = (
 )
 
 
-def run_export_envelope(
-    session: str, file: str | None, *, turn: str | None, target: str | None, force: bool, as_json: bool, **place: Any
-) -> None:
-    evidence = envelope_of(session, turn=turn, target=target or EXPORT, **place)
-    data = evidence.as_bytes()
-    if file is None:
-        click.echo(data.decode().replace("\x7f", "\\u007f"), nl=False)
-        note_export(evidence, session, **place)
-        return
-    path = os.path.abspath(file)
-    with explained(path), put_in_place(path, overwrite=force) as handle:
-        handle.write(data)
-    note_export(evidence, session, **place)
-    known = {"file": file, "target": evidence.target, "envelopes": len(evidence.envelopes)}
-    known |= {"items": len(evidence.items), "contents": len(evidence.contents), "bytes": len(data)}
+@session_command("diff")
+@click.argument("before", metavar="N")
+@click.argument("after", metavar="M")
+@AS_JSON
+def diff_command(handle: "SessionHandle", before: str, after: str, as_json: bool) -> None:
+    """Compare the packs of turns N and M of SESSION, and memory between them."""
+    diff = handle.diff(before, after)
     if as_json:
-        click.echo(json_text(known))
-    else:
-        counts = f"{known['envelopes']} envelopes, {known['items']} items, {known['contents']} texts"
-        click.echo(one_line(f"{file}: {counts} for {evidence.target}, {len(data)} bytes"))
-
-
-def run_import_envelope(
-    file: str, session: str | None, place: dict[str, Any], *, max_bytes: int | None, trust: bool, as_json: bool
-) -> None:
-    if trust:
-        raise SettingsError("--trust is for archives: an envelope brings nothing that is an operator's word")
-    kept = import_envelope(file, session=session, largest=max_bytes or LARGEST, **place)
-    counts = {"envelopes": len(kept.evidence.envelopes), "items": len(kept.evidence.items)}
-    if as_json:
-        click.echo(json_text({"key": kept.key._asdict(), "root": kept.evidence.root, **counts}))
-        return
-    told = f"evidence of {counts['envelopes']} envelopes and {counts['items']} items, neither messages nor memory"
-    click.echo(one_line(f"session {kept.key.session!r} of tenant {kept.key.tenant!r}: {told}"))
-
-
-def show_schema(name: str | None) -> None:
-    click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
-
-
-def show_diff(*, session: str, before: str, after: str, as_data: bool, **place: Any) -> None:
-    diff = diff_of(session, before, after, **place)
-    if as_data:
         click.echo(json_text(diff.as_json()))
     else:
         show(*_parts(diff))
@@ -131,12 +222,12 @@ def _parts(diff: Diff) -> "Iterator[RenderableType]":
     yield heading(f"turn {diff.before} to turn {diff.after}")
     for title, shown in (("entered", diff.entered), ("left", diff.left)):
         yield from _table(title, _SHOWN, [(each.kind, _place(each), each.tokens, each.reason) for each in shown])
-    moved = [(_place(before), _stood(before), _stood(after)) for before, after in diff.moved]
+    moved = [(_place(before), _block(before), _block(after)) for before, after in diff.moved]
     yield from _table("moved", _MOVED, moved)
     changes = [(each.turn, each.kind, each.id, each.tier, each.reason) for each in diff.operations]
     yield from _table("memory", _CHANGES, changes)
     if diff.gaps:
-        yield from _table("not told by the evidence", (Column("what", fills=True),), [(each,) for each in diff.gaps])
+        yield from _table("not in the evidence", (Column("what", fills=True),), [(each,) for each in diff.gaps])
 
 
 def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> "Iterator[RenderableType]":
@@ -146,7 +237,7 @@ def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object
         yield table(columns, rows)
 
 
-def _stood(shown: ItemOutcome) -> str:
+def _block(shown: ItemOutcome) -> str:
     return f"{shown.kind} in {' '.join(shown.blocks)}"
 
 

@@ -1,4 +1,4 @@
-"""Messages, events and turns of a log on a screen, and the command `tail`."""
+"""Messages, events and turns of a log as text, and the command `tail`."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -6,18 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.output import Column, as_name, as_time, facts, heading, indented, json_text, show, table
+from ctxwrap.cli.output import (
+    Column,
+    as_name,
+    as_time,
+    facts,
+    heading,
+    indented,
+    json_text,
+    session_command,
+    show,
+    table,
+)
 from ctxwrap.inspect import Numbered, StreamFollower, TurnDetails
-from ctxwrap.inspect.streams import calls_in, check_known, control_in, said_in, text_in
+from ctxwrap.inspect.streams import calls_in, control_in, said_in, text_in
 from ctxwrap.inspect.turns import Stages
 from ctxwrap.pack.receipt import EVENT_CLASSES, STAGES, items_in
-from ctxwrap.session.lookup import key_for
-from ctxwrap.stores import open_store
 from ctxwrap.stores.log_format import count_in
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from ctxwrap.handle import SessionHandle
 
     Parts = Iterator[RenderableType]
 
@@ -45,7 +56,7 @@ _MOVES = (
 
 
 def turn_parts(about: TurnDetails) -> "Parts":
-    """Everything about a turn."""
+    """Return everything about a turn."""
     info, begun, ended = about.info, _first(about.events, "start"), _first(reversed(about.events), "done")
     yield facts(
         [
@@ -71,14 +82,14 @@ def turn_parts(about: TurnDetails) -> "Parts":
 
 
 def message_parts(message: Record, number: int | None = None, limit: int | None = None) -> "Parts":
-    """A message, or so many characters of it."""
+    """Return a message, cut to `limit` characters."""
     control = control_in(message)
     about = (
         as_time(text_in(control, "time")),
         f"round {_text(control['round'])}" if "round" in control else "",
         " ".join(filter(None, (text_in(control, "status"), text_in(control, "reason")))),
         f"branches off after {as_name(text_in(control, 'parent'))}" if "parent" in control else "",
-        f"takes the place of {as_name(text_in(control, 'supersedes'))}" if "supersedes" in control else "",
+        f"replaces {as_name(text_in(control, 'supersedes'))}" if "supersedes" in control else "",
         f"answers {text_in(message, 'tool_call_id')}" if message.get("tool_call_id") else "",
         text_in(control, "fault"),
     )
@@ -90,7 +101,7 @@ def message_parts(message: Record, number: int | None = None, limit: int | None 
 
 
 def event_parts(event: Record, number: int, limit: int) -> "Parts":
-    """An event, as far as so many characters go."""
+    """Return an event, cut to `limit` characters."""
     control = control_in(event)
     turn = f"turn {as_name(text_in(control, 'turn'))}" if "turn" in control else ""
     about = _text(event.get("type")), as_time(text_in(control, "time")), turn
@@ -99,25 +110,25 @@ def event_parts(event: Record, number: int, limit: int) -> "Parts":
 
 
 def damage(lines: int) -> str:
-    """What to say of so many damaged lines."""
+    """Describe the number of damaged lines; nothing for none."""
     if not lines:
         return ""
-    return f"{lines} line{'s' if lines > 1 else ''} of the log cannot be trusted; what they said may be missing here"
+    return f"{lines} line{'s' if lines > 1 else ''} of the log damaged; their contents may be missing here"
 
 
 def _cut(text: str, limit: int | None) -> str:
     if limit is None or len(text) <= limit:
         return text
-    return f"{text[:limit]}… ({len(text) - limit} characters more, which --json has)"
+    return f"{text[:limit]}… ({len(text) - limit} more characters in --json)"
 
 
 def _other_contents(message: Record) -> Iterator[str]:
-    """What a message holds beside text."""
+    """Yield the parts of a message that are not text."""
     content = message.get("content")
     for part in content if isinstance(content, list) else ():
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text":
-            yield f"[{_text(kind) or 'something'}]"
+            yield f"[{_text(kind) or 'unknown part'}]"
     for call in calls_in(message):
         yield f"calls {_text(call.get('name'))}({_text(call.get('arguments'))}) as {_text(call.get('id'))}"
 
@@ -141,7 +152,7 @@ def _start(event: Record) -> "Parts":
 
 def _repack(event: Record) -> "Parts":
     yield ""
-    yield heading("the provider called that too long; what was sent in its place:")
+    yield heading("the provider rejected that as too long; sent instead:")
     yield from _start(event)
 
 
@@ -163,7 +174,7 @@ def _recall(event: Record) -> "Parts":
 
 def _observation(event: Record) -> "Parts":
     yield ""
-    yield heading("seen without a snapshot")
+    yield heading("extracted by rules, without a snapshot")
     yield from _operations(event)
 
 
@@ -177,8 +188,8 @@ def _snapshot(event: Record) -> "Parts":
             ("violations", _flat(event.get("violations"))),
             ("active task", text_in(event, "active_task")),
             ("capabilities", _flat(event.get("capabilities"))),
-            ("trailer", f"{len(trailer)} characters, which --json has" if trailer else ""),
-            ("operations", "it was not applied" if operations is None else "" if operations else "none"),
+            ("trailer", f"{len(trailer)} characters, see --json" if trailer else ""),
+            ("operations", "not applied" if operations is None else "" if operations else "none"),
         ]
     )
     yield from _operations(event)
@@ -200,35 +211,34 @@ def _content(item: Any) -> object:
 def _reask(event: Record) -> "Parts":
     yield ""
     yield heading(f"asked again, {_text(event.get('attempt'))}: {text_in(event, 'status')}")
-    said = [(name, _flat(event.get(name))) for name in ("error", "violations", "usage")]
-    yield facts(said)
+    yield facts([(name, _flat(event.get(name))) for name in ("error", "violations", "usage")])
     if text := text_in(event, "text"):
         yield indented(text)
 
 
 def _working_set(event: Record) -> "Parts":
     """One line, since there may be many."""
-    became = "granted" if event.get("granted") is True else "refused"
-    asked = f"{text_in(event, 'by')}: {text_in(event, 'action')} {text_in(event, 'path')}"
-    yield indented(f"{asked}: {became}, {text_in(event, 'reason')}")
+    outcome = "granted" if event.get("granted") is True else "refused"
+    request = f"{text_in(event, 'by')}: {text_in(event, 'action')} {text_in(event, 'path')}"
+    yield indented(f"{request}: {outcome}, {text_in(event, 'reason')}")
 
 
 def _choice(event: Record) -> "Parts":
     yield ""
-    yield heading(f"choice {_text(event.get('index'))}, which is no part of the conversation")
+    yield heading(f"choice {_text(event.get('index'))}, not part of the conversation")
     yield indented("\n".join(filter(None, (said_in(event), *_other_contents(event)))))
 
 
 def _other(event: Record) -> "Parts":
     yield ""
-    yield heading(text_in(event, "type") or "an event without a type")
+    yield heading(text_in(event, "type") or "event without a type")
     yield indented(_rest(event, "type", "run"))
 
 
 def _stage(event: Record) -> "Parts":
-    """One line, since every stage of a call leaves one."""
-    told = (text_in(event, "subject"), _flat(event.get("data")))
-    yield indented(f"{text_in(event, 'type')}: {', '.join(filter(None, told))}")
+    """One line, since every stage of a call writes one."""
+    parts = (text_in(event, "subject"), _flat(event.get("data")))
+    yield indented(f"{text_in(event, 'type')}: {', '.join(filter(None, parts))}")
 
 
 def _nothing(event: Record) -> "Parts":
@@ -259,7 +269,7 @@ def _objects(value: Any) -> list[Record]:
 
 
 def _flat(value: Any) -> str:
-    """What a small value says, on one line."""
+    """Return a small value on one line."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_flat(each)}" for name, each in value.items() if each not in (None, {}, []))
     if isinstance(value, list):
@@ -272,40 +282,30 @@ def _text(value: Any) -> str:
 
 
 _LONG = 2000
-"""So many characters of one record are shown."""
+"""Characters of one record that are shown."""
 
 _PAUSE = 0.25
-"""Seconds between two looks at a log that may have grown."""
+"""Seconds between two reads of a log that is followed."""
 
 Printing = Callable[[Iterable[Numbered]], None]
 
 
-def show_tail(
-    *,
-    session: str,
-    tenant: str,
-    agent: str,
-    store: str | None,
-    count: int,
-    follows: bool,
-    events: bool,
-    stages: bool,
-    as_data: bool,
-) -> None:
-    place, key = open_store(store), key_for(session, tenant, agent)
+@session_command("tail")
+@click.option("-n", "count", type=click.IntRange(min=0), default=10, show_default=True, help="How many.")
+@click.option("-f", "--follow", "follows", is_flag=True, help="Continue with new records until Ctrl-C.")
+@click.option("--events", is_flag=True, help="Print events instead of messages.")
+@click.option("--stages", is_flag=True, help="Print events, including those of the stages of a call.")
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
+def tail_command(handle: "SessionHandle", count: int, follows: bool, events: bool, stages: bool, as_json: bool) -> None:
+    """Print the newest messages of SESSION."""
     events = events or stages
-    stream = "events" if events else "messages"
-    following = StreamFollower(place.open(key), stream)
-    newest = following.new()
-    if not newest:
-        check_known(place, key)
-    printed = _lines if as_data else _events if events else _messages
-
-    told = Stages(key.session).among if stages else _without_stages
-    newest = list(told(newest) if events else newest)
-    printed(newest[max(0, len(newest) - count) :])
+    following = handle.follow("events" if events else "messages")
+    chosen = (Stages(handle.key.session).among if stages else _without_stages) if events else iter
+    printing = _print_json if as_json else _print_events if events else _print_messages
+    newest = list(chosen(following.new()))
+    printing(newest[max(0, len(newest) - count) :])
     if follows:
-        follow_stream(following, lambda new: printed(told(new) if events else new), lambda: time.sleep(_PAUSE))
+        follow_stream(following, lambda new: printing(chosen(new)), lambda: time.sleep(_PAUSE))
 
 
 def _without_stages(records: Iterable[Numbered]) -> Iterator[Numbered]:
@@ -313,7 +313,7 @@ def _without_stages(records: Iterable[Numbered]) -> Iterator[Numbered]:
 
 
 def follow_stream(following: StreamFollower, printing: Printing, pause: Callable[[], None]) -> None:
-    """Print what is new, pause, and so on until somebody interrupts it."""
+    """Print new records, pause and repeat until interrupted."""
     try:
         while True:
             printing(following.new())
@@ -322,16 +322,16 @@ def follow_stream(following: StreamFollower, printing: Printing, pause: Callable
         return
 
 
-def _lines(records: Iterable[Numbered]) -> None:
+def _print_json(records: Iterable[Numbered]) -> None:
     for _, record in records:
         click.echo(json_text(record, indent=None))
 
 
-def _messages(records: Iterable[Numbered]) -> None:
+def _print_messages(records: Iterable[Numbered]) -> None:
     for number, record in records:
         show(*message_parts(record, number, _LONG))
 
 
-def _events(records: Iterable[Numbered]) -> None:
+def _print_events(records: Iterable[Numbered]) -> None:
     for number, record in records:
         show(*event_parts(record, number, _LONG // 4))

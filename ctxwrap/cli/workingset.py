@@ -1,6 +1,5 @@
-"""The commands on a directory's `working-set.yml`."""
+"""The commands `workingset add`, `rm`, `ls` and `check` for a `working-set.yml`."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,37 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ctxwrap.cli.output import AS_JSON, friendly_errors, one_line, printable
+from ctxwrap.cli.output import AS_JSON, friendly_errors, json_text, one_line, printable
 from ctxwrap.tokens.truncation import STRATEGIES
 from ctxwrap.workingset.manifest import NAME, ROLES, Manifest, WorkingFile
 from ctxwrap.workingset.safe_yaml import path_fault
 
-if TYPE_CHECKING:  # they need a POSIX system, the other commands do not
+if TYPE_CHECKING:  # these need a POSIX system, `ctxwrap --help` does not
     from ctxwrap.workingset.assembly import FileAssembly
     from ctxwrap.workingset.manifest_file import LoadedManifest
 
-_FILE = click.option("--file", default=NAME, show_default=True, help="The manifest; its paths are relative to it.")
+_FILE = click.option(
+    "--file", default=NAME, show_default=True, help="The manifest. Paths are relative to its directory."
+)
 _USUAL_PRIORITY = 0.5
 _BOUNDARY = "0" * 16
-"""Nothing is sent from here, so it need not be secret."""
+"""Nothing is sent, so the boundary need not be secret."""
 
 
-@click.group()
-def workingset() -> None:
-    """Which files a call gets to see: add, rm, ls and check entries of a working-set.yml."""
+@click.group("workingset")
+def workingset_command() -> None:
+    """Edit and check the files of a working-set.yml."""
 
 
-@workingset.command()
+@workingset_command.command()
 @click.argument("path")
 @_FILE
-@click.option("--priority", type=float, help="From 0 to 1; 1 is what the model must not be without. [default: 0.5]")
-@click.option("--role", type=click.Choice(ROLES), help="How it is shown to the model. [default: context]")
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="What is cut if it is too long. [default: end]")
-@click.option("--max-lines", type=click.IntRange(1), help="How many lines of it at most.")
-@click.option("--why", help="What it is for.")
+@click.option("--priority", type=float, help="From 0 to 1; a file of priority 1 is vital. [default: 0.5]")
+@click.option("--role", type=click.Choice(ROLES), help="How the model sees it. [default: context]")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="Which part is cut if it is too long. [default: end]")
+@click.option("--max-lines", type=click.IntRange(1), help="Limit of lines.")
+@click.option("--why", help="Reason why it is in the working set.")
 @AS_JSON
 def add(path: str, file: str, as_json: bool, strategy: str | None, **given: Any) -> None:
-    """Add PATH to the working set, or change how it is used.
+    """Add PATH to the working set, or change its entry.
 
     PATH is relative to the manifest's directory.
     """
@@ -58,15 +59,15 @@ def add(path: str, file: str, as_json: bool, strategy: str | None, **given: Any)
     if "reason" in state:
         click.echo(f"note: {printable(path)}: {printable(state['reason'])}", err=True)
     added = [_entry(each) for each in manifest.files if each.path == path]
-    _tell({"added": added[0]}, f"{printable(path)} is in the working set", as_json)
+    _print({"added": added[0]}, f"{printable(path)} is in the working set", as_json)
 
 
-@workingset.command()
+@workingset_command.command()
 @click.argument("path")
 @_FILE
 @AS_JSON
 def rm(path: str, file: str, as_json: bool) -> None:
-    """Remove PATH from the working set; the file itself stays."""
+    """Remove PATH from the working set; keep the file itself."""
 
     def change(manifest: Manifest) -> Manifest:
         listed = {file.path for file in manifest.files} | {fault.path for fault in manifest.faults}
@@ -76,49 +77,49 @@ def rm(path: str, file: str, as_json: bool) -> None:
         raise click.ClickException(f"{printable(path)} is not in the working set")
 
     _changed(file, change)
-    _tell({"removed": path}, f"{printable(path)} is not in the working set any more", as_json)
+    _print({"removed": path}, f"removed {printable(path)} from the working set", as_json)
 
 
-@workingset.command()
+@workingset_command.command()
 @_FILE
 @AS_JSON
 def ls(file: str, as_json: bool) -> None:
-    """List the working set, the most important files first, with what a call would get to see of them.
+    """List the working set, highest priority first, with the tokens of each file in a request.
 
-    Who added a file is the operator, the model or the orchestrator; behind the path stands why.
+    A file was added by the operator, the model or the orchestrator; the reason follows its path.
     """
     kept = _usable(file)
     assembly = _assembly(file, kept.manifest)
     files = sorted(kept.manifest.files, key=lambda each: -each.priority)
     states = _states(assembly)
     if as_json:
-        _tell({"files": [{**_entry(each), **states[each.path]} for each in files]}, "", as_json)
+        _print({"files": [{**_entry(each), **states[each.path]} for each in files]}, "", as_json)
         return
     click.echo("priority  role       strategy  tokens  added by      path")
     for each in files:
         state = states[each.path]
         tokens = state.get("tokens", "-")
-        told = " (truncated)" if state.get("truncated") else f" ({state['reason']})" if "reason" in state else ""
+        note = " (truncated)" if state.get("truncated") else f" ({state['reason']})" if "reason" in state else ""
         why = f": {one_line(each.why)}" if each.why else ""
         row = f"{each.priority:8.2f}  {each.role:9}  {each.truncate_strategy:8}  {tokens:>6}  {each.added_by:12}"
-        click.echo(printable(f"{row}  {each.path}{told}{why}"))
+        click.echo(printable(f"{row}  {each.path}{note}{why}"))
 
 
-@workingset.command()
+@workingset_command.command()
 @_FILE
 @AS_JSON
 @click.pass_context
 def check(context: click.Context, file: str, as_json: bool) -> None:
-    """Tell every problem of the manifest and its files; exit code 1 if the model would miss what it must see."""
-    kept = _looked(file)
+    """List problems of the manifest and its files; exit code 1 if a required file would be missing."""
+    kept = _loaded(file)
     report = _assembly(file, kept.manifest).report
     blocking = [f"{each.path or file}: {each.reason}; {each.resolution}" for each in report.blocking]
     blocking += [kept.problem] if kept.problem else []
-    blocking += [f"there is no {file}; `ctxwrap workingset add PATH` begins one"] if kept.missing else []
-    told = tuple(each.reason for each in report.blocking)
-    warnings = [each for each in report.warnings if not (told and each.endswith(told))]
+    blocking += [f"there is no {file}; `ctxwrap workingset add PATH` creates one"] if kept.missing else []
+    reasons = tuple(each.reason for each in report.blocking)
+    warnings = [each for each in report.warnings if not (reasons and each.endswith(reasons))]
     if as_json:
-        _tell({"blocking": blocking, "warnings": warnings, **report.as_json()}, "", as_json)
+        _print({"blocking": blocking, "warnings": warnings, **report.as_json()}, "", as_json)
     else:
         for line in [*(f"blocking: {each}" for each in blocking), *(f"warning: {each}" for each in warnings)]:
             click.echo(one_line(line))
@@ -138,23 +139,23 @@ def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
 
 
 def _dated(manifest: Manifest) -> Manifest:
-    """With the time of this change and whose it is, where the manifest tells them."""
+    """Update the time and author of the last change, if the manifest has them."""
     if not manifest.metadata.last_updated:
         return manifest
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return replace(manifest, metadata=replace(manifest.metadata, last_updated=now, assembled_by="user"))
 
 
-def _looked(file: str) -> "LoadedManifest":
+def _loaded(file: str) -> "LoadedManifest":
     from ctxwrap.workingset.manifest_file import look
 
     return look(file)
 
 
 def _usable(file: str) -> "LoadedManifest":
-    kept = _looked(file)
+    kept = _loaded(file)
     if kept.problem:
-        raise click.ClickException(f"{printable(kept.problem)}; mend it or move it away, nothing was changed")
+        raise click.ClickException(f"{printable(kept.problem)}; fix or move it, nothing was changed")
     return kept
 
 
@@ -163,7 +164,7 @@ def _directory(file: str) -> str:
 
 
 def _inside(file: str, path: str) -> str:
-    """The path as the manifest has it."""
+    """Return the path as the manifest stores it."""
     if os.path.isabs(path):
         path = os.path.relpath(path, os.path.abspath(_directory(file)))
     path = os.path.normpath(path) if path else path
@@ -181,7 +182,7 @@ def _assembly(file: str, manifest: Manifest) -> "FileAssembly":
 
 
 def _states(assembly: "FileAssembly") -> dict[str, dict[str, Any]]:
-    """By path: what is included of it, or why it is not."""
+    """Map each path to what is included of it, or why it is not."""
     report = assembly.report
     included = {each.path: {"included": True, **each.as_json()} for each in report.included}
     return included | {each.path: {"included": False, "reason": each.reason} for each in report.excluded}
@@ -192,6 +193,5 @@ def _entry(file: WorkingFile) -> dict[str, Any]:
     return {name: getattr(file, name) for name in names}
 
 
-def _tell(values: dict[str, Any], text: str, as_json: bool) -> None:
-    """JSON in ASCII, so that nothing gets lost and nothing steers a terminal."""
-    click.echo(json.dumps(values, indent=2).replace("\x7f", "\\u007f") if as_json else text)
+def _print(values: dict[str, Any], text: str, as_json: bool) -> None:
+    click.echo(json_text(values) if as_json else text)

@@ -14,7 +14,7 @@ from ctxwrap.inspect.sessions import (
     sessions_of,
 )
 from ctxwrap.inspect.streams import Numbered, StreamFollower
-from ctxwrap.inspect.turns import TurnDetails, TurnInfo, pack_of, turn_details
+from ctxwrap.inspect.turns import TurnDetails, TurnInfo, pack_of, turn_details, turns_of
 
 __all__ = [
     "Branching",
@@ -43,4 +43,5 @@ __all__ = [
     "session_details",
     "sessions_of",
     "turn_details",
+    "turns_of",
 ]

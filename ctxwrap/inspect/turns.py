@@ -14,6 +14,7 @@ from ctxwrap.inspect.streams import (
     calls_in,
     check_known,
     control_in,
+    no_session,
     readable,
     round_in,
     said_in,
@@ -88,6 +89,14 @@ def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
     info = _info(number, id, whole, happened[id])
     plain = tuple(readable(event, log.files) for event in happened[id])
     return TurnDetails(info, whole, plain, messages.damaged + events.damaged)
+
+
+def turns_of(store: Store, key: SessionKey) -> tuple[TurnInfo, ...]:
+    """Return all turns of a session, oldest first."""
+    log = store.open(key)
+    messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
+    check_known(store, key, messages, events)
+    return turns_in(messages, events)
 
 
 def turns_in(messages: StreamContents, events: StreamContents) -> tuple[TurnInfo, ...]:
@@ -170,11 +179,13 @@ def _deltas(events: Iterable[Record]) -> Iterable[str]:
 
 
 def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> PackView:
-    """The pack of a turn by its number or id, else of the newest that has one; a NotFound if there is none."""
+    """Return the pack of a turn by its number or id, else the newest pack."""
     session = Session(key, store.open(key))
     session.refresh()
+    if session.is_empty:
+        raise no_session(store, key)
     if turn is None:
-        view = None if session.is_empty else session.packs.newest(session.state)
+        view = session.packs.newest(session.state)
         if view is None:
             raise NotFound(f"session {key.session!r} of tenant {key.tenant!r} has sent no pack yet")
         return view

@@ -1,10 +1,10 @@
-"""Child contexts: what a parent's session hands to other agents, and what comes back of it."""
+"""Child sessions: what a parent session hands to other agents, and what they return."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
-from ctxwrap.errors import InvalidId, NotFound, SettingsError
+from ctxwrap.errors import InvalidId, NotFound, SettingsError, unknown_name
 from ctxwrap.redaction.redactor import change_of
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.append_only_file import line
@@ -16,31 +16,31 @@ from ctxwrap.settings import Settings
 from ctxwrap.types import Record, SessionKey
 
 LONGEST_TEXT = 1 << 20
-"""Of a handoff, of a result and of all refs of a result, in bytes."""
+"""Limit in bytes of a handoff, of a result, and of all refs of a result."""
 
 LARGEST_ARTIFACT = 64 << 20
-"""In bytes."""
+"""Limit in bytes."""
 
 MOST_ARTIFACTS = 256
-"""Of one result."""
+"""Limit per result."""
 
 PARENT_DEAD = "parent_dead"
-"""The one reason for a cancellation that the ABI has a word for."""
+"""The only cancellation reason that the ABI defines."""
 
 ChildStatus = Literal["done", "error", "cancelled"]
 
 
 class Child(NamedTuple):
-    """One child, as its parent knows it: the parent never reads the child's own session."""
+    """A child session as its parent knows it: the parent never reads the child's log."""
 
     name: str
     agent: str
     session: str
-    """Of the parent's tenant, in the same store."""
+    """In the same store, with the parent's tenant."""
     status: str
     """pending, active, done, error or cancelled."""
     summary: str = ""
-    """A few words of its result, once it has one; all of it is in `context/child/<name>/`."""
+    """The start of its result, if any; the whole result is in `context/child/<name>/`."""
 
 
 def start_child(
@@ -55,15 +55,15 @@ def start_child(
     agent: str = "default",
     settings: Settings | None = None,
 ) -> Child:
-    """Write down that a child begins, and all that it is told: `handoff`, up to 1 MB.
+    """Record that a child session starts, and its handoff of up to 1 MB.
 
-    Its agent is the parent's unless another is named, its session `<session>/<name>`. Open that one with the names
-    that come back, such as `ctxwrap.using(session=child.session, agent=child.agent)`.
+    By default the child has the parent's agent and the session id `<session>/<name>`. Use the returned names for its
+    calls: `ctxwrap.using(session=child.session, agent=child.agent)`.
     """
     own = key_for(child_session or f"{session}/{name}", tenant, child_agent or agent)
     _check_name("a child", name)
     _check_size(f"the handoff of {name!r}", handoff)
-    with _opened(session, store, tenant, agent, settings) as known:
+    with _locked(key_for(session, tenant, agent), store, settings) as known:
         _check_new(known, name, own)
         event = {"type": "agent.child.start", "child": name, "agent": own.agent, "session": own.session}
         _append(known, {**event, "handoff": handoff, "ctx": {}})
@@ -83,18 +83,20 @@ def attach_result(
     agent: str = "default",
     settings: Settings | None = None,
 ) -> Child:
-    """Write down how a child ended: what it says, what it refers to, and files, each of which is stored once.
+    """Record the result of a child session, with references and artifacts.
 
-    A result and its refs are up to 1 MB each, an artifact 64 MB, and there are 256 of them at most. Refs are records
+    A result and its refs have up to 1 MB each, an artifact 64 MB; there are up to 256 artifacts. Refs are records
     `{"id", "path", "kind", "summary"}` of kind file, artifact, tool_output, swap or child_result.
     """
     listed, files = _checked_refs(name, refs), _checked_artifacts(artifacts or {})
     _check_size(f"the result of {name!r}", result)
     if status not in get_args(ChildStatus):
-        raise SettingsError(f"a child ends as {', '.join(get_args(ChildStatus))}, not as {status!r}")
-    with _opened(session, store, tenant, agent, settings) as known:
+        raise unknown_name("status", status, get_args(ChildStatus))
+    with _locked(key_for(session, tenant, agent), store, settings) as known:
         _check_active(known, name)
-        _append(known, _ending(name, result, status, listed, {each: known.keep(data) for each, data in files.items()}))
+        _append(
+            known, _result_event(name, result, status, listed, {each: known.keep(data) for each, data in files.items()})
+        )
         return _child(known, name)
 
 
@@ -108,27 +110,27 @@ def cancel_child(
     agent: str = "default",
     settings: Settings | None = None,
 ) -> Child:
-    """Write down that a child is not waited for any more; a reason of your own stands where its result would be."""
+    """Record that a child session is cancelled; a reason of your own is stored as its result."""
     _check_size(f"the reason to cancel {name!r}", reason)
-    with _opened(session, store, tenant, agent, settings) as known:
+    with _locked(key_for(session, tenant, agent), store, settings) as known:
         _check_active(known, name)
         event = {"type": "agent.child.cancel", "parent": legal_name(session), "child": name, "reason": reason}
-        is_known = reason == PARENT_DEAD
-        _append(known, {**event, "ctx": {}} if is_known else _ending(name, reason, "cancelled", [], {}))
+        in_abi = reason == PARENT_DEAD
+        _append(known, {**event, "ctx": {}} if in_abi else _result_event(name, reason, "cancelled", [], {}))
         return _child(known, name)
 
 
 def children_of(
     session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
 ) -> tuple[Child, ...]:
-    """The children of a session, by name."""
+    """Return the child sessions of a session, by name."""
     known = open_existing(key_for(session, tenant, agent), store)
     return tuple(_child(known, name) for name in sorted(_children(known)))
 
 
 @contextmanager
-def _opened(session: str, store: StoreLike, tenant: str, agent: str, settings: Settings | None) -> Iterator[Session]:
-    known = open_existing(key_for(session, tenant, agent), store, settings)
+def _locked(key: SessionKey, store: StoreLike, settings: Settings | None) -> Iterator[Session]:
+    known = open_existing(key, store, settings)
     with defer_finalizers(), known.locked():
         yield known
 
@@ -143,16 +145,16 @@ def _child(known: Session, name: str) -> Child:
 
 
 def _append(known: Session, event: Record) -> None:
-    redacted = change_of(known.redaction)
-    event = {name: redacted(value) if name in _TOLD else value for name, value in event.items()}
+    redact = change_of(known.redaction)
+    event = {name: redact(value) if name in _TEXTS else value for name, value in event.items()}
     known.append(new_turn_id(), [], [event], utc_now())
 
 
-_TOLD = ("handoff", "result", "refs", "reason")
-"""What an event says in words."""
+_TEXTS = ("handoff", "result", "refs", "reason")
+"""Fields of an event that are redacted."""
 
 
-def _ending(name: str, result: str, status: str, refs: list[Record], blobs: Mapping[str, Record]) -> Record:
+def _result_event(name: str, result: str, status: str, refs: list[Record], blobs: Mapping[str, Record]) -> Record:
     return {
         "type": "agent.child.result",
         "child": name,
@@ -167,9 +169,9 @@ def _ending(name: str, result: str, status: str, refs: list[Record], blobs: Mapp
 def _check_new(known: Session, name: str, own: SessionKey) -> None:
     alike = next((each for each in _children(known) if each.casefold() == name.casefold()), None)
     if alike is not None:
-        raise SettingsError(f"session {known.key.session!r} has a child {alike!r} already: name this one otherwise")
+        raise SettingsError(f"session {known.key.session!r} already has a child {alike!r}: use another name")
     if own == known.key:
-        raise SettingsError(f"the child {name!r} needs a session of its own: name another child_session or child_agent")
+        raise SettingsError(f"the child {name!r} would be its own parent: use another child_session or child_agent")
 
 
 def _check_active(known: Session, name: str) -> None:
@@ -177,26 +179,26 @@ def _check_active(known: Session, name: str) -> None:
     if child is None:
         raise NotFound(f"session {known.key.session!r} has no child {name!r}: start it with start_child first")
     if child["status"] not in ("pending", "active"):
-        raise SettingsError(f"the child {name!r} has ended already: it is {child['status']}")
+        raise SettingsError(f"the child {name!r} has already ended: it is {child['status']}")
 
 
 def _check_name(kind: str, name: object) -> None:
     if not isinstance(name, str) or not is_legal_name(name):
         raise InvalidId(
-            f"{str(name)[:80]!r} is no name for {kind}: it takes 1 to 64 letters, digits and . _ + -, a letter or "
-            "digit first, and no .sock or .d at the end"
+            f"{str(name)[:80]!r} cannot name {kind}: use 1 to 64 letters, digits and . _ + -, starting with a letter "
+            "or digit, not ending with .sock or .d"
         )
 
 
 def _check_size(what: str, text: object) -> None:
     if not isinstance(text, str):
-        raise SettingsError(f"{what} must be a text, not {type(text).__name__}")
+        raise SettingsError(f"{what} must be a str, not {type(text).__name__}")
     _check_bytes(what, len(text.encode("utf-8", "surrogatepass")), LONGEST_TEXT)
 
 
 def _check_bytes(what: str, size: int, limit: int) -> None:
     if size > limit:
-        raise SettingsError(f"{what} has {size} bytes, of {limit} that it may have")
+        raise SettingsError(f"{what} has {size} bytes, the limit is {limit}")
 
 
 def _checked_refs(name: str, refs: Iterable[Mapping[str, Any]]) -> list[Record]:
@@ -211,7 +213,7 @@ def _checked_refs(name: str, refs: Iterable[Mapping[str, Any]]) -> list[Record]:
 def _checked_artifacts(artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
     if len(artifacts) > MOST_ARTIFACTS:
         raise SettingsError(
-            f"a result has {MOST_ARTIFACTS} artifacts at most, not {len(artifacts)}: pack some together"
+            f"a result has up to {MOST_ARTIFACTS} artifacts, not {len(artifacts)}: combine some of them"
         )
     for name, data in artifacts.items():
         _check_name("an artifact", name)
@@ -219,5 +221,5 @@ def _checked_artifacts(artifacts: Mapping[str, bytes]) -> dict[str, bytes]:
             raise SettingsError(f"the artifact {name!r} must be bytes, not {type(data).__name__}")
         _check_bytes(f"the artifact {name!r}", len(data), LARGEST_ARTIFACT)
     if len({name.casefold() for name in artifacts}) < len(artifacts):
-        raise SettingsError("two artifacts have names that differ in case only, which not every file system can keep")
+        raise SettingsError("two artifacts have names that differ only in case, which some file systems cannot store")
     return dict(artifacts)

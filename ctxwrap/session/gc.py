@@ -1,4 +1,4 @@
-"""Garbage collection of derived files: the log, what it refers to and inputs always stay."""
+"""Garbage collection of derived files. The log, the contents it refers to and inputs are never removed."""
 
 import json
 import re
@@ -24,10 +24,10 @@ from ctxwrap.stores.base import CACHE, STREAMS, FileEntry, Files, Log
 POLICY = "context/gc.policy"
 
 _LARGEST_POLICY = 4096
-"""In bytes; one that is larger is none."""
+"""Limit in bytes."""
 
 _HOUR = 3600.0
-"""For so long what no record refers to may be part of something that is being written."""
+"""Seconds for which an unreferenced file may belong to a write in progress."""
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhdw])")
@@ -38,43 +38,83 @@ _LARGEST_REFERENCE = 4096
 _WRITTEN = {f"context/{name}" for name in CONTEXT_FILES - {"budget", "plan.json"}} | {SWAP_INDEX, DEDUP_INDEX}
 _REFERENCE = {"source", "start_event", "end_event", "hash"}
 _MEMORY = {"source", "range", "item", "type", "content", "hash"}
-"""What a chunk of swap holds: where in the log its content is, or what a faded memory says."""
+"""Fields of a swap chunk: a reference into the log, or a memory item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What `context/gc.policy` says; a key that it leaves out has its default, which is the document's example."""
+    """The settings in `context/gc.policy`; defaults are those of the ABI document."""
 
     pack_ttl: float = 86400.0
-    """After how many seconds a pack goes; 0 is never."""
+    """Seconds after which a pack is removed; 0: never."""
     swap_ttl: float = 30 * 86400.0
-    """After how many seconds the reference files of swap go, though never its index; 0 is never."""
+    """Seconds after which chunks of swap are removed, but not its index; 0: never."""
     dedup_min_refs: int = 1
-    """How often a content must be used to have a place in dedup; it stays in `raw/` in any case."""
+    """Uses below which a content has no file in dedup; it stays in `raw/`."""
     keep_messages: bool = True
-    """Always: nothing here removes messages."""
+    """Always true: garbage collection never removes messages."""
     keep_events: bool = True
-    """Always."""
+    """Always true."""
 
 
 class Garbage(NamedTuple):
-    """One file that may go."""
+    """A file that can be removed."""
 
     name: str
     size: int
     reason: str
 
 
-class RemovedFile(NamedTuple):
-    """One file that was to go."""
+class Collectable(NamedTuple):
+    """A file that is no longer needed."""
 
-    garbage: Garbage
+    name: str
+    size: int
+    """In bytes. Removing a second name of a content that stays frees none of them."""
+    reason: str
+    removed: bool
     problem: str = ""
-    """Why it is still there, if it is."""
+    """Why it could not be removed, if so."""
+
+
+@dataclass(frozen=True, slots=True)
+class GarbageReport:
+    dry_run: bool
+    policy: Policy
+    files: tuple[Collectable, ...]
+
+    @property
+    def size(self) -> int:
+        """The size of all these files, in bytes."""
+        return sum(file.size for file in self.files)
+
+
+def collect_garbage(
+    session: str,
+    *,
+    dry_run: bool = True,
+    store: StoreLike = None,
+    tenant: str = "default",
+    agent: str = "default",
+    now: datetime | None = None,
+) -> GarbageReport:
+    """Report derived files that are no longer needed by `context/gc.policy`; remove them with `dry_run=False`.
+
+    Messages, events, the contents they refer to, child sessions and your own files in `context/` are never removed.
+    `rebuild` restores what was removed, except packs, which every call writes anew.
+    """
+    log, moment = open_existing(key_for(session, tenant, agent), store).log, now or utc_now()
+    with defer_finalizers():
+        policy = policy_of(log.files)
+        if dry_run:
+            files = tuple(Collectable(*garbage, removed=False) for garbage in plan(log, moment))
+        else:
+            files = collect(log, moment)
+    return GarbageReport(dry_run, policy, files)
 
 
 def policy_in(text: str) -> Policy:
-    """The policy that a text sets, or an error that names the line and what may stand there."""
+    """Parse a policy; an error names the line and the allowed values."""
     found: dict[str, float | int | bool] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -89,31 +129,31 @@ def policy_in(text: str) -> Policy:
 
 def _value(key: str, equals: str, value: str, found: Mapping[str, object]) -> float | int | bool:
     if not equals:
-        raise SettingsError(f"{key[:40]!r} says nothing: write key=value, such as pack_ttl=1d")
+        raise SettingsError(f"{key[:40]!r} has no value: write key=value, such as pack_ttl=1d")
     if key not in _READERS:
         raise unknown_name("key", key[:40], _READERS)
     if key in found:
-        raise SettingsError(f"{key} stands here for the second time: leave one of them")
+        raise SettingsError(f"{key} is set twice: remove one of them")
     return _READERS[key](key, value)
 
 
 def _duration(key: str, value: str) -> float:
     match = _DURATION.fullmatch("0s" if value == "0" else value)
     if match is None:
-        raise SettingsError(f"{key}={value[:40]!r} is no duration: write 45s, 90m, 12h, 1d or 2w, or 0 for never")
+        raise SettingsError(f"{key}={value[:40]!r} is not a duration: write 45s, 90m, 12h, 1d or 2w, or 0 for never")
     return float(int(match[1]) * _SECONDS[match[2]])
 
 
 def _count(key: str, value: str) -> int:
     if not _COUNT.fullmatch(value):
-        raise SettingsError(f"{key}={value[:40]!r} is no number: write one from 0 up, such as 1")
+        raise SettingsError(f"{key}={value[:40]!r} is not a number: write 0 or more, such as 1")
     return int(value)
 
 
 def _kept(key: str, value: str) -> bool:
     if value == "0":
         raise SettingsError(
-            f"{key}=0 would remove history, which no policy does: write {key}=1, and use purge for single messages"
+            f"{key}=0 would remove history, which a policy cannot do: write {key}=1, and use purge for single messages"
         )
     if value != "1":
         raise SettingsError(f"{key}={value[:40]!r} is neither 1 nor 0: write {key}=1")
@@ -130,23 +170,23 @@ _READERS = {
 
 
 def policy_of(files: Files) -> Policy:
-    """The session's policy; what is no file of its own, such as a link, is none."""
+    """Return the session's policy; a link or other non-file is ignored."""
     entry = next((entry for entry in files.entries("context") if entry.name == POLICY), None)
     if entry is None:
         return Policy()
     if entry.size > _LARGEST_POLICY:
         raise SettingsError(
-            f"{POLICY} has {entry.size} bytes, of {_LARGEST_POLICY} that it may have: write one key=value a line, such "
-            "as pack_ttl=1d. Nothing was removed."
+            f"{POLICY} has {entry.size} bytes, the limit is {_LARGEST_POLICY}: write one key=value per line, such as "
+            "pack_ttl=1d. Nothing was removed."
         )
     try:
         return policy_in((files.load(POLICY) or b"").decode())
     except UnicodeDecodeError:
-        raise SettingsError(f"{POLICY} is no text in UTF-8: write it anew. Nothing was removed.") from None
+        raise SettingsError(f"{POLICY} is not UTF-8 text. Nothing was removed.") from None
 
 
 def plan(log: Log, now: datetime) -> tuple[Garbage, ...]:
-    """What may go at this moment, by name; nothing is changed."""
+    """Return what can be removed now, by name; change nothing."""
     files, policy = log.files, policy_of(log.files)
     uses, named = _uses(log), _named(log.files)
     garbage = [
@@ -158,30 +198,30 @@ def plan(log: Log, now: datetime) -> tuple[Garbage, ...]:
     return tuple(sorted([*unnamed, *_contents(files, uses, now), *_leftovers(files, now)]))
 
 
-def collect(log: Log, now: datetime) -> tuple[RemovedFile, ...]:
-    """Remove what may go, while nobody else writes; the log itself is not written to."""
+def collect(log: Log, now: datetime) -> tuple[Collectable, ...]:
+    """Remove what can be removed, inside the log's lock; the log itself is not written."""
     with log.locked():
         return tuple(_removed(garbage, log.files) for garbage in plan(log, now))
 
 
-def _removed(garbage: Garbage, files: Files) -> RemovedFile:
+def _removed(garbage: Garbage, files: Files) -> Collectable:
     try:
         files.remove(garbage.name)
     except (OSError, StoreError) as error:
-        return RemovedFile(garbage, getattr(error, "strerror", None) or str(error))
-    return RemovedFile(garbage)
+        return Collectable(*garbage, removed=False, problem=getattr(error, "strerror", None) or str(error))
+    return Collectable(*garbage, removed=True)
 
 
 def _packs(files: Files, policy: Policy, now: datetime) -> Iterator[Garbage]:
     for entry in files.entries("context"):
         if entry.name in ("context/pack.json", "context/pack.md") and _is_older(entry, policy.pack_ttl, now):
-            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; every call makes a new one")
+            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; every call writes a new one")
 
 
 def _references(files: Files, policy: Policy, now: datetime) -> Iterator[Garbage]:
     for entry in _directly_in(CHUNKS, files):
         if _is_older(entry, policy.swap_ttl, now) and _is_reference(entry, files):
-            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; rebuilding makes it anew from the log")
+            yield Garbage(entry.name, entry.size, f"{_age(entry, now)} old; rebuild restores it from the log")
 
 
 def _links(files: Files, policy: Policy, uses: "_Uses") -> Iterator[Garbage]:
@@ -191,7 +231,7 @@ def _links(files: Files, policy: Policy, uses: "_Uses") -> Iterator[Garbage]:
         count = uses.counts[content]
         if count and count < policy.dedup_min_refs and content in raw:
             times = "once" if count == 1 else f"{count} times"
-            yield Garbage(entry.name, entry.size, f"used {times} only; a second name, its content stays in raw/")
+            yield Garbage(entry.name, entry.size, f"used only {times}; the same content stays in raw/")
         elif content not in uses.mentioned and (uses.all_known or content in raw):
             yield Garbage(entry.name, entry.size, "no record refers to it")
 
@@ -200,17 +240,17 @@ def _contents(files: Files, uses: "_Uses", now: datetime) -> Iterator[Garbage]:
     for entry in _directly_in("raw", files) if uses.all_known else ():
         name = entry.name.removeprefix("raw/").encode()
         if _CONTENT.fullmatch(name) and name.decode() not in uses.mentioned and _is_older(entry, _HOUR, now):
-            yield Garbage(entry.name, entry.size, "no record refers to it; a crash left it")
+            yield Garbage(entry.name, entry.size, "no record refers to it; left by a crash")
 
 
 def _leftovers(files: Files, now: datetime) -> Iterator[Garbage]:
     for entry in files.leftovers():
         if _is_older(entry, _HOUR, now) and _is_ours(entry.name):
-            yield Garbage(entry.name, entry.size, "a crash cut short the writing of it")
+            yield Garbage(entry.name, entry.size, "a write interrupted by a crash")
 
 
 def _is_ours(leftover: str) -> bool:
-    """Whether it was to become a file that ctxwrap writes; hidden files of others, and a child's, are theirs."""
+    """Whether it is an unfinished file of ctxwrap, not of a child session or of another program."""
     directory, _, name = leftover.rpartition("/")
     name = name.removeprefix(".").removesuffix(".new")
     if directory == CACHE:
@@ -219,13 +259,13 @@ def _is_ours(leftover: str) -> bool:
 
 
 class _Uses(NamedTuple):
-    """Which contents records use."""
+    """The contents that records use."""
 
     counts: Counter[str]
     mentioned: set[str]
-    """Also those that are only named somewhere: in words, in a path, in what a crash cut short."""
+    """Also contents only named in a text, a path or an incomplete line."""
     all_known: bool
-    """Whether every line could be read; a damaged one may refer to anything."""
+    """Whether every line was readable; a damaged line may refer to anything."""
 
 
 def _uses(log: Log) -> _Uses:
@@ -243,7 +283,7 @@ def _uses(log: Log) -> _Uses:
 
 
 def _named(files: Files) -> set[str]:
-    """The chunks and blobs that a pack, a ref or the index of swap names; not those that refs list because of swap."""
+    """Return the chunks and blobs named in a pack, a ref or the swap index, except refs of kind swap."""
     children = [entry.name for entry in files.entries(CHILD) if entry.name.endswith("/refs.jsonl")]
     texts = [files.load(place) or b"" for place in ("context/pack.json", SWAP_INDEX, *children)]
     refs = (files.load("context/refs.jsonl") or b"").split(b"\n")
@@ -258,7 +298,7 @@ def _directly_in(directory: str, files: Files) -> Iterator[FileEntry]:
 
 
 def _is_reference(entry: FileEntry, files: Files) -> bool:
-    """Whether a chunk is one that follows from the log, so that nothing is lost with it."""
+    """Whether a chunk can be rebuilt from the log."""
     try:
         known = json.loads(files.load(entry.name) or b"") if entry.size <= _LARGEST_REFERENCE else None
     except (ValueError, RecursionError):
@@ -279,52 +319,3 @@ def _age(entry: FileEntry, now: datetime) -> str:
     seconds = int(now.timestamp() - entry.modified)
     unit = next((unit for unit in ("d", "h", "m") if seconds >= _SECONDS[unit]), "s")
     return f"{seconds // _SECONDS[unit]}{unit}"
-
-
-class Collectable(NamedTuple):
-    """One file that is of no use."""
-
-    name: str
-    size: int
-    """In bytes; a second name of a content that stays frees none of them."""
-    reason: str
-    removed: bool
-    problem: str = ""
-    """Why it is still there though it was to go, if so."""
-
-
-@dataclass(frozen=True, slots=True)
-class GarbageReport:
-    dry_run: bool
-    policy: Policy
-    files: tuple[Collectable, ...]
-
-    @property
-    def size(self) -> int:
-        """Of all these files, in bytes."""
-        return sum(file.size for file in self.files)
-
-
-def collect_garbage(
-    session: str,
-    *,
-    dry_run: bool = True,
-    store: StoreLike = None,
-    tenant: str = "default",
-    agent: str = "default",
-    now: datetime | None = None,
-) -> GarbageReport:
-    """What of a session's derived files is of no use, by its `context/gc.policy`; removed only without `dry_run`.
-
-    Messages, events, what they refer to, children and your own files in `context/` are never among it, and `rebuild`
-    brings back what is removed, but for a pack, which every call makes anew.
-    """
-    log, moment = open_existing(key_for(session, tenant, agent), store).log, now or utc_now()
-    with defer_finalizers():
-        policy = policy_of(log.files)
-        if dry_run:
-            files = tuple(Collectable(*garbage, removed=False) for garbage in plan(log, moment))
-        else:
-            done = collect(log, moment)
-            files = tuple(Collectable(*each.garbage, not each.problem, each.problem) for each in done)
-    return GarbageReport(dry_run, policy, files)

@@ -1,4 +1,4 @@
-"""Finding a session that there is; asking for one that there is not makes none."""
+"""Opening an existing session by its key; nothing here creates one."""
 
 import os
 
@@ -12,23 +12,23 @@ from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
 
 StoreLike = Store | str | os.PathLike[str] | None
-"""A store, or where one is; None is the default one."""
+"""A store or its location; None is the default store."""
 
 
 def key_for(session: str, tenant: str = "default", agent: str = "default") -> SessionKey:
-    """The names as a key, or an error that says what a name is."""
+    """Check the names and return them as a key."""
     return SessionKey(check_id("tenant", tenant), check_id("agent", agent), check_id("session", session))
 
 
 def finish_background_work(key: SessionKey) -> None:
-    """Wait until this process has written what follows from the session's log."""
+    """Wait until this process has written the session's pending derived files."""
     background.finish(lambda session: session.key == key)
 
 
 def open_existing(
     key: SessionKey, store: StoreLike = None, settings: Settings | None = None, *, keeps_all: bool = False
 ) -> Session:
-    """The session of that key, read to its end, with all that this process left to do; a NotFound if there is none."""
+    """Return the session, read to its end, after this process's pending writes; raise NotFound if it is empty."""
     finish_background_work(key)
     session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
@@ -38,5 +38,5 @@ def open_existing(
 
 
 def holds_anything(log: Log) -> bool:
-    """Whether there is a session, without reading all of it or making one."""
+    """Whether the log has a record, without reading all of it."""
     return any(log.pick(stream, [1]) or log.read(stream)[0] for stream in STREAMS)

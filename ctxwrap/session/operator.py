@@ -1,4 +1,4 @@
-"""Operator actions: pinning memory items, resolving missing context."""
+"""Operator actions: pin memory items, resolve missing context."""
 
 from dataclasses import replace
 from typing import Literal
@@ -11,25 +11,26 @@ from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.missing import history, open_in, settled
 from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.types import MissingContext, Operation
+from ctxwrap.stores.base import Store
+from ctxwrap.types import MissingContext, Operation, SessionKey
 
 
 def pin(session: str, item: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
-    """Keep the memory item of that id: it neither fades nor leaves; from swap it comes back first."""
-    _set(session, item, True, store, tenant, agent)
+    """Pin a memory item: it does not decay and does not leave memory. An item in swap is brought back."""
+    _set_pinned(key_for(session, tenant, agent), item, store, pinned=True)
 
 
 def unpin(session: str, item: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> None:
-    """Let the memory item of that id age again, from now on."""
-    _set(session, item, False, store, tenant, agent)
+    """Let a pinned memory item decay again, from now on."""
+    _set_pinned(key_for(session, tenant, agent), item, store, pinned=False)
 
 
-def _set(session: str, id: str, pinned: bool, store: StoreLike, tenant: str, agent: str) -> None:
-    known = open_existing(key_for(session, tenant, agent), store, keeps_all=True)
+def _set_pinned(key: SessionKey, id: str, store: StoreLike, *, pinned: bool) -> None:
+    known = open_existing(key, store, keeps_all=True)
     with defer_finalizers(), known.locked():
         item = known.memory.named(id)
         if item is None:
-            raise NotFound(f"session {session!r} remembers no {id!r}: `ctxwrap memory` lists the ids there are")
+            raise NotFound(f"session {key.session!r} has no memory item {id!r}: `ctxwrap memory` lists the ids")
         if item.pinned != pinned:
             reason = "pinned" if pinned else "unpinned"
             changed = _pinned(item, known.memory) if pinned else _unpinned(item, known.memory)
@@ -51,16 +52,9 @@ def _unpinned(item: MemoryItem, memory: Memory) -> MemoryItem:
 _STATUSES = ("resolved", "declined")
 
 
-def missing_in(
-    session: str,
-    *,
-    everything: bool = False,
-    store: StoreLike = None,
-    tenant: str = "default",
-    agent: str = "default",
-) -> tuple[MissingContext, ...]:
-    """What is missing, the oldest first; with `everything` also what was settled, as it ended."""
-    known = open_existing(key_for(session, tenant, agent), store)
+def missing_in(store: Store, key: SessionKey, *, everything: bool = False) -> tuple[MissingContext, ...]:
+    """Return open missing context, oldest first; with `everything` also closed entries."""
+    known = open_existing(key, store)
     return history(known.records("events")) if everything else open_in(known.state.missing)
 
 
@@ -74,10 +68,10 @@ def resolve_missing(
     tenant: str = "default",
     agent: str = "default",
 ) -> None:
-    """Say that what is missing was settled, or that nobody is going to give it; a NotFound if nothing of that id is.
+    """Close an entry of missing context as resolved or declined.
 
-    A source that is settled and still not sent is detected again with the next call; one that was declined is not,
-    and a question that was declined stays so when the model asks it again.
+    A resolved source that is still not sent is detected again by the next call; a declined source is not. A declined
+    question stays declined when the model asks it again.
     """
     if status not in _STATUSES:
         raise unknown_name("status", status, _STATUSES)
@@ -85,5 +79,5 @@ def resolve_missing(
     with defer_finalizers(), known.locked():
         event = settled(known.state.missing, id, status, note or "by hand", session)
         if event is None:
-            raise NotFound(f"nothing of the id {id!r} is missing in session {session!r}")
+            raise NotFound(f"session {session!r} has no missing context {id!r}")
         known.append(new_turn_id(), [], [event], utc_now())

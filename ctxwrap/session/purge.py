@@ -1,4 +1,4 @@
-"""Forgetting on request: memory items, messages and what children hold are erased, and a tombstone stays."""
+"""Deletion on request: memory items, messages and texts of child sessions; a tombstone stays."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.redaction import CHILD_EVENTS, LONG, EventRedaction, items_in, redaction, tombstone, with_contents
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.stores.base import STREAMS, Log, RecordChange
+from ctxwrap.stores.base import STREAMS, Log, RecordChange, Store
 from ctxwrap.stores.log_format import message_in, message_range, number_in, timestamp, turn_in
-from ctxwrap.types import Message, Operation, Record
+from ctxwrap.types import Message, Operation, Record, SessionKey
 
 
 def rewrite_events(
     session: Session, change: RecordChange, turn: str, new: Sequence[Record], now: datetime, banned: Sequence[str] = ()
 ) -> None:
-    """Change the log's events, and add `new` ones that say so, in one step; inside the session's lock."""
+    """Rewrite the log's events and append the `new` ones in one step; call it inside the session's lock."""
     session.remove_derived()
     added = session.numbered("events", turn, "", new, timestamp(now))
 
@@ -37,11 +37,11 @@ def rewrite_events(
         return session.next_message
 
     index_files.outlived(session.log, rewrite)
-    _made_anew(session)
+    _rebuild(session)
 
 
 def rewrite_messages(session: Session, change: RecordChange, banned: Sequence[str] = ()) -> None:
-    """Change the log's messages, and let the contents go that no record has any more; inside the session's lock."""
+    """Rewrite the log's messages and remove contents without a reference; call it inside the session's lock."""
     changed = [session.next_message]
 
     def noted(record: Record) -> Record:
@@ -55,17 +55,17 @@ def rewrite_messages(session: Session, change: RecordChange, banned: Sequence[st
 
     session.remove_derived()
     index_files.outlived(session.log, rewrite)
-    _made_anew(session)
+    _rebuild(session)
 
 
 def finish_rewriting(session: Session) -> None:
-    """Let go of the contents that an interrupted rewriting left behind; inside the session's lock."""
+    """Remove contents that an interrupted rewrite left; call it inside the session's lock."""
     if _unused(session.log):
         session.remove_derived()
-        _made_anew(session)
+        _rebuild(session)
 
 
-def _made_anew(session: Session) -> None:
+def _rebuild(session: Session) -> None:
     for name in _unused(session.log):
         session.log.files.remove(name)
     session.refresh()
@@ -73,19 +73,19 @@ def _made_anew(session: Session) -> None:
 
 
 def _unused(log: Log) -> list[str]:
-    """The contents that no record refers to."""
+    """Return the contents that no record refers to."""
     used = _used(log)
     return [entry.name for entry in log.files.entries("raw") if entry.name.removeprefix("raw/") not in used]
 
 
 def _used(log: Log) -> set[str]:
-    """The names of the contents that records refer to."""
+    """Return the names of the contents that records refer to."""
     records = (record for stream in STREAMS for record in log.read(stream)[0])
     return {blob["id"] for record in records for blob in blobs.blobs_in(record) if is_legal_name(blob["id"])}
 
 
 CHILD = "child/"
-"""With it begins the name of a child among those of what was forgotten."""
+"""Prefix of a child session in the names that `forget` and `purge` return."""
 
 
 def forget(
@@ -98,30 +98,22 @@ def forget(
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """Forget the memory item of that id, or every one whose content holds all words of a query.
+    """Delete a memory item by its id, or every item whose content contains all words of a query.
 
-    What they said is removed from the session's events and everything made of them, what children were handed and gave
-    back included; the messages in which somebody said it stay, unless they are purged. The ids of the items come back,
-    and `child/<name>` for every child that lost something.
+    Their text is removed from the events and everything derived from them, including handoffs and results of child
+    sessions. Messages stay, unless they are purged. Returns the ids of the items, and `child/<name>` for every child
+    session whose texts changed.
     """
-    with _opened(store, tenant, agent, session) as known:
+    with _locked(key_for(session, tenant, agent), store) as known:
         found = _found(known, item, query)
         if found:
             _rewrite_events(known, found, [], reason, utc_now(), found.sources)
     return found.names
 
 
-def matching(
-    session: str,
-    *,
-    item: str | None = None,
-    query: str | None = None,
-    store: StoreLike = None,
-    tenant: str = "default",
-    agent: str = "default",
-) -> tuple[str, ...]:
-    """What `forget` would return."""
-    return _found(open_existing(key_for(session, tenant, agent), store, keeps_all=True), item, query).names
+def matching(store: Store, key: SessionKey, *, item: str | None = None, query: str | None = None) -> tuple[str, ...]:
+    """Return what `forget` would delete."""
+    return _found(open_existing(key, store, keeps_all=True), item, query).names
 
 
 def purge(
@@ -134,14 +126,14 @@ def purge(
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[str, ...]:
-    """Remove what a message said, by its number or id, or all that a child was handed and gave back.
+    """Delete a message by its number or id, or the handoff and result of a child session.
 
-    With a message goes what memory made of it, and what children hold of it. The ids of these memory items come back,
-    and `child/<name>` for every child that lost something. A purge that was interrupted can simply be asked for again.
+    With a message go the memory items and the texts of child sessions derived from it. Returns the ids of these items,
+    and `child/<name>` for every child session whose texts changed. Repeat an interrupted purge to complete it.
     """
     if (message is None) == (child is None):
         raise SettingsError("name either a message or a child")
-    with _opened(store, tenant, agent, session) as known:
+    with _locked(key_for(session, tenant, agent), store) as known:
         return _purge_child(known, child, reason) if message is None else _purge_message(known, message, reason)
 
 
@@ -159,11 +151,10 @@ def _purge_message(known: Session, message: int | str, reason: str) -> tuple[str
 
 
 def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, ...]:
-    told = [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
-    told = [event for event in told if event.get("child") == child]
-    if not told:
+    events = [event for event in _child_events(known) if event.get("child") == child]
+    if not events:
         raise NotFound(f"session {known.key.session!r} has no child {child!r}")
-    texts = (text for event in told for text in _strings_in([event.get("handoff"), event.get("result")]))
+    texts = (text for event in events for text in _strings_in([event.get("handoff"), event.get("result")]))
     gone = replace(redaction((), ids=(), texts=filter(_is_long, texts)), children=frozenset({str(child)}), summaries=0)
     trace = _trace_of(known, (), gone)
     if trace:
@@ -173,23 +164,27 @@ def _purge_child(known: Session, child: str | None, reason: str) -> tuple[str, .
     return trace.names
 
 
+def _child_events(known: Session) -> list[Record]:
+    return [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
+
+
 @contextmanager
-def _opened(store: StoreLike, tenant: str, agent: str, session: str) -> Iterator[Session]:
-    known = open_existing(key_for(session, tenant, agent), store, keeps_all=True)
+def _locked(key: SessionKey, store: StoreLike) -> Iterator[Session]:
+    known = open_existing(key, store, keeps_all=True)
     with defer_finalizers(), known.locked():
         finish_rewriting(known)
         yield known
 
 
 class _Trace(NamedTuple):
-    """What is to be gone, and where it is found."""
+    """What is to be deleted, and where it occurs."""
 
     ids: tuple[str, ...]
     """Memory items."""
     children: tuple[str, ...]
     redaction: EventRedaction
     sources: frozenset[int] = frozenset()
-    """The messages of which no document is made any more."""
+    """Messages that the context document is no longer derived from."""
 
     def __bool__(self) -> bool:
         return bool(self.ids or self.children)
@@ -200,24 +195,25 @@ class _Trace(NamedTuple):
 
 
 def _found(known: Session, item: str | None, query: str | None) -> _Trace:
-    """What is to be forgotten: items, and the lines that children hold of them or that hold all words of the query."""
+    """Find items to forget, and lines in texts of child sessions that repeat them or contain all words of the query."""
     ids, events = _chosen(known.memory, item, query), known.records("events")
-    said = [each for _, each in items_in(events) if each.get("id") in ids]
+    versions = [each for _, each in items_in(events) if each.get("id") in ids]
+    contents = [str(each.get("content")) for each in versions]
     others = (each.content for each in _items(known.memory) if each.id not in ids)
-    named = _all_codes(str(each.get("content")) for each in said) - _all_codes(others)
+    own_codes = _all_codes(contents) - _all_codes(others)
     asked = set(key_of(query or "").split())
-    tells = partial(_tells_of, [_words_in(each) for each in said], named, asked)
-    gone = replace(redaction(events, ids=ids), tells=tells)
-    sources = frozenset(number for each in said for number in _numbers(str(each.get("source"))))
+    repeats = partial(_repeats, list(map(telling_words, contents)), own_codes, asked)
+    gone = replace(redaction(events, ids=ids), tells=repeats)
+    sources = frozenset(number for each in versions for number in _numbers(str(each.get("source"))))
     return _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
 
 
 def _trace_of(
     known: Session, ids: Sequence[str], gone: EventRedaction, sources: frozenset[int] = frozenset()
 ) -> _Trace:
-    told = [event for event in known.records("events") if event.get("type") in CHILD_EVENTS]
-    whole = with_contents(gone, told, partial(loaded, files=known.log.files))
-    children = dict.fromkeys(str(event.get("child")) for event in told if whole.event(event) != event)
+    events = _child_events(known)
+    whole = with_contents(gone, events, partial(loaded, files=known.log.files))
+    children = dict.fromkeys(str(event.get("child")) for event in events if whole.event(event) != event)
     return _Trace(tuple(ids), tuple(children), gone, sources)
 
 
@@ -228,13 +224,13 @@ def _all_codes(texts: Iterable[str]) -> set[str]:
 def _chosen(memory: Memory, item: str | None, query: str | None) -> tuple[str, ...]:
     if item is not None and query is None:
         if memory.named(item) is None:
-            raise NotFound(f"there is no memory item {item!r} in this session")
+            raise NotFound(f"the session has no memory item {item!r}")
         return (item,)
     if query is None or item is not None:
         raise SettingsError("name either an item or a query")
     words = set(key_of(query).split())
     if not words:
-        raise SettingsError("a query needs a word to look for")
+        raise SettingsError("the query contains no word to search for")
     return tuple(each.id for each in _items(memory) if words <= set(key_of(each.content).split()))
 
 
@@ -242,19 +238,15 @@ def _items(memory: Memory) -> list[MemoryItem]:
     return [*memory.items.values(), *memory.swap.values()]
 
 
-def _tells_of(contents: Sequence[set[str]], named: Set[str], asked: Set[str], line: str) -> bool:
-    """Whether a line has most of the words, or a code, of what is to be forgotten, or all that were asked for."""
+def _repeats(contents: Sequence[set[str]], own_codes: Set[str], asked: Set[str], line: str) -> bool:
+    """Whether a line has most words or a code of a forgotten item, or all words of the query."""
     words = telling_words(line)
-    if (asked and asked <= set(key_of(line).split())) or named & codes(line):
+    if (asked and asked <= set(key_of(line).split())) or own_codes & codes(line):
         return True
-    return any(len(words & content) > _MOSTLY * len(content) for content in contents)
+    return any(len(words & content) > _MOST * len(content) for content in contents)
 
 
-_MOSTLY = 0.6
-
-
-def _words_in(item: Mapping[str, Any]) -> set[str]:
-    return telling_words(str(item.get("content")))
+_MOST = 0.6
 
 
 def _numbers(source: str) -> range:
@@ -270,26 +262,32 @@ def _rewrite_events(
     now: datetime,
     without: frozenset[int],
 ) -> None:
-    """Redact the events and add those that say so: all of it in one step.
+    """Redact the events and append the ones that record it, in one step.
 
-    A context document that goes is made anew from what is left, `without` these messages.
+    A redacted context document is written again from the rest, `without` these messages.
     """
     gone, ids = trace.redaction, trace.ids
     places = {item.id: item.tier for item in _items(known.memory)}
     operations = [Operation("forget", id, places[id], reason=reason).as_json() for id in ids]
-    said = {"operations": operations, "round": known.memory.round, "reason": reason}
-    forgetting = {"type": "forget", **said, "ctx": {"messages": known.state.sequence["messages"]}}
-    asked = [*([forgetting] if ids or not events else []), *events]
-    told = known.records("events")
-    new = [*known.with_stages(*asked), *document_without(known, gone, told, without)]
-    gone = with_contents(gone, told, partial(loaded, files=known.log.files))
+    control = {"messages": known.state.sequence["messages"]}
+    forgotten = {
+        "type": "forget",
+        "operations": operations,
+        "round": known.memory.round,
+        "reason": reason,
+        "ctx": control,
+    }
+    added = [*([forgotten] if ids or not events else []), *events]
+    old = known.records("events")
+    new = [*known.with_stages(*added), *document_without(known, gone, old, without)]
+    gone = with_contents(gone, old, partial(loaded, files=known.log.files))
     rewrite_events(known, gone.event, new_turn_id(), new, now, gone.texts)
 
 
 def _one(messages: Sequence[Record], wanted: int | str, session: str) -> Record:
     found = [record for record in messages if wanted in _names(record)]
     if len(found) > 1:
-        raise NotFound(f"session {session!r} has {len(found)} messages {wanted!r}: name one by its id")
+        raise NotFound(f"session {session!r} has {len(found)} messages {wanted!r}: use the id of one")
     if not found:
         raise NotFound(f"there is no message {wanted!r} in session {session!r}")
     return found[0]
@@ -301,7 +299,7 @@ def _names(record: Record) -> tuple[Any, ...]:
 
 
 def _others_of_answer(messages: Sequence[Record], purged: Record) -> Iterator[str]:
-    """The ids of what else the log has of the same answer: of what took its place, and what it took the place of."""
+    """Yield the ids of other versions of the same answer: the one that replaced it, and the one it replaced."""
     id, instead = purged["ctx"]["id"], purged["ctx"].get("supersedes")
     for control in (record.get("ctx") or {} for record in messages):
         if "id" in control and (control.get("supersedes") == id or control["id"] == instead):
@@ -336,7 +334,7 @@ def _trace(known: Session, messages: Sequence[Record], purged: Record) -> _Trace
 
 
 class _Source:
-    """A message among others, and whether something was made of it."""
+    """Decides what was derived from one message rather than from others."""
 
     def __init__(self, messages: Sequence[Record], purged: Record) -> None:
         self._seq: int = purged["ctx"]["seq"]
@@ -353,7 +351,7 @@ class _Source:
                 self._marks -= _marks_of(record)
 
     def made(self, source: str, content: str) -> bool:
-        """Whether what memory says, and says to be from `source`, came from the message."""
+        """Whether a memory item with this source and content was derived from the message."""
         first, last = message_range(source)
         others = [words for seq, (_, words) in self._words.items() if first <= seq <= last and seq != self._seq]
         return first <= self._seq <= last and self._came_from(content, others)
@@ -363,7 +361,7 @@ class _Source:
         return self._came_from(task, others)
 
     def made_line(self, line: str) -> bool:
-        """Whether a line, which may be of anything, has something or much of what only this message says."""
+        """Whether a line of any text repeats what only this message contains."""
         if self._marks & marks(line):
             return True
         wanted = telling_words(line)
@@ -372,14 +370,14 @@ class _Source:
         return len(own) >= 2 and 2 * len(own) >= len(wanted) and not any(own <= words for words in others)
 
     def _came_from(self, content: str, others: Sequence[set[str]]) -> bool:
-        """In doubt it did: unless another message says all of it that this one says, and more."""
+        """True unless another message contains the same words of the content, and more of them."""
         wanted = telling_words(content)
         own = wanted & self._words[self._seq][1]
         return not any(own < wanted & words for words in others)
 
 
 def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
-    """The active task that a turn set, if it was another one before."""
+    """Yield the active task that a turn set, if it changed it."""
     before = ""
     for event in events:
         task = event.get("active_task", before)
@@ -389,7 +387,7 @@ def _new_tasks(events: Sequence[Record], turn: str) -> Iterator[str]:
 
 
 def _texts(record: Record) -> list[str]:
-    """Everything that a message says: its text, the strings in its parts, and what it hands to tools."""
+    """Return all texts of a message: its text, the strings in its parts, and tool arguments."""
     versions = (record, record["said"]) if isinstance(record.get("said"), dict) else (record,)
     try:
         return [text for each in versions for text in _strings_of(message_in(each)) if text.strip()]

@@ -1,4 +1,4 @@
-"""Who is calling: `using(...)` names a session, tenant, agent or mode for everything inside its block."""
+"""The calling scope: `using(...)` names the session, tenant, agent or mode of calls in its block."""
 
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -26,14 +26,14 @@ class Scope:
     agent: str | None = None
     context_mode: Mode | None = None
     is_apart: bool = False
-    """Whether calls are no part of any conversation, whatever they name."""
+    """Whether calls bypass ctxwrap, whatever session they name."""
     offers: tuple[Offer, ...] = ()
-    """What was offered for calls inside the block."""
+    """Offers for calls inside the block."""
 
 
 _NAMES = tuple(field.name for field in fields(Scope) if field.name not in ("is_apart", "offers"))
 _MOST_OFFERS = 64
-"""So many offers wait for a call at most; older ones are dropped."""
+"""Limit of waiting offers; older ones are dropped."""
 _NOBODY = Scope()
 _current: ContextVar[Scope] = ContextVar("ctxwrap_scope", default=_NOBODY)
 
@@ -44,11 +44,10 @@ def current() -> Scope:
 
 @contextmanager
 def using(**names: str) -> Iterator[None]:
-    """Name the session, tenant, agent or context_mode of every wrapped call made inside the block.
+    """Name the session, tenant, agent or context_mode of every wrapped call inside the block.
 
-    Inner blocks add to outer ones. It goes where `contextvars` go: an async task keeps what it was created with,
-    also when it outlives the block, and so does `asyncio.to_thread`. A thread has nothing of it, since it may
-    serve others next; `carry` takes it there.
+    Inner blocks add to outer ones. The scope is a context variable: an async task and `asyncio.to_thread` inherit it
+    when they start, and keep it after the block ends. Other threads do not; use `carry` for them.
     """
     if "contextMode" in names:
         names["context_mode"] = names.pop("contextMode")
@@ -62,20 +61,20 @@ def using(**names: str) -> Iterator[None]:
 
 
 def add_offer(offer: Offer) -> None:
-    """Keep an offer for calls in this context, until the block of `using` ends."""
+    """Keep an offer for calls in this context until its `using` block ends."""
     here = _current.get()
     waiting = [each for each in here.offers if each.holder is None]
     _current.set(replace(here, offers=(*waiting, offer)[-_MOST_OFFERS:]))
 
 
 def offers_for(key: SessionKey | None) -> tuple[Offer, ...]:
-    """What was offered in this context for a call of that session."""
+    """Return the offers of this context for a call of that session."""
     offers = _current.get().offers
     for each in offers:
         if key and each.key != key and each.key.session == key.session and not (each.holder or each.warned):
             each.warned = True
             logger.warning(
-                "ctxwrap: an offer for session %r is for tenant %r and agent %r, and not for this call; name both",
+                "ctxwrap: an offer for session %r is for tenant %r and agent %r, not for this call; name both",
                 key.session,
                 each.key.tenant,
                 each.key.agent,
@@ -85,7 +84,7 @@ def offers_for(key: SessionKey | None) -> tuple[Offer, ...]:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Let every wrapped call made inside the block go through as it is: for calls that ctxwrap itself asks for."""
+    """Pass every wrapped call inside the block through unchanged: for calls that ctxwrap makes itself."""
     with _entered(Scope(is_apart=True)):
         yield
 
@@ -100,14 +99,14 @@ def _entered(scope: Scope) -> Iterator[None]:
 
 
 def carry(work: Callable[P, T]) -> Callable[P, T]:
-    """`work` bound to a copy of the present context, for a thread or a task that would not have it.
+    """Bind a function or coroutine function to a copy of the current context, for use in another thread or task.
 
-    Every call has a copy of its own, so that any number of threads may call it at once. Functions and coroutine
-    functions; the body of a generator runs in the context of whoever reads it, so that it cannot be bound.
+    Every call gets its own copy, so several threads may call it at once. A generator cannot be bound: its body runs in
+    the context of its reader.
     """
     here, called = copy_context(), getattr(work, "__call__", work)  # noqa: B004  # an object's, to look at
     if any(is_generator(each) for each in (work, called) for is_generator in (isgeneratorfunction, isasyncgenfunction)):
-        raise TypeError("carry() cannot bind a generator: name the session inside of it, with using()")
+        raise TypeError("carry() cannot bind a generator: call using() inside it")
     if not (iscoroutinefunction(work) or iscoroutinefunction(called)):
 
         @wraps(work)
@@ -125,7 +124,7 @@ def carry(work: Callable[P, T]) -> Callable[P, T]:
 
 
 class _Within:
-    """A coroutine each of whose steps runs in a context, inside the task that awaits it."""
+    """Runs each step of a coroutine in a given context, inside the awaiting task."""
 
     def __init__(self, context: Context, work: Coroutine[Any, Any, Any]) -> None:
         self._context, self._work = context, work

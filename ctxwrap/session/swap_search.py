@@ -1,4 +1,4 @@
-"""Search in swap, and bringing swapped content back into the prompt."""
+"""Search swap, and bring content back from it."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +27,18 @@ _ORIGINS: dict[Role, Origin] = {"system": "operator", "user": "user", "assistant
 
 
 class SwapEntry(NamedTuple):
-    """One line of the index."""
+    """One line of the swap index."""
 
     id: str
     kind: Literal["messages", "tool_output", "memory"]
     source: str
-    """Where it was said, such as `messages:1-40`."""
+    """Its messages, such as `messages:1-40`."""
     summary: str
     tokens: int
     item: str = ""
-    """The id of the memory item, if it is one."""
+    """The id, if it is a memory item."""
     origin: str = ""
-    """Whom a memory item came from; messages say so themselves."""
+    """The origin, if it is a memory item."""
     terms: tuple[str, ...] = ()
     digest: str = ""
 
@@ -48,18 +48,18 @@ class SwapEntry(NamedTuple):
 
     @property
     def range(self) -> tuple[int, int]:
-        """The numbers of its messages; none at all if it names none."""
+        """The first and last number of its messages; an empty range if it has none."""
         return message_range(self.source)
 
 
 class SwapHit(NamedTuple):
     entry: SwapEntry
     share: float
-    """How many of the query's words it holds, from above 0 to 1."""
+    """The share of the query's words that it contains, above 0 and up to 1."""
 
 
 class ReturnedContent(NamedTuple):
-    """One thing that was swapped, as it was said: a message or a memory item."""
+    """A message or a memory item from swap."""
 
     source: str
     origin: Origin
@@ -68,10 +68,10 @@ class ReturnedContent(NamedTuple):
 
 
 def search(session: Session, query: str | None = None, limit: int = 10) -> tuple[SwapHit, ...]:
-    """What of swap holds the most of a query's words, the newest first among equals; without a query all, the newest.
+    """Return the entries that contain most of the query's words, newest first among equals; without a query the newest.
 
-    The index has only the words of a chunk that tell the most: where it knows none that has all of the query's, the
-    messages themselves are looked at.
+    The index has only the most informative words of a chunk. If no entry matches the whole query, the messages
+    themselves are searched.
     """
     found = entries(session)[::-1]
     if query is None:
@@ -79,13 +79,13 @@ def search(session: Session, query: str | None = None, limit: int = 10) -> tuple
     words = telling_words(query)
     hits = _hits(found, words, lambda entry: entry.words)
     if words and all(hit.share < 1 for hit in hits):
-        said = _words_said(session, found)
+        said = _words_in_messages(session, found)
         hits = _hits(found, words, lambda entry: entry.words | said.get(entry.id, set()))
     return tuple(hits[:limit])
 
 
 def entries(session: Session) -> list[SwapEntry]:
-    """What lies in swap, the oldest first; a thing that left more than once stands where it left last."""
+    """Return the entries of swap, oldest first; one that was swapped repeatedly counts from the last time."""
     known: dict[str, SwapEntry] = {}
     for entry in _all_entries(session):
         known.pop(entry.id, None)
@@ -95,23 +95,25 @@ def entries(session: Session) -> list[SwapEntry]:
 
 
 def entry_of(session: Session, id: str) -> SwapEntry:
-    """The newest entry of that id, or of the memory item of that id."""
+    """Return the newest entry of that id, or of the memory item of that id."""
     found = _all_entries(session)[::-1]
     named = [entry for entry in found if entry.id == id] or [entry for entry in found if entry.item == id != ""]
     entry = next(iter(named), None)
     if entry is None or entry.item in session.memory.forgotten:
-        raise NotFound(f"nothing in swap of session {session.key.session!r} is called {id!r}: search for it first")
+        raise NotFound(
+            f"nothing in swap of session {session.key.session!r} has the id {id!r}: `ctxwrap swap` lists the ids"
+        )
     return entry
 
 
 def messages_of(session: Session, entry: SwapEntry) -> tuple[ReturnedContent, ...]:
-    """The messages of an entry with their contents, once the log and the index agree on what these are."""
+    """Return the messages of an entry; rebuild the index first if it does not match the log."""
     records = session.messages(*entry.range)
-    if not _are_those_of(entry, records):
-        _make_anew(session)
+    if not _matches(entry, records):
+        _rebuild(session)
         entry = entry_of(session, entry.id)
         records = session.messages(*entry.range)
-    if not _are_those_of(entry, records):
+    if not _matches(entry, records):
         raise NotFound(f"the log of session {session.key.session!r} no longer has {entry.source} as {entry.id}")
     return tuple(_all_returned(records, entry.range[0]))
 
@@ -129,35 +131,35 @@ def _hits(found: Sequence[SwapEntry], words: set[str], words_of: Callable[[SwapE
     return sorted((hit for hit in hits if hit.share), key=lambda hit: -hit.share)
 
 
-def _words_said(session: Session, found: Sequence[SwapEntry]) -> dict[str, set[str]]:
-    """Every word of the messages that are in swap."""
-    said: dict[int, set[str]] = {}
-    for number, record in numbered(session.records("messages")):
-        said[number] = telling_words(_message_in(record).text)
+def _words_in_messages(session: Session, found: Sequence[SwapEntry]) -> dict[str, set[str]]:
+    """Return the words of the messages of each entry."""
+    words = {
+        number: telling_words(_message_in(record).text) for number, record in numbered(session.records("messages"))
+    }
     ranges = {entry.id: entry.range for entry in found if entry.kind != "memory"}
     return {
-        id: set[str]().union(*(said.get(number, ()) for number in range(first, min(last, max(said)) + 1)))
+        id: set[str]().union(*(words.get(number, ()) for number in range(first, min(last, max(words)) + 1)))
         for id, (first, last) in ranges.items()
     }
 
 
 def _all_entries(session: Session) -> list[SwapEntry]:
-    """What the index says, as soon as it is right."""
+    """Return all lines of the index; rebuild it first if it does not match the log."""
     read = _read(session)
     if read is None:
-        _make_anew(session)
+        _rebuild(session)
         read = _read(session)
     return read or []
 
 
-def _make_anew(session: Session) -> None:
+def _rebuild(session: Session) -> None:
     with session.log.locked():
         session.refresh()
         session.rebuild()
 
 
 def _read(session: Session) -> list[SwapEntry] | None:
-    """The entries of the index, or None if it is not what the log makes of it."""
+    """Return the entries of the index, or None if it does not match the log."""
     data = session.log.files.load(INDEX) or b""
     text = data.decode("utf-8", "replace")
     if len(data) != session.state.derived.swap.index.size or record_issues("swap_index", text):
@@ -170,11 +172,11 @@ def _read(session: Session) -> list[SwapEntry] | None:
 
 def _entry(line: Record) -> SwapEntry:
     item = str(line.get("item") or "")
-    spoken = str(line.get("range") or "")
+    range = str(line.get("range") or "")
     return SwapEntry(
         id=line["id"],
         kind="memory" if item else "tool_output" if line["kind"] == "tool_output" else "messages",
-        source=f"messages:{spoken}" if spoken else "",
+        source=f"messages:{range}" if range else "",
         summary=line["summary"],
         tokens=line["tokens"],
         item=item,
@@ -191,7 +193,7 @@ def _all_returned(records: Sequence[Record], first: int) -> Iterator[ReturnedCon
         yield ReturnedContent(f"messages:{number}-{number}", _ORIGINS.get(message.role, "tool"), message=message)
 
 
-def _are_those_of(entry: SwapEntry, records: Sequence[Record]) -> bool:
+def _matches(entry: SwapEntry, records: Sequence[Record]) -> bool:
     if entry.kind == "tool_output":
         return any(blob.get("digest") == entry.digest for record in records for blob in blobs_in(record))
     return _digest_of(records, entry.range[0]) == entry.digest
@@ -206,13 +208,12 @@ def _message_in(record: Record) -> Message:
 
 
 def _digest_of(records: Sequence[Record], first: int) -> str:
-    """As swap makes it when the chunk leaves; `first` is the number of its first message."""
+    """Compute the digest as swap does; `first` is the number of the chunk's first message."""
     whole = str(first)
     for record in records:
         control: Any = record.get("ctx") or {}
-        with suppress(ValueError):  # no message: the session passes it over, too
-            said = str(control.get("digest") or digest(message_in(record)))
-            whole = next_digest(whole, said)
+        with suppress(ValueError):  # not a message: the session skips it, too
+            whole = next_digest(whole, str(control.get("digest") or digest(message_in(record))))
     return f"sha256:{whole}"
 
 
@@ -225,18 +226,18 @@ def search_swap(
     tenant: str = "default",
     agent: str = "default",
 ) -> tuple[SwapHit, ...]:
-    """What lies in swap and holds the most of the query's words; without a query the newest of it."""
+    """Return the entries that contain most of the query's words, best first; without a query the newest."""
     if query is not None and not telling_words(query):
-        raise SettingsError("a query needs a word to look for")
+        raise SettingsError("the query contains no word to search for")
     return search(open_existing(key_for(session, tenant, agent), store), query, limit)
 
 
 def bring_back(
     session: str, id: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
 ) -> tuple[ReturnedContent, ...]:
-    """What an entry of swap stands for, by its id or that of a memory item: messages as they were said, or the item.
+    """Return the messages of a swap entry, or a memory item, by the id of either.
 
-    A memory item is at hand again afterwards, from whom it always was; messages are read, and stay where they are.
+    A memory item is moved out of swap and keeps its origin. Messages are only read.
     """
     key = key_for(session, tenant, agent)
     known = open_existing(key, store)
@@ -248,22 +249,21 @@ def bring_back(
     with defer_finalizers(), known.locked():
         swapped = known.memory.named(entry.item) or open_existing(key, store, keeps_all=True).memory.named(entry.item)
         if swapped is None:
-            raise NotFound(f"session {session!r} no longer remembers {entry.item!r}")
+            raise NotFound(f"session {session!r} no longer has the memory item {entry.item!r}")
         if swapped.tier == "swap":
             _recall(known, swapped)
         return (returned_item(known.memory.named(entry.item) or swapped),)
 
 
 def _recall(known: Session, item: MemoryItem) -> None:
-    operation = Operation(
-        "update", item.id, "ephemeral", _back(item, known.memory).as_json(), "brought back on request"
-    )
+    back = _rehydrated(item, known.memory)
+    operation = Operation("update", item.id, "ephemeral", back.as_json(), "brought back on request")
     recall = {"type": "recall", "round": known.memory.round, "operations": [operation.as_json()], "ctx": {}}
     known.append(new_turn_id(), [], [recall], utc_now())
 
 
-def _back(item: MemoryItem, memory: Memory) -> MemoryItem:
-    """The item out of swap; where nothing fades it weighs what it did."""
+def _rehydrated(item: MemoryItem, memory: Memory) -> MemoryItem:
+    """Return the item out of swap; without decay its weight stays."""
     if not memory.evolves:
         return replace(item, tier="ephemeral")
     return rehydrated(item, memory.round, memory.rules)

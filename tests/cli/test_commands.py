@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
-from ctxwrap.cli import main
+from ctxwrap.cli import COMMANDS, main
 from ctxwrap.cli.output import printable
 from tests.support import events, said
 
@@ -21,6 +22,29 @@ def test_help_explains_itself() -> None:
     assert result.exit_code == 0
     for word in ("ctxwrap.wrap(client)", "chat", "no key and no network"):
         assert word in result.output
+
+
+def test_help_of_a_command_begins_with_its_line_in_the_list() -> None:
+    for name, (_, summary) in COMMANDS.items():
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        assert (command.name, (command.help or "").partition("\n\n")[0]) == (name, summary)
+
+
+def test_unknown_commands_are_an_error() -> None:
+    result = ctxwrap("forgt")
+    assert (result.exit_code, "No such command 'forgt'" in result.output) == (2, True)
+
+
+def test_commands_import_only_their_own_module() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from ctxwrap.cli import main\n"
+        "assert CliRunner().invoke(main, sys.argv[1:]).exit_code == 0\n"
+        "print(sorted(name for name in sys.modules if name.startswith('ctxwrap.cli.')))"
+    )
+    for arguments, modules in ((["--help"], []), (["key"], ["ctxwrap.cli.maintenance", "ctxwrap.cli.output"])):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        assert done.stdout == f"{modules}\n"
 
 
 def test_the_module_is_the_same_command() -> None:

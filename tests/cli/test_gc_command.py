@@ -41,8 +41,8 @@ def test_garbage_is_shown_and_stays(told: Teller) -> None:
     result = ctxwrap(told, "gc", "s")
     assert result.exit_code == 0
     assert "context/pack.md" in result.output
-    assert "every call makes a new one" in " ".join(result.output.split())
-    assert "1 file, 6 bytes would go; nothing was removed: say --yes to do it" in result.output
+    assert "every call writes a new one" in " ".join(result.output.split())
+    assert "1 file, 6 bytes can be removed; use --yes to remove them" in result.output
     assert pack.exists()
     assert hashes(directory_of(told.store), "**/*") == before
 
@@ -82,7 +82,7 @@ def test_swap_is_listed_and_searched(told: Teller) -> None:
     shown = " ".join(ctxwrap(told, "swap", "s", "--query", "red lighthouse").output.split())
     assert "messages:1-40" in shown.replace(" ", "")
     assert "100%" in shown
-    assert "nothing in swap holds any of these words" in ctxwrap(told, "swap", "s", "--query", "zebra").output
+    assert "nothing in swap contains any of these words" in ctxwrap(told, "swap", "s", "--query", "zebra").output
 
 
 def test_nothing_of_a_session_steers_the_terminal(told: Teller) -> None:

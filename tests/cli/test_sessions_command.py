@@ -88,7 +88,7 @@ def test_sessions_are_a_table(chat: Chat, provider: Provider, home: Path) -> Non
     assert row(lines, "s")[-1] == "kB"
     first, second = data(home, "sessions")["sessions"]
     assert (first["session"], second["session"], second["messages"]) == ("Ada's", "s", 2)
-    assert shown(home, "sessions", "--limit", "1")[1:] == [lines[1], "the newest 1 of 2; --limit says how many"]
+    assert shown(home, "sessions", "--limit", "1")[1:] == [lines[1], "newest 1 of 2; use --limit to list more"]
     assert data(home, "sessions", "--limit", "1") == {"sessions": [first], "total": 2}
 
 
@@ -107,7 +107,7 @@ def test_a_table_shows_the_newest_hundred_and_reads_no_log(chat: Chat, home: Pat
     lines = shown(home, "sessions")
     assert [line.split()[0] for line in lines[1:-1]] == [f"s{number}" for number in reversed(range(100))]
     assert row(lines, "s99")[1:4] == ["done", "1", "2"]
-    assert lines[-1] == "the newest 100 of 101; --limit says how many"
+    assert lines[-1] == "newest 100 of 101; use --limit to list more"
     assert len(shown(home, "sessions", "--limit", "200")) == 102
     assert len(data(home, "sessions")["sessions"]) == 101
 
@@ -129,7 +129,7 @@ def test_all_sessions_have_their_tenant_and_agent(provider: Provider, home: Path
 def test_an_empty_store_says_what_to_do(home: Path) -> None:
     first, second = command(home, "sessions").stdout.splitlines()
     assert first == f"no sessions of tenant default and agent default in {home}"
-    assert "`ctxwrap chat` begins one" in second
+    assert "`ctxwrap chat` starts one" in second
     assert "--all" in second
     assert command(home, "sessions", "--all").stdout.startswith("no sessions in ")
     assert data(home, "sessions") == {"sessions": [], "total": 0}
@@ -160,13 +160,13 @@ def test_show_is_a_session_at_a_glance(chat: Chat, home: Path) -> None:
     assert row(lines, "memory")[1:3] == ["0", "core,"]
     assert "  Source: messages:1-4, 2 rounds" in lines
     details = data(home, "show", "s")
-    columns = ["id", "round", "mode", "status", "model", "in", "out", "said", "answer"]
+    columns = ["id", "round", "mode", "status", "model", "in", "out", "user", "answer"]
     assert row(lines, "turn")[1:] == columns
     assert row(lines, "2")[1:6] == [details["turns"][1]["id"], "2", "disabled", "ok", "practice"]
     assert [turn["said"] for turn in details["turns"]] == ["Hello!", "Quietly."]
     assert (details["tenant"], details["rounds"], details["damaged"]) == ("default", 2, 0)
     assert not [line for line in lines if line.startswith(("damage", "branches"))]
-    assert "1 contents of" in next(line for line in lines if line.startswith("kept apart")), "the protocol's words"
+    assert row(lines, "large", "contents")[2] == "1,", "the protocol's words"
 
 
 def test_show_names_branches_contents_and_damage(chat: Chat, home: Path) -> None:
@@ -177,8 +177,8 @@ def test_show_names_branches_contents_and_damage(chat: Chat, home: Path) -> None
     path.write_bytes(path.read_bytes().replace(b'"reason":"stop"', b'"reason":"Stop"', 1))
     lines = shown(home, "show", "s")
     assert "1: message 5 after root" in next(line for line in lines if line.startswith("branches"))
-    assert "2 contents of 2" in next(line for line in lines if line.startswith("kept apart"))
-    assert "1 line of the log cannot be trusted" in next(line for line in lines if line.startswith("damage"))
+    assert row(lines, "large", "contents")[2] == "2,"
+    assert "1 line of the log damaged" in next(line for line in lines if line.startswith("damage"))
     assert data(home, "show", "s")["damaged"] == 1
     assert "damage" in command(home, "show", "s", "--turn", "1").stdout
 
@@ -198,7 +198,7 @@ def test_show_a_turn_has_everything(chat: Chat, home: Path) -> None:
     assert [line.split()[0] for line in lines if "protocol" in line] == ["yes"]
     assert "snapshot: clean" in lines
     assert row(lines, "add", "w-1")[2] == "working"
-    assert "choice 1, which is no part of the conversation" in lines
+    assert "choice 1, not part of the conversation" in lines
     about = data(home, "show", "s", "--turn", "2")
     happened = [event["type"] for event in apart_from_stages(about["events"])]
     assert happened == ["start", "snapshot", "choice", "done"]
@@ -211,7 +211,7 @@ def test_show_a_turn_that_was_asked_again(chat: Chat, home: Path) -> None:
     chat.say("Hi.", answer=lambda ask: Answer(next(answers)))
     lines = shown(home, "show", "s", "--turn", "1")
     assert any(line.startswith("asked again, 1: ") for line in lines)
-    assert row(lines, "operations") == ["operations", "it", "was", "not", "applied"]
+    assert row(lines, "operations") == ["operations", "not", "applied"]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_tail_is_the_newest(chat: Chat, home: Path) -> None:
 def test_tail_cuts_what_is_long(chat: Chat, home: Path) -> None:
     chat.say("word " * 5000)
     text = " ".join(shown(home, "tail", "s"))
-    assert "characters more, which --json has)" in text
+    assert "more characters in --json)" in text
     assert len(text) < 4000
     whole = command(home, "tail", "s", "--json").stdout.splitlines()[0]
     assert json.loads(whole)["content"] == "word " * 5000
@@ -360,7 +360,7 @@ def test_hostile_contents_steer_no_terminal(provider: Provider, home: Path) -> N
         ):
             lines = shown(home, *arguments, columns=columns)
             forged = [line for line in lines if line.startswith(("#99", "  99  forged", "turn  status"))]
-            assert forged == [line for line in forged if line.startswith("turn  status  said")], arguments
+            assert forged == [line for line in forged if line.startswith("turn  status  user")], arguments
             assert (
                 command(home, *arguments[:-2], "--json", *arguments[-2:]).exit_code == 0 or arguments[0] == "sessions"
             )

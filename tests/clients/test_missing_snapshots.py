@@ -193,7 +193,7 @@ def test_one_warning_a_session_says_what_to_do(bot: Bot, caplog: pytest.LogCaptu
 def test_commands_tell_how_often_snapshots_are_missing(bot: Bot) -> None:
     bot.hear(Told(), model="good")
     assert "no snapshot" not in bot.told("sessions")
-    assert "1 asked for" in bot.told("show", "s")
+    assert "1 requested" in bot.told("show", "s")
     for _ in range(2):
         bot.hear(Answer("Hello."), model="bad")
     bot.hear(Answer(f"Hello.{UNUSABLE}"), model="bad")
@@ -204,7 +204,7 @@ def test_commands_tell_how_often_snapshots_are_missing(bot: Bot) -> None:
     assert (session["missing_snapshots"], session["missing_share"]) == (2, 0.5)
     shown = " ".join(bot.told("show", "s").split())
     assert (
-        "4 asked for, 2 missing, 1 unusable; the last 2 had none; good: 1 asked for; bad: 3 asked for, 2 missing"
+        "4 requested, 2 missing, 1 unusable; none in the last 2; good: 1 requested; bad: 3 requested, 2 missing"
         in shown
     )
     assert "snapshot: missing" in bot.told("show", "s", "--turn", "2")

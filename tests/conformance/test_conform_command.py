@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
 import openai
 import pytest
 from click.testing import CliRunner, Result
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.cli import main
+from ctxwrap.cli.check import conform_command
 from ctxwrap.conformance import CHECKS, KINDS, InputKind, conform
 from ctxwrap.conformance.documents import nodes_in
 from ctxwrap.errors import InvalidInput
@@ -580,7 +582,8 @@ def test_the_list_has_every_check_with_its_sentence() -> None:
 
 
 def test_the_command_knows_every_kind() -> None:
-    option = next(option for option in main.commands["conform"].params if option.name == "kind")
+    (option,) = (option for option in conform_command.params if option.name == "kind")
+    assert isinstance(option.type, click.Choice)
     assert tuple(option.type.choices) == KINDS
 
 

@@ -104,8 +104,8 @@ def test_the_command_tells_cost_findings_and_advice(provider: Provider) -> None:
     result = ctxwrap_check("--model", "practice", "--base-url", provider.openai_url)
     assert result.exit_code == 0, result.output
     assert "20 turns with practice: about" in result.output
-    assert "price that is unknown" in result.output
-    for line in ("replies with a state", "100 %", "the name is remembered", "snapshot='delta', on_missing='rules'"):
+    assert "price unknown" in result.output
+    for line in ("replies with a snapshot", "100 %", "the name is remembered", "snapshot='delta', on_missing='rules'"):
         assert line in result.output
 
 
@@ -144,7 +144,7 @@ def test_somebody_at_a_terminal_is_asked_first(provider: Provider) -> None:
     os.close(theirs)
     assert done.returncode == 2
     assert "20 turns" in done.stdout
-    assert "Go on?" in done.stdout
+    assert "Continue?" in done.stdout
     assert not provider.seen
 
 

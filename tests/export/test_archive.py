@@ -593,7 +593,7 @@ def test_the_commands_carry_a_session(original: Path, tmp_path: Path) -> None:
     result = command("import", file, "--store", there, "--tenant", "acme", "--session", "mine")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[-1].startswith("session 'mine' of tenant 'acme': ")
-    assert command("verify", "mine", "--store", there, "--tenant", "acme").output.splitlines()[-1] == "whole"
+    assert command("verify", "mine", "--store", there, "--tenant", "acme").output.splitlines()[-1] == "intact"
     told = json.loads(command("import", file, "--store", there, "--json").output)
     assert (told["key"]["session"], told["messages"]) == ("s", told["messages"])
     for arguments in (["--session", "mine", "--tenant", "acme"], ["--max-bytes", "100", "--session", "n"]):
@@ -621,8 +621,8 @@ def test_an_archive_that_is_trusted_does(exported: Path, elsewhere: Store) -> No
 def test_the_command_asks_for_trust(exported: Path, tmp_path: Path) -> None:
     where = ("--store", str(tmp_path / "there"))
     untrusted = command("import", str(exported), *where, "--session", "a")
-    assert "left out, since it is an operator's word: context/pinned/system.md (--trust brings it)" in untrusted.output
-    assert "left out" not in command("import", str(exported), *where, "--session", "b", "--trust").output
+    assert "not imported: context/pinned/system.md (--trust imports it)" in untrusted.output
+    assert "not imported" not in command("import", str(exported), *where, "--session", "b", "--trust").output
     pinned = {path.parents[2].name for path in (tmp_path / "there").rglob("system.md")}
     assert pinned == {"b"}
 

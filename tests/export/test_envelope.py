@@ -353,7 +353,7 @@ def test_evidence_from_anybody_is_compared_all_the_same(file: Path, home: Path, 
     assert any(each.kind == "user_message" for each in diff.entered)
     shown = command("diff", "s", "1", "2", "--store", str(other.root))
     assert shown.exit_code == 0, shown.output
-    assert "not told by the evidence" in shown.output
+    assert "not in the evidence" in shown.output
 
 
 def test_evidence_that_an_archive_brought_and_nobody_checked_is_refused(file: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_content_comes_back_to_dedup_when_it_is_used_again(told: Teller) -> No
     assert link.exists()
     report = collected(told)
     assert [file.reason for file in report.files if file.name.endswith(link.name)] == [
-        "used once only; a second name, its content stays in raw/"
+        "used only once; the same content stays in raw/"
     ]
     assert not link.exists()
     assert (place / "raw" / link.name).exists()
@@ -227,20 +227,20 @@ HOSTILE = {
     "pack_ttl=1d\nkeep_message=1": "line 2: unknown key 'keep_message': did you mean 'keep_messages'",
     "messages.jsonl=0": "unknown key",
     "../../etc=1d": "unknown key",
-    "pack_ttl=1d\n\n# twice\npack_ttl=2d": "line 4: pack_ttl stands here for the second time",
+    "pack_ttl=1d\n\n# twice\npack_ttl=2d": "line 4: pack_ttl is set twice",
     "pack_ttl": "write key=value",
-    "pack_ttl=": "is no duration: write 45s",
-    "pack_ttl=-1d": "is no duration",
-    "pack_ttl=1": "is no duration",
-    "pack_ttl=١d": "is no duration",
-    "pack_ttl=1d 2d": "is no duration",
-    "pack_ttl=9999999999999999999999d": "is no duration",
-    "swap_ttl=inf": "is no duration",
-    "dedup_min_refs=1.5": "is no number",
-    "dedup_min_refs=-1": "is no number",
+    "pack_ttl=": "is not a duration: write 45s",
+    "pack_ttl=-1d": "is not a duration",
+    "pack_ttl=1": "is not a duration",
+    "pack_ttl=١d": "is not a duration",
+    "pack_ttl=1d 2d": "is not a duration",
+    "pack_ttl=9999999999999999999999d": "is not a duration",
+    "swap_ttl=inf": "is not a duration",
+    "dedup_min_refs=1.5": "is not a number",
+    "dedup_min_refs=-1": "is not a number",
     "\x00": "write key=value",
     "{}": "write key=value",
-    "x" * 5000: "5000 bytes, of 4096",
+    "x" * 5000: "5000 bytes, the limit is 4096",
 }
 
 
@@ -259,7 +259,7 @@ def test_a_hostile_policy_removes_nothing_and_says_what_to_write(told: Teller, t
 
 def test_a_policy_that_is_no_text_is_refused(told: Teller) -> None:
     put(directory_of(told.store), "context/gc.policy", b"\xff\xfe")
-    with pytest.raises(SettingsError, match="no text in UTF-8"):
+    with pytest.raises(SettingsError, match="not UTF-8 text"):
         collected(told)
 
 

@@ -20,7 +20,6 @@ from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.session.missing import open_in
-from ctxwrap.session.operator import missing_in
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.files.store import FileStore
@@ -154,7 +153,7 @@ def test_a_turn_that_broke_off_changes_nothing(provider: Provider, home: Path) -
     inner = chat.model
     provider.answer = lambda asked: Answer(inner(asked).text, finish="length")
     chat.client.chat.completions.create(model="practice", messages=[{"role": "user", "content": "two"}])
-    assert [each.question for each in missing_in("s", store=home)] == [PAYER]
+    assert [each.question for each in ctxwrap.open_session("s", store=home).missing()] == [PAYER]
 
 
 def test_streams_and_async_flag_questions_as_well(provider: Provider, home: Path) -> None:
@@ -179,7 +178,7 @@ def test_a_turn_settles_only_what_it_was_shown(chat: Chat, home: Path) -> None:
     stream = chat.say("two", [ask("A?")], stream=True)
     chat.say("three", [ask("A?"), ask("B?"), ask("C?")])
     list(stream)
-    assert [each.question for each in missing_in("s", store=home)] == ["A?", "C?"]
+    assert [each.question for each in ctxwrap.open_session("s", store=home).missing()] == ["A?", "C?"]
 
 
 def test_what_a_smaller_request_leaves_out_is_missing() -> None:
@@ -299,17 +298,17 @@ def command(*arguments: str) -> Result:
 
 def test_what_is_missing_is_resolved_or_declined_by_hand(chat: Chat, home: Path) -> None:
     chat.say("one", [ask("A?"), ask("B?")])
-    first, second = missing_in("s", store=home)
+    first, second = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", first.id, note="A it is", store=home)
     ctxwrap.resolve_missing("s", second.id, status="declined", store=home)
-    assert missing_in("s", store=home) == ()
-    ended = [(each.status, each.resolution) for each in missing_in("s", everything=True, store=home)]
+    assert ctxwrap.open_session("s", store=home).missing() == ()
+    ended = [(each.status, each.resolution) for each in ctxwrap.open_session("s", store=home).missing(everything=True)]
     assert ended == [("resolved", "A it is"), ("declined", "by hand")]
     reply = chat.say("two", [ask("A?"), ask("B?")])
     assert open_now(reply) == [("A?", "open")], "it was asked anew, and nobody answers B"
     assert chat.model.shown[-1] is None
     assert ctxwrap.verify("s", store=home).findings == ()
-    with pytest.raises(NotFound, match="nothing of the id 'x'"):
+    with pytest.raises(NotFound, match="no missing context 'x'"):
         ctxwrap.resolve_missing("s", "x", store=home)
     with pytest.raises(SettingsError, match="status"):
         ctxwrap.resolve_missing("s", first.id, status="open", store=home)  # type: ignore[arg-type]
@@ -317,7 +316,7 @@ def test_what_is_missing_is_resolved_or_declined_by_hand(chat: Chat, home: Path)
 
 def test_no_turn_is_made_of_it(chat: Chat, home: Path) -> None:
     chat.say("one", [ask("A?")])
-    (missing,) = missing_in("s", store=home)
+    (missing,) = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", missing.id, store=home)
     assert len(json.loads(command("show", "s", "--store", str(home), "--json").output)["turns"]) == 1
 
@@ -339,7 +338,7 @@ def test_the_command_lists_and_settles(chat: Chat, home: Path) -> None:
     every = json.loads(command("missing", "s", "--all", "--json", *place).output)
     assert [(each["status"], each["resolution"]) for each in every] == [("resolved", "Bob"), ("declined", "by hand")]
     refused = command("missing", "s", "--resolve", "nothing", *place)
-    assert (refused.exit_code, "nothing of the id" in refused.output) == (1, True)
+    assert (refused.exit_code, "no missing context" in refused.output) == (1, True)
     assert command("missing", "s", "--resolve", "a", "--decline", "b", *place).exit_code == 2
 
 
@@ -358,7 +357,7 @@ def test_a_pack_tells_what_was_missing_in_its_turn(chat: Chat, home: Path) -> No
     assert json.loads((directory / "context" / "pack.json").read_bytes())["missing"] == by_turn[2]
     preview = ctxwrap.preview(chat.client, model="practice", messages=[{"role": "user", "content": "four"}])
     assert [each.question for each in preview.missing] == ["Later?"]
-    (missing,) = missing_in("s", store=home)
+    (missing,) = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", missing.id, store=home)
     assert "missing" not in json.loads((directory / "context" / "pack.json").read_bytes())
 
@@ -370,16 +369,16 @@ def test_the_questions_of_a_purged_turn_go(chat: Chat, home: Path) -> None:
     chat.say("Keep this.", [ask("B?")])
     chat.say("About the fish.", [ask("B?"), ask(severity="blocking", needed_for="eating swordfish", asked="user")])
     chat.say("Go on.")
-    (id,) = [each.id for each in missing_in("s", store=home) if each.question == PAYER]
+    (id,) = [each.id for each in ctxwrap.open_session("s", store=home).missing() if each.question == PAYER]
     for _ in range(30):
         chat.say("Go on.")
     ctxwrap.purge("s", message=3, store=home)
     assert files_with(home, PAYER, "swordfish", id) == []
-    assert [each.question for each in missing_in("s", store=home)] == ["B?"]
+    assert [each.question for each in ctxwrap.open_session("s", store=home).missing()] == ["B?"]
     assert ctxwrap.verify("s", store=home).findings == ()
     assert [each.question for each in envelope_of("s", store=home, target="model").missing_context] == ["B?"]
     ctxwrap.purge("s", message=1, store=home)
-    assert missing_in("s", store=home) == ()
+    assert ctxwrap.open_session("s", store=home).missing() == ()
     assert open_now(chat.say("Again.", [ask("B?")])) == [("B?", "open")]
 
 
@@ -388,7 +387,7 @@ def test_a_question_of_a_turn_purged_while_it_runs_is_not_kept(chat: Chat, home:
     ctxwrap.purge("s", message=1, store=home)
     list(stream)
     assert files_with(home, "swordfish") == []
-    assert missing_in("s", store=home) == ()
+    assert ctxwrap.open_session("s", store=home).missing() == ()
 
 
 def test_a_purged_word_takes_nothing_else_with_it(chat: Chat, home: Path) -> None:
@@ -397,7 +396,7 @@ def test_a_purged_word_takes_nothing_else_with_it(chat: Chat, home: Path) -> Non
         chat.say(word)
     for number in (3, 5, 7, 9):
         ctxwrap.purge("s", message=number, store=home)
-    (missing,) = missing_in("s", store=home)
+    (missing,) = ctxwrap.open_session("s", store=home).missing()
     assert (missing.severity, missing.status, missing.source) == ("high", "requested", "model")
     assert {event["session_id"] for event in events(home, "s") if "session_id" in event} == {"s"}
 
@@ -416,7 +415,7 @@ def test_evidence_is_made_of_what_the_log_says(chat: Chat, home: Path) -> None:
     chat.say("two", [ask(asked="user")])
     chat.say("three", [])
     chat.say("four", [ask("Late?")])
-    (late,) = missing_in("s", store=home)
+    (late,) = ctxwrap.open_session("s", store=home).missing()
     ctxwrap.resolve_missing("s", late.id, store=home)
     logged = [event for event in events(home, "s") if event["type"].startswith("context.missing.")]
     whole = evidence(home)
@@ -434,7 +433,7 @@ def test_evidence_is_made_of_what_the_log_says(chat: Chat, home: Path) -> None:
 def test_evidence_tells_no_words_to_whom_they_are_not_for(chat: Chat, home: Path) -> None:
     chat.say("one", [ask(severity="blocking", needed_for="eating swordfish")])
     chat.say("two", [ask(asked="user")])
-    (missing,) = missing_in("s", store=home)
+    (missing,) = ctxwrap.open_session("s", store=home).missing()
     for turn in (None, 1, 2):
         document = evidence(home, turn, "evidence_export").as_bytes().decode()
         assert "swordfish" not in document

@@ -167,7 +167,7 @@ def test_pinning_twice_is_pinning_once(chat: Chat) -> None:
 
 @pytest.mark.parametrize("change", [ctxwrap.pin, ctxwrap.unpin])
 def test_an_id_that_nobody_knows_is_one_sentence(chat: Chat, change: Any) -> None:
-    with pytest.raises(NotFound, match="session 's' remembers no 'c-9'"):
+    with pytest.raises(NotFound, match="session 's' has no memory item 'c-9'"):
         change("s", "c-9", store=chat.home)
     with pytest.raises(NotFound, match="no session 'nobody'"):
         change("nobody", "c-1", store=chat.home)
@@ -191,5 +191,5 @@ def test_the_command_pins_and_unpins(chat: Chat) -> None:
 def test_the_command_says_what_it_does_not_know(chat: Chat, option: str) -> None:
     before = events(chat.home, "s")
     result = command(chat.home, option, "c-9")
-    assert (result.exit_code, result.output.startswith("Error: session 's' remembers no 'c-9'")) == (1, True)
+    assert (result.exit_code, result.output.startswith("Error: session 's' has no memory item 'c-9'")) == (1, True)
     assert events(chat.home, "s") == before

@@ -521,11 +521,11 @@ def test_the_command_forgets_after_a_question(place: tuple[str, str], home: Path
     assert remembered(home).keys() == {"w-1", "w-2"}
     done = command("forget", "s", "--query", "swordfish", *place, typed="y\n")
     assert done.exit_code == 0
-    assert "forgot 1 memory item: w-1" in done.output
+    assert "deleted 1 memory item: w-1" in done.output
     assert "swordfish" not in asked.output + done.output
     assert remembered(home).keys() == {"w-2"}
-    assert command("forget", "s", "--item", "w-2", "--yes", *place).output == "forgot 1 memory item: w-2\n"
-    assert "nothing was forgotten" in command("forget", "s", "--query", "tea", "--yes", *place).output
+    assert command("forget", "s", "--item", "w-2", "--yes", *place).output == "deleted 1 memory item: w-2\n"
+    assert "nothing was deleted" in command("forget", "s", "--query", "tea", "--yes", *place).output
 
 
 def test_the_command_purges_after_a_question(place: tuple[str, str], home: Path) -> None:
@@ -533,7 +533,7 @@ def test_the_command_purges_after_a_question(place: tuple[str, str], home: Path)
     assert said(home, "s")[0] == ("user", SECRET)
     done = command("purge", "s", "--message", "1", "--yes", *place)
     assert done.exit_code == 0
-    assert done.output.splitlines()[0] == "purged message 1"
+    assert done.output.splitlines()[0] == "deleted message 1"
     assert "w-1" in done.output
     assert "swordfish" not in done.output
     assert files_with(home, SECRET) == []

@@ -86,4 +86,4 @@ def test_the_command_says_so(tmp_path: Path) -> None:
     in_place(directory_of(teller.store) / "latest.md").symlink_to(tmp_path)
     done = CliRunner().invoke(main, ["rebuild", "s", "--store", str(tmp_path)])
     assert done.exit_code == 0
-    assert done.output.splitlines()[0] == "removed what is no file of the session's: latest.md"
+    assert done.output.splitlines()[0] == "removed, not a file of the session: latest.md"

@@ -93,7 +93,7 @@ def test_the_order_is_by_share_then_newest_and_always_the_same(store: Store) -> 
     assert search_swap("s", "apples bananas pears", limit=1, **teller.place) == (first,)
     assert [hit.entry for hit in search_swap("s", **teller.place)] == [hit.entry for hit in (first, second, third)]
     assert search_swap("s", "zebra", **teller.place) == ()
-    with pytest.raises(SettingsError, match="needs a word"):
+    with pytest.raises(SettingsError, match="no word to search for"):
         search_swap("s", "the ...", **teller.place)
 
 

@@ -390,7 +390,7 @@ def test_what_somebody_put_there_is_left_or_noted(home: Path, place: Path) -> No
 def test_the_command_says_that_all_is_well(home: Path) -> None:
     result = command("verify", "s", "--store", str(home))
     assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == "whole"
+    assert result.output.splitlines()[-1] == "intact"
 
 
 def test_the_command_names_the_first_bad_record_first(home: Path, place: Path) -> None:
@@ -438,7 +438,7 @@ def test_a_bar_is_for_long_work_that_somebody_watches(
     looks_on: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: looks_on)
-    monkeypatch.setattr("ctxwrap.cli.progress._LONG", 0.0)
+    monkeypatch.setattr("ctxwrap.cli.output._LONG", 0.0)
     with progress_bar("working") as progress:
         progress(1, 2)
         progress(2, 2)

@@ -323,15 +323,15 @@ def test_keys_are_rotated(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run("chat", "--store", str(home), "--session", session, typed="My name is Ada\n")
     monkeypatch.setenv("CTXWRAP_KEY", f"{OTHER},{MASTER}")
     assert run("rekey", "a", "--store", str(home)).output == "session 'a' has the new key\n"
-    assert run("rekey", "a", "--store", str(home)).output == "session 'a' had it already\n"
+    assert run("rekey", "a", "--store", str(home)).output == "session 'a' already had the new key\n"
     done = run("rekey", "--all", "--store", str(home))
-    assert (done.exit_code, done.output) == (0, "1 sessions have the new key, 1 had it, 0 were refused\n")
+    assert (done.exit_code, done.output) == (0, "1 sessions have the new key, 1 already had it, 0 failed\n")
     monkeypatch.setenv("CTXWRAP_KEY", OTHER)
     for session in ("a", "b"):
         assert "Ada" in run("memory", session, "--store", str(home)).output
     assert run("rekey", "--store", str(home)).exit_code == 2
     monkeypatch.delenv("CTXWRAP_KEY")
-    assert "there is no key" in run("rekey", "a", "--store", str(home)).output
+    assert "no key is set" in run("rekey", "a", "--store", str(home)).output
 
 
 def test_a_session_in_the_clear_moves_by_an_archive(
@@ -350,8 +350,8 @@ def test_a_session_in_the_clear_moves_by_an_archive(
     assert NAME in run("memory", "new", "--store", str(home)).output
     assert [path for _, path in leaks(home, NAME) if "/session/new/" in path] == []
     exported = run("export", "new", "-o", str(tmp_path / "y.zip"), "--store", str(home))
-    assert "what was exported is not" in _both(exported)
-    assert "what was exported is not" in _both(run("export", "new", "--envelope", "--store", str(home)))
+    assert "the exported file is not" in _both(exported)
+    assert "the exported file is not" in _both(run("export", "new", "--envelope", "--store", str(home)))
 
 
 def _both(result: Result) -> str:
@@ -378,7 +378,7 @@ def test_what_an_operator_gives_a_session_is_put_there(
     assert run("put", "s", "pinned/rules.md", "--remove", "--store", str(home)).exit_code == 0
     assert PINNED not in json.dumps(ctxwrap.preview(wrapped, model="practice", messages=question).body)
     for name in ("summary.md", "pinned/../x", "pinned/a/b", "pinned/", "../key.json"):
-        assert "name pinned/NAME, budget or gc.policy" in run("put", "s", name, "--store", str(home), typed="x").output
+        assert "use pinned/NAME, budget or gc.policy" in run("put", "s", name, "--store", str(home), typed="x").output
 
 
 def test_an_encrypted_store_in_memory_works_too(client: openai.OpenAI) -> None:

@@ -19,7 +19,6 @@ from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.similarity import marks
 from ctxwrap.session.child_sessions import attach_result, children_of, start_child
-from ctxwrap.session.purge import matching
 from ctxwrap.stores.base import STREAMS, Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
@@ -116,7 +115,7 @@ def test_no_row_of_a_database_holds_it(database: str) -> None:
 def test_what_a_query_names_is_gone_from_children_whatever_memory_has(parent: Teller) -> None:
     tell(parent)
     parent.says("Remember it.", keeps=[item("e-1", f"The word is {WORD}.")])
-    names = matching("s", query=WORD, **parent.place)
+    names = ctxwrap.open_session("s", **parent.place).would_forget(query=WORD)
     assert set(names) == {"e-1", "child/kid"}
     assert ctxwrap.forget("s", query=WORD, **parent.place) == names
     assert [place for place in places_of(parent.store, WORD) if "messages.jsonl" not in place] in ([], ["messages"])
@@ -235,10 +234,10 @@ def test_the_command_purges_a_child_after_a_question(tmp_path: Path) -> None:
     assert WORD.upper() in (child / "handoff.md").read_text()
     done = CliRunner().invoke(main, run, input="y\n")
     assert done.exit_code == 0
-    assert "purged the contents of child kid" in done.output
+    assert "deleted the texts of child kid" in done.output
     assert (child / "handoff.md").read_text() == "[forgotten]\n"
     asked = CliRunner().invoke(main, ["forget", "s", "--query", "passed", "--yes", "--store", str(tmp_path)])
-    assert "what other was handed or gave back of it" in asked.output
+    assert "texts of child other" in asked.output
     nobody = CliRunner().invoke(main, ["purge", "s", "--child", "nobody", "--yes", "--store", str(tmp_path)])
     assert (nobody.exit_code, "no child 'nobody'" in nobody.output) == (1, True)
 

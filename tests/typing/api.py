@@ -9,7 +9,13 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 
 import ctxwrap
-from ctxwrap.types import TurnRecord
+from ctxwrap.export.evidence import Diff, Evidence
+from ctxwrap.inspect import Cost, TurnInfo
+from ctxwrap.session.child_sessions import Child
+from ctxwrap.session.pack_view import PackView
+from ctxwrap.session.swap_search import SwapHit
+from ctxwrap.session.verify import Verification
+from ctxwrap.types import MissingContext, TurnRecord
 
 client = ctxwrap.wrap(OpenAI(), session="s", context_mode="readonly")
 assert_type(client, OpenAI)
@@ -25,6 +31,19 @@ assert_type(ctxwrap.wrap(AsyncAnthropic()), AsyncAnthropic)
 assert_type(ctxwrap.turn_of(client), TurnRecord | None)
 ctxwrap.offer("browser_state", "a page", source="tab", priority=0.7, visibility=["model"], session="s")
 ctxwrap.Settings(summariser=ctxwrap.Summariser(OpenAI(), model="m", every=20))
+session = ctxwrap.open_session("s", tenant="acme", agent="bot", store="memory:")
+assert_type(session, ctxwrap.SessionHandle)
+assert_type(session.turns(), tuple[TurnInfo, ...])
+assert_type(session.pack(1), PackView)
+assert_type(session.cost(), Cost)
+assert_type(session.forget(item="c-1"), tuple[str, ...])
+assert_type(session.verify(), Verification)
+assert_type(session.swap("tea"), tuple[SwapHit, ...])
+assert_type(session.start_child("review", handoff="Check it."), Child)
+assert_type(session.missing(), tuple[MissingContext, ...])
+assert_type(session.envelope(1), Evidence)
+assert_type(session.diff(1, "2"), Diff)
+assert_type(session.pin("c-1"), None)
 
 
 async def asynchronous() -> None:

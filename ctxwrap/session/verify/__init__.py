@@ -1,4 +1,4 @@
-"""Verification of a session from end to end, and rebuilding of what is derived from its log."""
+"""Verification of a session, and rebuilding of its derived files."""
 
 from hashlib import sha256
 from typing import NamedTuple
@@ -32,10 +32,10 @@ def verify(
     agent: str = "default",
     progress: Progress | None = None,
 ) -> Verification:
-    """Look at everything a session holds and tell what is not as it should be; nothing is changed.
+    """Check every record, checksum, reference and derived file of a session; change nothing.
 
-    Found is what differs from what was written, what is missing in between, and what a later record says was there. A
-    last turn of which nothing is left cannot be missed.
+    It finds changed records, gaps, and missing records that later ones refer to. It cannot detect that the last turn
+    was removed completely.
     """
     key = key_for(session, tenant, agent)
     finish_background_work(key)
@@ -46,18 +46,18 @@ def verify(
 
 
 class Rebuilding(NamedTuple):
-    """Which files a rebuild made, changed or removed, by name."""
+    """The names of the files that a rebuild wrote, changed or removed."""
 
     written: tuple[str, ...]
     changed: tuple[str, ...]
     removed: tuple[str, ...]
     unchanged: int
     mended: tuple[str, ...] = ()
-    """Links, devices and directories that stood where a file or directory of the session belongs; they are gone."""
+    """Links, devices and directories in the place of a file or directory of the session, which were removed."""
 
 
 def rebuild(session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default") -> Rebuilding:
-    """Make everything that follows from the log anew; the log, contents and what you put into `context/` stay."""
+    """Write all derived files again from the log; the log, large contents and your files in `context/` stay."""
     known = open_existing(key_for(session, tenant, agent), store)
     files = known.log.files
     with defer_finalizers(), known.locked():

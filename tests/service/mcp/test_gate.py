@@ -288,13 +288,13 @@ def test_it_ends_in_order_with_a_stream_open(tmp_path: Path, token_file: Path) -
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--http", "0.0.0.0:0"), "name a --token-file"),
+        (("--http", "0.0.0.0:0"), "set --token-file"),
         (("--http", "0.0.0.0:0", "--token-file", "{tokens}"), "--allow-host"),
-        (("--http", "[::]:0", "--allow-host", "memory.example.com"), "name a --token-file"),
+        (("--http", "[::]:0", "--allow-host", "memory.example.com"), "set --token-file"),
         (("--http", "8000"), "is not HOST:PORT"),
         (("--http", "127.0.0.1:0", "--token-file", "{tokens}-missing"), "cannot be read"),
         (("--http", "127.0.0.1:0", "--allow-host", "http://x"), "is not a name"),
-        (("--token-file", "{tokens}"), "are for --http"),
+        (("--token-file", "{tokens}"), "need --http"),
     ],
 )
 def test_what_is_not_safe_does_not_start(tmp_path: Path, token_file: Path, options: tuple[str, ...], said: str) -> None:
