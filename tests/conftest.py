@@ -9,11 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ctxwrap.testing.practice import Provider
-from tests.support import Told
+from tests.support import PROFILE, Told
 
-# the machines that run this are slow at times, which says nothing about what is tested
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# no deadline: the speed of a machine says nothing about what is tested
+for _profile, _examples in (("ci", 40), ("thorough", 100)):
+    settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile(PROFILE)
 
 
 _IN_MEMORY = Path("/dev/shm")
@@ -21,7 +24,7 @@ _NEEDED = 2 * 1024**3
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put temporary directories in memory, where there is enough: most of a turn's time on a disk is its fsync calls."""
+    """Keep temporary directories in memory where there is enough of it: on a disk, a turn mostly waits for fsync."""
     if os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free >= _NEEDED:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.redaction import Redaction, redactor
@@ -15,6 +15,7 @@ from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Message, ParsedReply, Request, Runtime, TurnInputs
 from tests.redaction.corpus import Maker
 from tests.redaction.planting import places_in, planted
+from tests.support import examples
 
 make = Maker(11)
 SECRETS = [
@@ -35,7 +36,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from(SECRETS), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_secret_is_redacted_wherever_it_is(value: Any, secret: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(list(places_in(value))))
     said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), TurnRedactor(Redaction())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import index as index_module
@@ -36,7 +36,6 @@ def saved(index: Index) -> list[bytes]:
     return list(index.unsaved().values())
 
 
-@settings(deadline=None)
 @given(conversations, texts, st.integers(0, 30))
 def test_saved_and_loaded_at_any_time_it_is_the_same(said: list[Said], query: str, at: int) -> None:
     whole = indexed(said)
@@ -53,7 +52,6 @@ def test_saved_and_loaded_at_any_time_it_is_the_same(said: list[Said], query: st
     assert again.unsaved() == {}
 
 
-@settings(deadline=None)
 @given(conversations, texts, st.sets(st.integers(0, 29), max_size=8))
 def test_what_was_removed_was_never_there(said: list[Said], query: str, gone: set[int]) -> None:
     index = indexed(said)

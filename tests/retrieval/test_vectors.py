@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import vectors as vectors_module
@@ -64,7 +64,6 @@ def test_messages_without_vectors_are_ranked_by_their_words() -> None:
     assert len(some) == len(SAID)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 18), st.sets(st.integers(0, 17), max_size=5))
 def test_saved_loaded_and_removed_at_any_time_they_are_the_same(at: int, gone: set[int]) -> None:
     files = embedded(SAID[:at]).unsaved()
@@ -155,7 +154,7 @@ def test_in_a_long_conversation_they_count_for_what_is_looked_at(monkeypatch: py
 
 def test_nothing_of_it_is_imported_unless_asked_for() -> None:
     code = (
-        "import sys, ctxwrap, ctxwrap.retrieval.packing, ctxwrap.retrieval.index;"
+        "import sys, ctxwrap, ctxwrap.retrieval.selection, ctxwrap.retrieval.index;"
         "print(sorted({'numpy', 'wordllama', 'ctxwrap.retrieval.vectors'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
