@@ -1,5 +1,7 @@
 """Fixtures for every test: a provider on loopback, a home for sessions, no environment of the machine's."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,11 +9,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ctxwrap.testing.practice import Provider
-from tests.support import Told
+from tests.support import PROFILE, Told
 
-# the machines that run this are slow at times, which says nothing about what is tested
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# no deadline: the speed of a machine says nothing about what is tested
+for _profile, _examples in (("ci", 40), ("thorough", 100)):
+    settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile(PROFILE)
+
+
+_IN_MEMORY = Path("/dev/shm")
+_NEEDED = 2 * 1024**3
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary directories in memory where there is enough of it: on a disk, a turn mostly waits for fsync."""
+    if os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free >= _NEEDED:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
 @pytest.fixture
@@ -32,4 +47,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("CTXWRAP_KEY", raising=False)
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)  # litellm sets it once it counts
+    # every client loads all certificates, which takes longer than a whole test; no test uses TLS
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     monkeypatch.setenv("CTXWRAP_HOME", str(tmp_path / "default-home"))

@@ -1,9 +1,12 @@
 """What many tests need: scripted answers with a trailer where one is asked for, and a look into the log."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from hypothesis import settings
 
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
@@ -25,6 +28,14 @@ REMEMBERED = f"{CANARY} of w-1"
 
 FORBIDDEN = (CANARY, SEPARATOR, "ctxwrap-context", "ctxwrap-protocol", '"startup_at"')
 """None of these may ever reach a caller of a wrapped client."""
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+"""How long property tests search: `ci`, or `thorough`, which tries more examples."""
+
+
+def examples(thorough: int) -> settings:
+    """How many examples a property test tries in the thorough profile; a third of them in the other."""
+    return settings(max_examples=thorough if PROFILE == "thorough" else max(thorough // 3, 15))
 
 
 def item(id: str, content: str = "", *, tier: str = "working", round: int = 1) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
@@ -16,7 +16,7 @@ from ctxwrap import QuotaExceeded, Quotas
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Provider
 from ctxwrap.turn.binding import SessionCounts
-from tests.support import messages
+from tests.support import examples, messages
 
 Wrapped = Callable[..., Any]
 
@@ -149,7 +149,7 @@ def test_a_quota_is_a_number_of_quotas() -> None:
         ctxwrap.wrap(bare, store=MemoryStore(), quotas=Quotas(entries=-1))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.sampled_from(["begin", "elsewhere", "delete", "later"]), max_size=40))
 def test_one_process_never_goes_beyond_and_others_are_noticed_within_a_minute(steps: list[str]) -> None:
     there, now = 0, 0.0

@@ -16,7 +16,7 @@ import click
 import openai
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
@@ -28,6 +28,7 @@ from ctxwrap.errors import InvalidInput
 from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.testing import Answer, ScriptedProvider, ToolCall
 from tests.conformance.examples import MANIFEST, MANIFEST_AS_PRINTED
+from tests.support import examples
 
 
 def run(*arguments: str | Path, given: str = "") -> Result:
@@ -620,7 +621,7 @@ FILES = ("messages.jsonl", "events.jsonl", "context/pack.json", "context/budget"
 FILES += ("context/refs.jsonl", "context/dedup/index.jsonl", "context/swap/index.jsonl", "context/swap/chunk/a")
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(files=st.dictionaries(st.sampled_from(FILES), st.lists(VALUES, max_size=3), max_size=3))
 def test_every_folder_is_judged(files: dict[str, list[Any]]) -> None:
     with TemporaryDirectory() as folder:

@@ -53,13 +53,18 @@ class Backend:
     def __enter__(self) -> "Backend":
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "backend"], cwd=ROOT / "examples", env=self._environment, stdout=log, stderr=log
+                [sys.executable, "-m", "backend"],
+                cwd=ROOT / "examples",
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # so that its workers can be killed with it
             )
         try:
             until(lambda: self.has_ended or self.log.count("startup complete") == 2, "two workers start")
             assert not self.has_ended, self.log
         except BaseException:
-            self._process.kill()
+            self._kill()
             raise
         return self
 
@@ -69,8 +74,11 @@ class Backend:
         try:
             self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            for pid in [*self.workers, self._process.pid]:
-                os.kill(pid, signal.SIGKILL)
+            self._kill()
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     @property
     def log(self) -> str:

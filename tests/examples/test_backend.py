@@ -1,5 +1,6 @@
 """The backend of the examples, run as its README says: two workers, real connections, files and PostgreSQL."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -7,16 +8,19 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import httpx
 import psycopg
 import pytest
+import uvicorn
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol.instructions import asks_for_trailer
 from ctxwrap.testing.practice import Answer, Ask, Provider
+from examples.backend.__main__ import serve
 from examples.backend.passwords import hashed, is_right, users_in
 from examples.backend.settings import from_environment
 from examples.backend.signing import Signing
@@ -26,6 +30,13 @@ from tests.stores.postgres_server import PostgresServer
 from tests.support import trailer
 
 TEXT = "One two three four five six."
+
+
+class Talking(NamedTuple):
+    """A backend and its model."""
+
+    backend: Backend
+    provider: Provider
 
 
 class Held:
@@ -69,6 +80,23 @@ def serving(tmp_path: Path, provider: Provider) -> Callable[..., Backend]:
         return Backend(tmp_path / "backend", place, API_KEY="k", BASE_URL=provider.openai_url, **variables)
 
     return made
+
+
+@pytest.fixture(scope="class", params=["files", "postgres"])
+def talking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
+    """One backend for the tests of a class, each with a user of its own; a second message waits two seconds."""
+    directory = tmp_path_factory.mktemp("talking")
+    place = str(directory / "sessions")
+    if request.param == "postgres":
+        postgres = request.getfixturevalue("postgres")
+        place = postgres.url(postgres.lend())
+    with (
+        Provider() as provider,
+        Backend(
+            directory, place, names=("ada", "bob", "eve"), API_KEY="k", BASE_URL=provider.openai_url, BUSY_SECONDS="2"
+        ) as backend,
+    ):
+        yield Talking(backend, provider)
 
 
 @pytest.fixture(scope="module")
@@ -278,66 +306,63 @@ def test_it_is_alive_and_ready(practice: Backend) -> None:
 # leaving, and coming at once
 
 
-def test_who_leaves_in_the_middle_has_what_was_said_so_far_and_may_go_on_at_once(
-    place: str, held: Held, provider: Provider, serving: Callable[..., Backend]
-) -> None:
-    with serving(place) as backend:
+class TestLeavingAndComingAtOnce:
+    def test_who_leaves_in_the_middle_has_what_was_said_so_far_and_may_go_on_at_once(self, talking: Talking) -> None:
+        backend, provider = talking
+        held = provider.answer = Held()
         ada = Person(backend, "ada")
         with ada.hearing("Count to six.") as events:
             heard = [next(events)]
-            assert [message["content"] for message in said_in(place, "ada")] == ["Count to six."], "it was accepted"
+            said = said_in(backend.place, "ada")
+            assert [message["content"] for message in said] == ["Count to six."], "it was accepted"
             heard += [next(events) for _ in range(2)]
         assert names_of(heard) == ["accepted", "text"]
         assert held.came.wait(PATIENCE)
         provider.answer = lambda ask: Answer("Seven.")
         assert text_of(ada.says("And then?")) == "Seven."
-        said = said_in(place, "ada")
+        held.go_on()
+        said = said_in(backend.place, "ada")
         assert [message["content"] for message in said] == ["Count to six.", text_of(heard), "And then?", "Seven."]
         assert said[1]["ctx"]["status"] == "aborted"
         assert said[3]["ctx"]["status"] == "complete"
 
+    def test_of_two_messages_at_once_the_second_waits_and_not_for_ever(self, talking: Talking) -> None:
+        backend, provider = talking
+        held = provider.answer = Held()
+        with ThreadPoolExecutor() as pool, Person(backend, "bob").hearing("First.") as first:
+            assert next(first).name == "accepted"
+            assert held.came.wait(PATIENCE)
+            (refused,) = Person(backend, "bob").says("Too soon.")
+            assert (refused.name, refused.data["code"]) == ("error", "busy")
+            waiting = pool.submit(Person(backend, "bob").says, "Second.")
+            held.go_on()
+            assert text_of(first) == TEXT
+            assert text_of(waiting.result(PATIENCE)) == TEXT
+        said = [message["content"] for message in said_in(backend.place, "bob")]
+        assert said == ["First.", TEXT, "Second.", TEXT]
 
-def test_nothing_is_left_open_by_those_who_leave(
-    place: str, provider: Provider, serving: Callable[..., Backend]
-) -> None:
-    with serving(place) as backend:
-        ada = Person(backend, "ada")
+    def test_nothing_is_left_open_by_those_who_leave(self, talking: Talking) -> None:
+        backend, provider = talking
+        eve = Person(backend, "eve")
         open_before = 0
         for number in range(40):
             held = provider.answer = Held()
-            with ada.hearing(f"Count, {number}.") as events:
+            with eve.hearing(f"Count, {number}.") as events:
                 assert names_of([next(events) for _ in range(3)]) == ["accepted", "text"]
             held.go_on()
             if number == 19:
                 open_before = backend.descriptors()
         until(lambda: backend.descriptors() <= open_before + 4, "connections and files are let go of")
         provider.answer = lambda ask: Answer("Fine.")
-        assert names_of(ada.says("And now?"))[-1] == "done"
-        if place.startswith("postgresql:"):
-            assert leases_in(place) == 0
+        assert names_of(eve.says("And now?"))[-1] == "done"
+        if backend.place.startswith("postgresql:"):
+            assert leases_in(backend.place) == 0
 
 
 def leases_in(database: str) -> int:
     with psycopg.connect(database) as connection:
         ((count,),) = connection.execute("SELECT count(*) FROM ctxwrap_leases WHERE expires > clock_timestamp()")
         return int(count)
-
-
-def test_of_two_messages_at_once_the_second_waits_and_not_for_ever(
-    place: str, held: Held, serving: Callable[..., Backend]
-) -> None:
-    with serving(place, BUSY_SECONDS="2") as backend, ThreadPoolExecutor() as pool:
-        with Person(backend, "ada").hearing("First.") as first:
-            assert next(first).name == "accepted"
-            assert held.came.wait(PATIENCE)
-            (refused,) = Person(backend, "ada").says("Too soon.")
-            assert (refused.name, refused.data["code"]) == ("error", "busy")
-            waiting = pool.submit(Person(backend, "ada").says, "Second.")
-            held.go_on()
-            assert text_of(first) == TEXT
-        assert text_of(waiting.result(PATIENCE)) == TEXT
-        said = [message["content"] for message in said_in(place, "ada")]
-        assert said == ["First.", TEXT, "Second.", TEXT]
 
 
 # the end
@@ -417,34 +442,44 @@ def test_a_store_that_is_away_is_an_error_that_users_may_read_and_over_when_it_i
         assert TEXT in [message["content"] for message in said_in(database, "bob")]
 
 
-# what it is told
+# settings
 
 
-@pytest.mark.parametrize(
-    ("variables", "told"),
-    [
-        ({"PORT": "many"}, "CHAT_PORT: "),
-        ({"PROT": "80"}, "CHAT_PROT: "),
-        ({"WORKERS": "0"}, "CHAT_WORKERS: "),
-        ({"SECRET": "hunter2"}, "CHAT_SECRET: "),
-        ({"API_KEY": "sk-1"}, "CHAT_SECRET: "),
-        ({"API_KEY": "sk-1", "SECRET": SECRET}, "CHAT_USERS: "),
-        ({"USERS": "/nowhere"}, "CHAT_USERS: "),
-        ({"USERS": "/dev/null"}, "CHAT_USERS: "),
-        ({"ORIGIN": "chat.example"}, "CHAT_ORIGIN: "),
-    ],
-)
-def test_a_variable_that_is_wrong_is_named_and_not_shown(variables: dict[str, str], told: str) -> None:
+WRONG_SETTINGS: list[tuple[dict[str, str], str]] = [
+    ({"PORT": "many"}, "CHAT_PORT: "),
+    ({"PROT": "80"}, "CHAT_PROT: "),
+    ({"WORKERS": "0"}, "CHAT_WORKERS: "),
+    ({"SECRET": "hunter2"}, "CHAT_SECRET: "),
+    ({"API_KEY": "sk-1"}, "CHAT_SECRET: "),
+    ({"API_KEY": "sk-1", "SECRET": SECRET}, "CHAT_USERS: "),
+    ({"USERS": "/nowhere"}, "CHAT_USERS: "),
+    ({"USERS": "/dev/null"}, "CHAT_USERS: "),
+    ({"ORIGIN": "chat.example"}, "CHAT_ORIGIN: "),
+]
+
+
+@pytest.mark.parametrize(("variables", "told"), WRONG_SETTINGS)
+def test_a_wrong_setting_is_named_and_its_value_is_not_shown(
+    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **__: pytest.fail("it serves"))
+    with patch.dict(os.environ, environment(**variables), clear=True), pytest.raises(SystemExit) as ended:
+        serve()
+    assert str(ended.value).startswith(told)
+    assert not any(secret in str(ended.value) for secret in ("hunter2", "sk-1", SECRET))
+
+
+def test_a_process_with_a_wrong_setting_ends_with_its_message_alone() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "backend"],
         cwd=ROOT / "examples",
-        env=environment(**variables),
+        env=environment(SECRET="hunter2"),
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE,
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith("CHAT_SECRET: ")
     assert "Traceback" not in done.stderr
-    assert not any(secret in done.stderr for secret in ("hunter2", "sk-1", SECRET))
+    assert "hunter2" not in done.stderr

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.cli import main
@@ -30,7 +30,7 @@ from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Provider
 from ctxwrap.types import Record, SessionKey
 from tests.conversations import converse, directory_of
-from tests.support import Told
+from tests.support import Told, examples
 
 KEY = SessionKey("default", "default", "s")
 OTHER = SessionKey("acme", "helper", "s")
@@ -231,7 +231,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(RECORDS, RECORDS, st.text(min_size=1, max_size=20), st.data())
 def test_any_records_go_there_and_back(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Record], events: list[Record], session: str, data: Any

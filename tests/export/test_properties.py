@@ -17,6 +17,7 @@ from ctxwrap.export.evidence.document import NAMED, evidence_in
 from ctxwrap.export.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from tests.export.logs import BOUNDARY, KEY, append, begin, done, entry, frame
+from tests.support import examples
 
 WORDS = st.sampled_from(
     [
@@ -119,7 +120,7 @@ def _turn(draw: st.DrawFn, made: Made, marked: Any, run: str) -> None:
 
 
 @given(sessions(), st.sampled_from(TARGETS))
-@settings(max_examples=80)
+@examples(80)
 def test_records_fit_together_for_every_target(made: Made, target: str) -> None:
     for turn in (None, 1):
         evidence = envelope_of("s", turn=turn, target=target, store=made.store)
@@ -128,7 +129,7 @@ def test_records_fit_together_for_every_target(made: Made, target: str) -> None:
 
 
 @given(sessions(), st.sampled_from(TARGETS))
-@settings(max_examples=80)
+@examples(80)
 def test_a_target_reads_what_it_may_see_and_nothing_else(made: Made, target: str) -> None:
     evidence = envelope_of("s", target=target, store=made.store)
     written = evidence.as_bytes().decode()
@@ -137,7 +138,7 @@ def test_a_target_reads_what_it_may_see_and_nothing_else(made: Made, target: str
 
 
 @given(sessions(), st.sampled_from(TARGETS))
-@settings(max_examples=40)
+@examples(40)
 def test_out_in_and_out_again_is_the_same(made: Made, target: str) -> None:
     other = MemoryStore()
     before = envelope_of("s", target=target, store=made.store)

@@ -16,7 +16,7 @@ from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import LoggedMessage, Message, Runtime, SessionKey, SourcedText, TurnInputs
 from ctxwrap.workingset.working_set import WorkingSet, WorkingSetView
-from tests.support import item
+from tests.support import examples, item
 
 KEY = SessionKey("t", "a", "s")
 MODEL = "gpt-4o"
@@ -109,7 +109,7 @@ def packed(opening: TurnInputs, files: WorkingSetView, budget: int, question: st
 
 
 ANY_BUDGET = st.one_of(st.integers(0, 1200), st.integers(1200, 40_000))
-SOME = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SOME = settings(examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SOME

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
@@ -14,6 +14,7 @@ from ctxwrap.protocol.instructions import SEPARATOR
 from tests.protocol.heldout import HELD_OUT
 from tests.protocol.renderings import CLASSES, Table, rendered
 from tests.protocol.test_separator import JSON, OLD, RUNTIME, STATE
+from tests.support import examples
 
 TEXTS = (
     "Sure!",
@@ -101,7 +102,7 @@ def streamed(text: str, cuts: Sequence[int]) -> tuple[str, ReplyStream]:
     return "".join([stream.feed(text[start:end]) for start, end in pairwise(edges)]) + stream.close(), stream
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(replies(), st.lists(st.integers(0, 4000), max_size=20))
 def test_every_word_is_shown_and_no_snapshot_is(segments: list[Segment], cuts: list[int]) -> None:
     text = "\n\n".join(segment.text for segment in segments)
@@ -117,7 +118,7 @@ def test_every_word_is_shown_and_no_snapshot_is(segments: list[Segment], cuts: l
     assert ("more than one snapshot" in reading.violations) == (len(snapshots) > 1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(replies())
 def test_what_was_shown_tells_where_it_stood(segments: list[Segment]) -> None:
     text = "\n\n".join(segment.text for segment in segments)

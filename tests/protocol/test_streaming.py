@@ -8,13 +8,14 @@ from functools import cache
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
 from tests.protocol.corpus import CLASSES, PARAGRAPHS, cases, of_class
 from tests.protocol.test_separator import DRAFT, HOSTILE, JSON, OLD, OPENINGS, RUNTIME, SPELLINGS
+from tests.support import examples
 
 FRAGMENTS = [
     *(
@@ -63,7 +64,7 @@ def shown(text: str, cuts: list[int]) -> tuple[str, ReplyStream]:
     return "".join([stream.feed(text[start:end]) for start, end in pairwise(edges)]) + stream.close(), stream
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=20))
 def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: list[int]) -> None:
     whole = read_reply(text, RUNTIME)
@@ -72,7 +73,7 @@ def test_for_every_cut_the_stream_shows_what_the_whole_shows(text: str, cuts: li
     assert stream.reading == whole
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(TEXTS.map("".join), st.lists(st.integers(0, 2000), max_size=40))
 def test_a_chunk_that_passes_is_one_that_is_shown_as_it_is(text: str, cuts: list[int]) -> None:
     fed, passed = ReplyStream(RUNTIME), ReplyStream(RUNTIME)
@@ -90,7 +91,7 @@ def test_most_chunks_of_prose_pass() -> None:
     assert sum(stream.passes(word) or 0 * len(stream.feed(word)) for word in words) > 0.7 * len(words)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TEXTS.map("".join))
 def test_character_by_character_nothing_changes(text: str) -> None:
     assert shown(text, list(range(len(text))))[0] == read_reply(text, RUNTIME).visible

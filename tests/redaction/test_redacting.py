@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
@@ -18,6 +18,7 @@ from ctxwrap.turn.redactor import TurnRedactor
 from tests.growth import grows_too_fast
 from tests.redaction.corpus import POSITIVE, TOKENS
 from tests.redaction.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS
+from tests.support import examples
 
 ALL = Redaction()
 EVERY = [(word, secret) for word, secrets in SECRETS.items() for secret in secrets]
@@ -91,14 +92,14 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map(
 
 
 @given(TEXTS)
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_redaction_is_idempotent(text: str) -> None:
     once = Redaction().redacted(text)
     assert Redaction().redacted(once.text) == (once.text, ())
 
 
 @given(st.lists(st.sampled_from(EVERY) | st.text(alphabet="xyz ,;\n", max_size=9), max_size=8))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_secrets_between_others_are_replaced(pieces: list[Any]) -> None:
     text = " ".join(piece if isinstance(piece, str) else piece[1] for piece in pieces)
     redacted = Redaction().redacted(text).text
@@ -115,7 +116,7 @@ LINES = (
         st.sampled_from([line for line in LINES if "\n" not in line and "\\u" not in line]), min_size=1, max_size=5
     )
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_lines_are_redacted_like_the_whole_text(lines: list[str]) -> None:
     """But for private keys and escapes: what of an answer in flight is written down is how its log begins."""
     policy, screen, text = Redaction(), TurnRedactor(Redaction()), "\n".join(lines)
@@ -166,7 +167,7 @@ def test_hostile_texts_take_linear_time(piece: str) -> None:
 
 
 @given(st.sampled_from([*HOSTILE, *PIECES]), st.lists(st.sampled_from([*HOSTILE, *PIECES]), min_size=1, max_size=3))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_mixtures_of_hostile_texts_take_linear_time(head: str, pieces: list[str]) -> None:
     piece = "".join(pieces)
     assert _cpu_seconds(head + piece * (100_000 // len(piece) + 1)) < 2

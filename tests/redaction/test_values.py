@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.providers.openai_chat import CHAT
@@ -16,6 +16,7 @@ from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Message, ParsedReply, Request, Runtime, TurnInputs
 from tests.redaction.corpus import Maker
 from tests.redaction.planting import places_in, planted
+from tests.support import examples
 
 make = Maker(11)
 SECRETS = [
@@ -37,7 +38,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from(SECRETS), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_secret_at_any_place_is_redacted(value: Any, secret: str, data: st.DataObject) -> None:
     place = data.draw(st.sampled_from(list(places_in(value))))
     said, redactor, screen = planted(value, place, secret), Redactor(Redaction()), TurnRedactor(Redaction())

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import index as index_module
@@ -36,7 +36,6 @@ def saved(index: Index) -> list[bytes]:
     return list(index.unsaved().values())
 
 
-@settings(deadline=None)
 @given(conversations, texts, st.integers(0, 30))
 def test_an_index_survives_saving_and_loading_at_any_time(said: list[Said], query: str, at: int) -> None:
     whole = indexed(said)
@@ -53,7 +52,6 @@ def test_an_index_survives_saving_and_loading_at_any_time(said: list[Said], quer
     assert again.unsaved() == {}
 
 
-@settings(deadline=None)
 @given(conversations, texts, st.sets(st.integers(0, 29), max_size=8))
 def test_a_removed_message_leaves_the_index_as_if_never_added(said: list[Said], query: str, gone: set[int]) -> None:
     index = indexed(said)

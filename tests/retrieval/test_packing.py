@@ -1,6 +1,6 @@
 """Packs: never over the budget, nothing twice, in the order it was said."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval.index import Index
@@ -30,7 +30,6 @@ def test_no_budget_is_exceeded() -> None:
             assert count(made.text) == made.tokens <= budget
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=60), max_size=12), st.text(max_size=20), st.integers(0, 120))
 def test_no_budget_is_exceeded_by_any_text(texts: list[str], query: str, budget: int) -> None:
     said = [Said(at, text, group=str(at // 3), time=at * DAY * (at % 2)) for at, text in enumerate(texts)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.retrieval import vectors as vectors_module
@@ -64,7 +64,6 @@ def test_messages_without_vectors_are_ranked_by_their_words() -> None:
     assert len(some) == len(SAID)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 18), st.sets(st.integers(0, 17), max_size=5))
 def test_vectors_survive_saving_loading_and_removal(at: int, gone: set[int]) -> None:
     files = embedded(SAID[:at]).unsaved()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import anthropic
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
@@ -24,7 +24,7 @@ from ctxwrap.testing.practice.answer import Answer, ToolCall
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import Body, SessionKey
 from tests.providers.replies import SPEAKERS
-from tests.support import Told
+from tests.support import Told, examples
 
 KEY = SessionKey("t", "a", "s")
 NOW = datetime(2026, 2, 20, 18, 30, tzinfo=UTC)
@@ -196,7 +196,7 @@ def steps(*kinds: str) -> st.SearchStrategy[list[Step]]:
     return st.lists(st.builds(Step, st.sampled_from(kinds), words, words, st.integers(0, 3)), max_size=14)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(steps("say", "say", "tool", "restart", "fail", "die", "die in tool", "system"))
 def test_whoever_sends_a_list_gets_the_request_of_whoever_sends_the_newest_message(script: list[Step]) -> None:
     own, newest = Caller("list"), Caller("newest")
@@ -213,7 +213,7 @@ def test_a_list_that_outlives_its_process_leads_to_the_same_request(script: list
         assert step.taken_by(kept) == step.taken_by(newest)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(steps("say", "say", "tool", "restart", "edit", "again", "fail", "die in tool"))
 def test_an_edited_list_is_a_branch_behind_what_was_said_before_it(script: list[Step]) -> None:
     caller = Caller("list")

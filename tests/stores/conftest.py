@@ -1,7 +1,6 @@
 """A place for tests that make and remove many files, and a PostgreSQL for those that need one."""
 
 import os
-import secrets
 import tempfile
 import warnings
 import weakref
@@ -69,10 +68,10 @@ def close_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]
 @pytest.fixture
 def database(postgres: PostgresServer, close_stores: Callable[[], None]) -> Iterator[str]:
     """The URL of an empty database, to which nobody is connected any more behind the test."""
-    name = f"t{secrets.token_hex(8)}"
-    yield postgres.create(name)
+    name = postgres.lend()
+    yield postgres.url(name)
     close_stores()
-    postgres.wait_until_nobody_is_in(name)
+    postgres.take_back(name)
 
 
 @pytest.fixture

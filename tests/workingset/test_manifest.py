@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
 from ctxwrap.workingset.manifest import FileBudget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.manifest_file import look, save, written
 from ctxwrap.workingset.safe_yaml import MAX_BYTES
+from tests.support import examples
 
 COMPLETE = """\
 # what the model sees
@@ -284,7 +285,7 @@ FILES = st.builds(
 )
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(FILES, max_size=5, unique_by=lambda file: file.path), st.lists(FILES, max_size=3), st.data())
 def test_what_is_written_is_read_as_the_same(
     files: list[WorkingFile], more: list[WorkingFile], data: st.DataObject
