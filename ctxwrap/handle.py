@@ -62,7 +62,7 @@ class _Place(TypedDict):
 class SessionHandle:
     """One stored session, made by `open_session`.
 
-    Every method reads the store anew and raises `NotFound` if the session does not exist. Methods block: in async code
+    Every method reads the store and raises `NotFound` if the session does not exist. Methods block: in async code
     call them with `asyncio.to_thread`. A handle holds no state and may be used by several threads.
     """
 

@@ -1,4 +1,4 @@
-"""Read-only questions about sessions, in one place for every face that asks them."""
+"""Read-only queries on sessions: details, turns, packs, memory and cost."""
 
 from ctxwrap.inspect.cost import Cost, Spent, Way, cost_of
 from ctxwrap.inspect.memory import Curve, Point, counts_of, curves_of, details_of, memory_at, memory_of

@@ -17,21 +17,21 @@ from ctxwrap.tokens.models import price_of
 from ctxwrap.types import Record, SessionKey
 
 _ANTHROPIC = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Anthropic counts what its cache took or gave apart."""
+"""Anthropic counts cached tokens separately."""
 
 
 class Usage(NamedTuple):
-    """Each is None if nothing is said of it."""
+    """Token counts of a provider; None where it reports none."""
 
     tokens_in: int | None
-    """Cached ones included."""
+    """Including cached ones."""
     tokens_out: int | None
     cached: int | None
-    """What a prompt cache gave of it."""
+    """Of the tokens in, those read from a prompt cache."""
     written: int | None
-    """What a prompt cache took of it, if that has a price of its own."""
+    """Of the tokens in, those written to a prompt cache, if these have their own price."""
     reasoning: int | None = None
-    """Of the tokens out, those of thoughts."""
+    """Of the tokens out, those of reasoning."""
 
 
 def usage_in(usage: Any) -> Usage:
@@ -52,7 +52,7 @@ def _object(record: Any, name: str) -> Any:
 
 
 def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
-    """The sum of the fields of the first spelling that is there."""
+    """Return the sum of the fields of the first spelling that is present."""
     for spelling in names:
         counts = [count for name in spelling if (count := count_in(usage, name)) is not None]
         if counts:
@@ -61,22 +61,22 @@ def _total(usage: Any, *names: tuple[str, ...]) -> int | None:
 
 
 LAST = 20
-"""How many messages one of the other ways keeps."""
+"""Messages that the sliding window keeps."""
 
 CACHED_FROM, STEP = 1024, 128
-"""Caches are taken to give the beginning of a prompt from so many tokens on, in steps of so many."""
+"""Assumed provider caches: least tokens of a cached prefix, and its granularity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Tokens, and what they cost."""
+    """Tokens and their cost."""
 
     tokens_in: int = 0
-    """Cached ones included."""
+    """Including cached ones."""
     cached: int = 0
     tokens_out: int = 0
     money: float | None = 0.0
-    """In US dollars; None if a model's price is not known."""
+    """In US dollars; None if a model's price is unknown."""
 
     def plus(self, other: "Spent") -> "Spent":
         money = None if self.money is None or other.money is None else self.money + other.money
@@ -86,11 +86,11 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to send a conversation."""
+    """The cost of one way to send a conversation."""
 
     total: Spent = Spent()
     last: Spent = Spent()
-    """The last turn's."""
+    """Of the last turn."""
 
     def plus(self, spent: Spent) -> "Way":
         return Way(self.total.plus(spent), spent)
@@ -100,38 +100,35 @@ class Way:
 class Cost:
     key: SessionKey
     turns: int = 0
-    """Those of which it is known what they took."""
+    """Turns with known usage."""
     reported: int = 0
-    """Of these, those whose usage the provider told; the others are our own counts."""
+    """Of these, turns whose usage the provider reported; the others are counted by ctxwrap."""
     unknown: int = 0
-    """Turns that failed, are under way, or went through as they were without a usage: they are in no sum."""
+    """Turns that failed, are running, or passed through without usage; not in any sum."""
     models: tuple[str, ...] = ()
     snapshot: int = 0
-    """Of all tokens out, those of the memory that stood behind the answers."""
+    """Of all tokens out, those of snapshots."""
     reasks: Spent = Spent()
-    """Of all tokens, those of questions for a snapshot that could not be used."""
+    """Of all tokens, those of second requests for an unusable snapshot."""
     sent: Way = Way()
     everything: Way = Way()
-    """Had the whole conversation been sent each time."""
+    """If every request had sent the whole conversation."""
     newest: Way = Way()
-    """Had the last messages been sent each time."""
+    """If every request had sent the last messages only."""
     damaged: int = 0
-    """Lines of the log with something wrong."""
+    """Damaged lines of the log."""
 
     def as_json(self) -> dict[str, Any]:
-        told = {name: value for name, value in asdict(self).items() if name not in ("key", "newest")}
-        ways = {name: self._told(way) for name, way in self.ways.items()}
-        return {**self.key._asdict(), **told, **ways, "models": list(self.models)}
+        known = {name: value for name, value in asdict(self).items() if name not in ("key", "newest")}
+        ways = {name: {**asdict(way), "average": asdict(self.average(way))} for name, way in self.ways.items()}
+        return {**self.key._asdict(), **known, **ways, "models": list(self.models)}
 
     @property
     def ways(self) -> dict[str, Way]:
         return {"sent": self.sent, "everything": self.everything, f"last_{LAST}": self.newest}
 
-    def _told(self, way: Way) -> dict[str, Any]:
-        return {**asdict(way), "average": asdict(self.average(way))}
-
     def average(self, way: Way) -> Spent:
-        """A turn's mean, in whole tokens."""
+        """Return the mean per turn, in whole tokens."""
         turns, total = max(1, self.turns), way.total
         money = None if total.money is None else total.money / turns
         taken, cached, given = (round(count / turns) for count in (total.tokens_in, total.cached, total.tokens_out))
@@ -139,10 +136,10 @@ class Cost:
 
 
 def cost_of(store: Store, key: SessionKey) -> Cost:
-    """What a session cost; a NotFound if there is none."""
+    """Return the cost of a session."""
     log = store.open(key)
     messages, events = _Lines(log.lines("messages")), _Lines(log.lines("events"))
-    said = _Said(log.files)
+    said = _Conversation(log.files)
     for record in messages:
         said.take(record)
     tally = _Tally(said, key)
@@ -155,7 +152,7 @@ def cost_of(store: Store, key: SessionKey) -> Cost:
 
 
 class _Lines:
-    """The records of a stream, and how many lines were read and damaged."""
+    """Iterates over the records of a stream and counts its lines and damaged lines."""
 
     def __init__(self, lines: Iterable[Any]) -> None:
         self._lines = lines
@@ -170,18 +167,18 @@ class _Lines:
 
 
 class _Request(NamedTuple):
-    """What a turn asked and got, in places of the conversation and in tokens."""
+    """A request and its answer, in positions of the conversation and in tokens."""
 
     before: int
-    """The place of the message that the turn goes on from."""
+    """The position of the message that the turn continues."""
     asked: int
-    """The place of the newest message that it sends."""
+    """The position of the newest message that it sends."""
     system: int
     answer: int = 0
 
 
-class _Said:
-    """The messages of a log as a tree, each place with the tokens of all that stands on the way to it."""
+class _Conversation:
+    """The messages of a log as a tree; each position has the total tokens of its path from the root."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -212,7 +209,7 @@ class _Said:
         self.turns[turn] = known._replace(**{"answer": tokens} if is_answer else {"asked": newest + 1})
 
     def _tokens(self, record: Record) -> int:
-        """The stored count; where there is none, as in logs of older versions, it is counted."""
+        """Return the stored count; logs of older versions have none, so count."""
         known = tokens_in(record)
         if known:
             return next(iter(known.values()))
@@ -225,21 +222,21 @@ class _Said:
         return PER_REPLY + request.system + self._totals[request.asked]
 
     def newest(self, request: _Request) -> int:
-        """With the last messages only."""
-        first = next(islice(self._way_up(request.asked), LAST, None), 0)
+        """Return the tokens of a request with the last messages only."""
+        first = next(islice(self._path_up(request.asked), LAST, None), 0)
         return PER_REPLY + request.system + self._totals[request.asked] - self._totals[first]
 
     def stable(self, request: _Request, previous: _Request | None) -> int:
-        """What a request with everything begins with like the one before."""
+        """Return the tokens of the prefix that a request with everything shares with the previous one."""
         if previous is None or previous.system != request.system:
             return 0
         return request.system + min(self._totals[previous.asked], self._totals[request.before])
 
     def slides(self, request: _Request) -> bool:
-        """Whether the last messages are not all that there are."""
+        """Whether the conversation has more messages than the window keeps."""
         return self._depths[request.asked] > LAST
 
-    def _way_up(self, place: int) -> Iterator[int]:
+    def _path_up(self, place: int) -> Iterator[int]:
         while place:
             yield place
             place = self._parents[place]
@@ -247,24 +244,24 @@ class _Said:
 
 @dataclass(slots=True)
 class _Turn:
-    """What the events of a turn tell, as they come."""
+    """The events of a turn so far."""
 
     model: str = ""
     is_sent: bool = False
-    """Whether the request is one that we made, of a size that we know."""
+    """Whether ctxwrap composed the request, so that its size is known."""
     counted: int = 0
     status: str = ""
     is_presumed: bool = False
-    """Whether another process wrote its end; its own may follow."""
+    """Whether another process wrote its end; its own end may follow."""
     usage: Any = None
     snapshot: int = 0
     reasks: list[Any] = field(default_factory=list)
 
 
 class _Tally:
-    """Sums over the turns that have ended, in the order of their ends."""
+    """Sums over ended turns, in the order in which they ended."""
 
-    def __init__(self, said: _Said, key: SessionKey) -> None:
+    def __init__(self, said: _Conversation, key: SessionKey) -> None:
         self._said = said
         self._key = key
         self._open: dict[str, _Turn] = {}
@@ -313,7 +310,7 @@ class _Tally:
                 self._end(self._open.pop(id), self._said.turns.get(id))
 
     def finish(self) -> None:
-        """End the turns whose own end never came."""
+        """End the turns that only another process ended."""
         for id in [id for id, turn in self._open.items() if turn.is_presumed]:
             self._end(self._open.pop(id), self._said.turns.get(id))
 
@@ -341,7 +338,7 @@ class _Tally:
         self._previous = request
 
     def _others(self, turn: _Turn, request: _Request, answer: int, scale: float) -> tuple[Spent, Spent]:
-        """The other ways; counts that are estimates are scaled as the provider's own are to them in this turn."""
+        """Return the other ways; estimated counts are scaled by the provider's count of this turn."""
         said = self._said
         stable = said.stable(request, self._previous)
         is_alike = self._previous is not None and self._previous.system == request.system
@@ -354,14 +351,14 @@ class _Tally:
 
     def _asked_again(self, turn: _Turn) -> Spent:
         total = Spent()
-        for told in map(usage_in, turn.reasks):
-            counts = (told.tokens_in or 0, told.cached or 0, told.tokens_out or 0)
-            total = total.plus(_spent(turn.model, *counts, told.written or 0))
+        for usage in map(usage_in, turn.reasks):
+            counts = (usage.tokens_in or 0, usage.cached or 0, usage.tokens_out or 0)
+            total = total.plus(_spent(turn.model, *counts, usage.written or 0))
         return total
 
 
 def _snapshot(turn: _Turn, request: _Request, given: int, reasoning: int) -> int:
-    """What of the tokens out is a snapshot: its count, or its share if counts are estimates."""
+    """Return the tokens of the snapshot: its count, or its share if counts are estimates."""
     if _counter(turn).exact:
         return min(turn.snapshot, given)
     said = max(0, given - reasoning)

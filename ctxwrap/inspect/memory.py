@@ -1,4 +1,4 @@
-"""What a session remembers and remembered, and how it faded."""
+"""The memory of a session, now and in earlier rounds, and its decay."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ from ctxwrap.stores.base import STREAMS, Store
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Record, SessionKey
 
-_TELLING = ("start", *OPERATING)
-"""The events that memory is made of."""
+_SOURCES = ("start", *OPERATING)
+"""The events that memory is derived from."""
 
 
 class Point(NamedTuple):
-    """Where an item was at the end of a round, and how far it had faded."""
+    """The tier and decay of an item at the end of a round."""
 
     round: int
     place: Location
@@ -27,29 +27,29 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One item's life, from the round in which it came to the newest one, or to the last before it was forgotten."""
+    """The history of one item, from its first round to the newest, or to the last before it was forgotten."""
 
     id: str
     content: str
-    """What it says, or said last."""
+    """Its newest content."""
     points: tuple[Point, ...]
 
 
 def memory_of(store: Store, key: SessionKey) -> dict[str, Any]:
-    """The memory as it is now: `{"memory": {tier: [item, …]}, "capabilities": […], "active_task": "…"}`."""
+    """Return the memory now: `{"memory": {tier: [item, …]}, "capabilities": […], "active_task": "…"}`."""
     return _memory_now(store, key).shown()
 
 
 def memory_at(store: Store, key: SessionKey, round: int) -> dict[str, Any]:
-    """The memory as it was at the end of `round`, in the shape of `memory_of`."""
+    """Return the memory at the end of `round`, in the shape of `memory_of`."""
     return _memory_then(store, key, round).shown()
 
 
 def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[str, Any]:
-    """The memory now, or at the end of `round`, with what the model is not shown of it.
+    """Return the memory now, or at the end of `round`, with fields that the model does not see.
 
-    As `memory_of`, with `round` and `swap` beside `memory`, and in each item its `touches`, `origin`, `source`, the
-    `first` round it was in, whether it is `pinned`, and the `successor` that took its place, if one did.
+    As `memory_of`, with `round` and `swap` beside `memory`; each item also has `touches`, `origin`, `source`, its
+    `first` round, `pinned`, and the id of the `successor` that replaced it, if any.
     """
     memory = _memory_now(store, key) if round is None else _memory_then(store, key, round)
     if not memory.round and not any(store.open(key).read(stream)[0] for stream in STREAMS):
@@ -62,7 +62,7 @@ def details_of(store: Store, key: SessionKey, round: int | None = None) -> dict[
 
 
 def counts_of(store: Store, key: SessionKey) -> dict[str, int]:
-    """How many items there are in each tier now, and in swap as far as that is at hand."""
+    """Count the items in each tier now, and those in swap that are loaded."""
     memory = _memory_now(store, key)
     memory.advance(memory.round)
     counts = Counter(item.tier for item in (*memory.items.values(), *memory.swap.values()))
@@ -70,33 +70,33 @@ def counts_of(store: Store, key: SessionKey) -> dict[str, int]:
 
 
 def curves_of(store: Store, key: SessionKey) -> tuple[Curve, ...]:
-    """The life of every item that was ever remembered, the oldest first."""
+    """Return the history of every item that was ever in memory, oldest first."""
     contents: dict[str, str] = {}
     points: dict[str, list[Point]] = defaultdict(list)
-    for round, memory in _round_by_round(key, _told(store, key)):
+    for round, memory in _round_by_round(key, _memory_events(store, key)):
         for item in (*memory.items.values(), *memory.swap.values()):
             contents[item.id] = item.content
             points[item.id].append(Point(round, item.tier, memory.faded(item, round)))
     return tuple(Curve(id, contents[id], tuple(lived)) for id, lived in points.items())
 
 
-class _Told(NamedTuple):
-    """An event that memory is made of, and the round it belongs to."""
+class _MemoryEvent(NamedTuple):
+    """An event that memory is derived from, and its round."""
 
     round: int
     event: Record
 
 
-class _Retelling:
-    """A session that hears its own past again."""
+class _Replay:
+    """Replays events into an empty session."""
 
     def __init__(self, key: SessionKey) -> None:
         self._log = MemoryStore().open(key)
         self._session = Session(key, self._log, keeps_all=True)
 
-    def heard(self, told: Iterable[_Told], round: int) -> Memory:
-        """Memory after `told` as well, at the end of `round`."""
-        self._log.append({"events": [event for _, event in told]})
+    def advance(self, events: Iterable[_MemoryEvent], round: int) -> Memory:
+        """Append the events and return the memory at the end of `round`."""
+        self._log.append({"events": [event for _, event in events]})
         self._session.refresh()
         self._session.memory.advance(round)
         return self._session.memory
@@ -109,38 +109,37 @@ def _memory_now(store: Store, key: SessionKey) -> Memory:
 
 
 def _memory_then(store: Store, key: SessionKey, round: int) -> Memory:
-    told = _told(store, key)
-    newest = max(number for number, _ in told)
+    events = _memory_events(store, key)
+    newest = max(number for number, _ in events)
     if not 1 <= round <= newest:
         raise NotFound(f"session {key.session!r} has no round {round}: it has rounds 1 to {newest}")
-    return _Retelling(key).heard([each for each in told if each.round <= round], round)
+    return _Replay(key).advance([each for each in events if each.round <= round], round)
 
 
-def _round_by_round(key: SessionKey, told: list[_Told]) -> Iterator[tuple[int, Memory]]:
-    """The memory at the end of every round; told from the start again where turns of two rounds overlapped."""
+def _round_by_round(key: SessionKey, events: list[_MemoryEvent]) -> Iterator[tuple[int, Memory]]:
+    """Yield the memory at the end of every round; replays from the start where turns of two rounds overlap."""
     places: dict[int, list[int]] = defaultdict(list)
-    for place, each in enumerate(told):
+    for place, each in enumerate(events):
         places[each.round].append(place)
-    retelling, heard = _Retelling(key), -1
+    replay, last = _Replay(key), -1
     for round in range(1, max(places) + 1):
         new = places.get(round, [])
-        if new and new[0] < heard:
-            retelling = _Retelling(key)
-            new = [place for place, each in enumerate(told) if each.round <= round]
-        yield round, retelling.heard([told[place] for place in new], round)
-        heard = max([heard, *new[-1:]])
+        if new and new[0] < last:
+            replay = _Replay(key)
+            new = [place for place, each in enumerate(events) if each.round <= round]
+        yield round, replay.advance([events[place] for place in new], round)
+        last = max([last, *new[-1:]])
 
 
-def _told(store: Store, key: SessionKey) -> list[_Told]:
-    events, _ = store.open(key).read("events")
-    told, newest = list[_Told](), 1
-    for event in events:
-        if event.get("type") in _TELLING:
-            told.append(_Told(round_in(event) or newest, event))
-            newest = max(newest, told[-1].round)
-    if not told:
+def _memory_events(store: Store, key: SessionKey) -> list[_MemoryEvent]:
+    found, newest = list[_MemoryEvent](), 1
+    for event in store.open(key).read("events")[0]:
+        if event.get("type") in _SOURCES:
+            found.append(_MemoryEvent(round_in(event) or newest, event))
+            newest = max(newest, found[-1].round)
+    if not found:
         raise no_session(store, key)
-    return told
+    return found
 
 
 def _detailed(item: MemoryItem, memory: Memory) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which sessions there are, and one of them at a glance."""
+"""Lists of sessions, and the details of one."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,30 +22,30 @@ from ctxwrap.types import SessionKey
 
 _SUMMARY = "context/summary.md"
 _LONGEST = 100
-"""No value in a control file is longer than that."""
+"""Limit in bytes of a value in a control file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
-    """A session in a line."""
+    """A session in one line."""
 
     key: SessionKey
     state: str
-    """active, idle, done, error, cancelled or ended; empty, like the times, if nobody wrote it down.
+    """active, idle, done, error, cancelled or ended; empty, like the times, if it was never written.
 
-    Or unreadable, with nothing else told, if the store does not open it: it is encrypted, say, and no key was given.
+    It is `unreadable`, without other fields, if the store cannot open it: for example, encrypted and no key given.
     """
     rounds: int | None
     messages: int | None
-    """None if that takes reading the log, as it does while a turn is under way."""
+    """None if only the log has it, as during a turn."""
     created_at: str
     updated_at: str
     size: int | None
-    """In bytes, with what is made of the log; None if the store does not keep its streams as files."""
+    """In bytes, with derived files; None if the store does not keep its streams as files."""
     missing_snapshots: int = 0
-    """How many replies had no snapshot that should have, as of the last turn that ended."""
+    """Replies that lack a requested snapshot, up to the last ended turn."""
     missing_share: float = 0.0
-    """Which part of all that should have one."""
+    """Their share of all replies that should have one."""
 
     def as_json(self) -> dict[str, Any]:
         return {**self.key._asdict(), **{name: value for name, value in asdict(self).items() if name != "key"}}
@@ -53,9 +53,9 @@ class SessionInfo:
 
 class Listing(NamedTuple):
     sessions: tuple[SessionInfo, ...]
-    """The newest first."""
+    """Newest first."""
     total: int
-    """How many there are."""
+    """The number of all sessions."""
 
 
 class Branching(NamedTuple):
@@ -64,16 +64,16 @@ class Branching(NamedTuple):
     message: int
     id: str
     parent: str
-    """The id of the message that it continues, or `root`."""
+    """The id of the message it continues, or `root`."""
 
 
 class Contents(NamedTuple):
-    """The large contents that are kept apart from their messages."""
+    """Large contents, which are stored outside their messages."""
 
     kept: int
     bytes: int
     saved_bytes: int
-    """What it would take more to keep each as often as it was said."""
+    """Bytes saved by storing each content once."""
 
 
 class ChildInfo(NamedTuple):
@@ -85,19 +85,19 @@ class ChildInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDetails:
-    """A session at a glance, its log read to the end."""
+    """The details of a session, with its whole log read."""
 
     info: SessionInfo
     branches: tuple[Branching, ...]
     memory: Mapping[str, int]
-    """How many items there are in each tier, and in swap as far as that is at hand."""
+    """The number of items in each tier, and of those in swap that are loaded."""
     contents: Contents
     children: tuple[ChildInfo, ...]
     summary: str
     damaged: int
-    """Lines of the log with something wrong."""
+    """Damaged lines of the log."""
     snapshots: Mapping[str, Any]
-    """How many replies should have had one, how many had none or none that could be used; so for each model."""
+    """Replies with a requested, missing and unusable snapshot, in total and per model."""
     turns: tuple[TurnInfo, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -115,19 +115,19 @@ class SessionDetails:
 
 
 def sessions_of(store: Store, tenant: str, agent: str, limit: int | None = None) -> Listing:
-    """The sessions that one agent has for one tenant, or the newest of them; no log is read for it."""
+    """List the sessions of one tenant and agent, or the newest of them; reads no log."""
     background.finish()
     return _newest(store, (SessionKey(tenant, agent, session) for session in store.sessions(tenant, agent)), limit)
 
 
 def all_sessions(store: Store, limit: int | None = None) -> Listing:
-    """The same for everybody's sessions; for the operator only."""
+    """List the sessions of all tenants and agents; for operators only."""
     background.finish()
     return _newest(store, store.keys(), limit)
 
 
 def session_details(store: Store, key: SessionKey) -> SessionDetails:
-    """A session at a glance; a NotFound if there is none."""
+    """Return the details of a session."""
     finish_background_work(key)
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
@@ -157,7 +157,7 @@ def session_details(store: Store, key: SessionKey) -> SessionDetails:
 
 def _newest(store: Store, keys: Iterable[SessionKey], limit: int | None) -> Listing:
     dated = sorted(((_updated_at(store, key), key) for key in keys), reverse=True)
-    return Listing(tuple(_told(store, key) for _, key in dated[:limit]), len(dated))
+    return Listing(tuple(_info_or_unreadable(store, key) for _, key in dated[:limit]), len(dated))
 
 
 def _updated_at(store: Store, key: SessionKey) -> str:
@@ -167,7 +167,7 @@ def _updated_at(store: Store, key: SessionKey) -> str:
         return ""
 
 
-def _told(store: Store, key: SessionKey) -> SessionInfo:
+def _info_or_unreadable(store: Store, key: SessionKey) -> SessionInfo:
     try:
         return _info(store, key)
     except KeyMismatch:
@@ -199,7 +199,7 @@ def _state(files: Files, counts: SessionCountsLine | None) -> str:
 
 
 def _value(files: Files, name: str) -> str:
-    """What a file says that holds one value."""
+    """Return the value of a file that has only one."""
     return loaded(files, name)[:_LONGEST].decode("utf-8", "replace").strip()
 
 
@@ -211,7 +211,7 @@ def _size(files: Files) -> int | None:
 
 
 def _is_second_name(name: str) -> bool:
-    """Whether a file is another name of a content in `raw/`."""
+    """Whether a file is a second name of a content in `raw/`."""
     return name.startswith(f"{BLOBS}/") or (name.startswith(f"{CHILD}/") and "/artifact/" in name)
 
 

@@ -1,4 +1,4 @@
-"""A session's streams as they are: records with their numbers, read once or as they grow."""
+"""A session's streams: records with their numbers, read once or followed."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -13,10 +13,10 @@ from ctxwrap.stores.log_format import count_in, message_in, turn_in
 from ctxwrap.types import Record, SessionKey
 
 _SEALS = ("c", "b", "w")
-"""Control data that vouches for the bytes of a line, and for nothing that was read out of it."""
+"""Checksums of a line's bytes, which are not part of its record."""
 
 _NAMED = 5
-"""So many of the sessions that there are stand in an error."""
+"""Session names listed in an error."""
 
 
 class Numbered(NamedTuple):
@@ -28,11 +28,11 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamContents:
-    """All that a stream holds."""
+    """All records of a stream."""
 
     records: tuple[Numbered, ...]
     damaged: int
-    """Lines with something wrong; most of them cannot be read."""
+    """Damaged lines, most of which cannot be read."""
 
     @property
     def newest(self) -> int:
@@ -47,7 +47,7 @@ def whole_stream(log: Log, stream: str) -> StreamContents:
 
 
 def numbered(records: Iterable[Record], after: int = 0) -> Iterator[Numbered]:
-    """The records with the numbers they have; one that says none, or one that was there, is the next."""
+    """Yield records with their numbers; a missing or repeated number becomes the next one."""
     for record in records:
         given = control_in(record).get("seq")
         after = given if isinstance(given, int) and given > after else after + 1
@@ -65,7 +65,7 @@ def text_in(record: Record, name: str) -> str:
 
 
 def said_in(record: Record) -> str:
-    """The text of a message; of a purged one that it is so."""
+    """Return the text of a message; of a purged message, its placeholder."""
     if "purged" in control_in(record):
         return PURGED
     try:
@@ -75,13 +75,13 @@ def said_in(record: Record) -> str:
 
 
 def calls_in(record: Record) -> list[Record]:
-    """The tool calls of a message, as far as they are some."""
+    """Return the well-formed tool calls of a message."""
     calls = record.get("tool_calls")
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def readable(record: Record, files: Files) -> Record:
-    """A record with its content, wherever that lies; `ctx.fault` says so if it is lost."""
+    """Return a record with its large contents inlined; `ctx.fault` says if one is lost."""
     control = {name: value for name, value in control_in(record).items() if name not in _SEALS}
     if "turn" not in control and (turn := turn_in(record)):
         control["turn"] = turn
@@ -93,7 +93,7 @@ def readable(record: Record, files: Files) -> Record:
 
 
 def loaded(files: Files, name: str) -> bytes:
-    """What a file beside the log holds; nothing if it cannot be read."""
+    """Return a file's bytes; nothing if it cannot be read."""
     try:
         return files.load(name) or b""
     except OSError:
@@ -101,36 +101,31 @@ def loaded(files: Files, name: str) -> bytes:
 
 
 def check_known(store: Store, key: SessionKey, *streams: StreamContents) -> None:
-    """A NotFound unless the session is there, be it empty."""
+    """Raise NotFound unless the session exists; it may be empty."""
     if not any(stream.records or stream.damaged for stream in streams) and key.session not in _sessions(store, key):
         raise no_session(store, key)
 
 
 def no_session(store: Store, key: SessionKey) -> NotFound:
-    """The error for a session that is not there, with those that the same agent has for the same tenant."""
+    """Return the error for a session that does not exist; it lists sessions of the same tenant and agent."""
+    names = [repr(session) for session in _sessions(store, key)]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    known = f"{', '.join(names[:_NAMED])}{more}" if names else "none"
     whose = f"tenant {key.tenant!r} and agent {key.agent!r}"
-    there_are = _listed([repr(session) for session in _sessions(store, key)])
-    return NotFound(f"no session {key.session!r} of {whose}: {there_are}")
+    return NotFound(f"there is no session {key.session!r} of {whose}; known sessions: {known}")
 
 
 def _sessions(store: Store, key: SessionKey) -> list[str]:
     return list(store.sessions(key.tenant, key.agent))
 
 
-def _listed(names: list[str]) -> str:
-    if not names:
-        return "they have none"
-    more = len(names) - _NAMED
-    return f"they have {', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
-
-
 def round_in(event: Record) -> int:
-    """The round that an event names, or 0."""
+    """Return the round of an event, or 0."""
     return count_in(event.get("runtime"), "round") or count_in(event, "round") or 0
 
 
 class StreamFollower:
-    """`new` gives everything first, and after that what was appended since the last time."""
+    """Reads a stream as it grows: `new` returns everything first, then what was appended since."""
 
     def __init__(self, log: Log, stream: str) -> None:
         self._log = log
@@ -139,10 +134,10 @@ class StreamFollower:
         self._position = 0
         self._number = 0
         self._given = 0
-        """The number of the last record that was given."""
+        """The number of the last record that was returned."""
 
     def new(self) -> list[Numbered]:
-        """Every record once: what was given before does not come again when the log is rewritten."""
+        """Return each record once, also when the log is rewritten."""
         edition = self._log.edition()
         if edition == self._edition:
             return self._read_on()

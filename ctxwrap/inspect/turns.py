@@ -1,4 +1,4 @@
-"""The turns of a session, their packs, and the events of their stages."""
+"""Turns of a session, their packs, and the events of their stages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,31 +32,31 @@ from ctxwrap.stores.log_format import turn_in
 from ctxwrap.types import MissingContext, Record, SessionKey
 
 _SHORT = 200
-"""So many characters of what was said stand in a line about a turn."""
+"""Characters of a text in one line about a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnInfo:
-    """One turn in a line."""
+    """A turn in one line."""
 
     number: int
-    """From 1, in the order in which turns began."""
+    """From 1, in the order in which turns started."""
     id: str
     round: int
     mode: str
     status: str
-    """ok, error or cancelled; open as long as nobody wrote its end."""
+    """ok, error or cancelled; open until its end is written."""
     reason: str
     """Why it ended."""
     model: str
     started_at: str
     tokens_in: int | None
-    """As the provider counts them, cached ones included."""
+    """As counted by the provider, including cached ones."""
     tokens_out: int | None
     said: str
-    """What the user said, in short; or what a tool gave."""
+    """The user's message or the tool's result, shortened."""
     answer: str
-    """The answer, in short and as far as it came."""
+    """The answer or the part of it that arrived, shortened."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,22 +64,22 @@ class TurnInfo:
 
 @dataclass(frozen=True, slots=True)
 class TurnDetails:
-    """Everything that the log holds of one turn."""
+    """All records of one turn."""
 
     info: TurnInfo
     messages: tuple[Record, ...]
-    """With all contents."""
+    """With large contents."""
     events: tuple[Record, ...]
     damaged: int
-    """Lines of the whole session with something wrong: one of them may have been this turn's."""
+    """Damaged lines of the whole session, some of which may belong to this turn."""
 
     def as_json(self) -> dict[str, Any]:
-        said = {"messages": list(self.messages), "events": list(self.events)}
-        return {"turn": self.info.as_json(), **said, "damaged": self.damaged}
+        records = {"messages": list(self.messages), "events": list(self.events)}
+        return {"turn": self.info.as_json(), **records, "damaged": self.damaged}
 
 
 def turn_details(store: Store, key: SessionKey, turn: int | str) -> TurnDetails:
-    """A turn by its number or id; a NotFound if there is no such turn."""
+    """Return a turn by its number or id."""
     log = store.open(key)
     messages, events = whole_stream(log, "messages"), whole_stream(log, "events")
     check_known(store, key, messages, events)
@@ -100,7 +100,7 @@ def turns_of(store: Store, key: SessionKey) -> tuple[TurnInfo, ...]:
 
 
 def turns_in(messages: StreamContents, events: StreamContents) -> tuple[TurnInfo, ...]:
-    """All turns, the first one first."""
+    """Return all turns, oldest first."""
     said = _by_turn(messages)
     runs = enumerate(runs_in(record for _, record in events.records).items(), 1)
     return tuple(_info(number, id, said[id], happened) for number, (id, happened) in runs)
@@ -114,7 +114,7 @@ def _by_turn(stream: StreamContents) -> dict[str, list[Record]]:
 
 
 def runs_in(events: Iterable[Record]) -> dict[str, list[Record]]:
-    """The events of each turn; one whose first event is damaged keeps its place by the next."""
+    """Return the events of each turn; a turn whose first event is damaged counts from its next one."""
     runs: dict[str, list[Record]] = {}
     for event in events:
         id = turn_in(event)
@@ -124,14 +124,14 @@ def runs_in(events: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def named(ids: Sequence[str], turn: int | str, key: SessionKey) -> tuple[int, str]:
-    """The number and id of the turn that is meant; a NotFound if there is none."""
+    """Return the number and id of a turn, by either; raise NotFound if there is none."""
     if turn in ids:
         return ids.index(str(turn)) + 1, str(turn)
     number = turn if isinstance(turn, int) else int(turn) if turn.isascii() and turn.isdecimal() else 0
     if 1 <= number <= len(ids):
         return number, ids[number - 1]
-    there_are = f"it has turns 1 to {len(ids)}" if ids else "it has none"
-    raise NotFound(f"session {key.session!r} has no turn {turn!r}: {there_are}")
+    known = f"it has turns 1 to {len(ids)}" if ids else "it has none"
+    raise NotFound(f"session {key.session!r} has no turn {turn!r}: {known}")
 
 
 def _info(number: int, id: str, messages: Sequence[Record], events: Sequence[Record]) -> TurnInfo:
@@ -166,7 +166,7 @@ def _asked(messages: Sequence[Record]) -> str:
 
 
 def _answer(messages: Sequence[Record]) -> str:
-    """The message that ended the turn; answers before it are a past that the caller brought along."""
+    """Return the message that ended the turn; earlier answers are history that the caller sent."""
     answers = [message for message in messages if "status" in control_in(message)]
     if not answers:
         return ""
@@ -196,12 +196,12 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     try:
         view = recorded(key, event, _epoch(session, details.info.id), session.packs.lookups(session.state))
     except (LookupError, TypeError, ValueError):
-        raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not written down") from None
+        raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not recorded") from None
     return replace(view, missing=_missing(session, details.info.id))
 
 
 def _epoch(session: Session, turn: str) -> Record | None:
-    """The memory that stood in the requests up to that turn."""
+    """Return the epoch of the requests up to that turn."""
     epoch = None
     for event in session.records("events"):
         if "epoch" in event and event.get("type") in ("start", "repack"):
@@ -212,7 +212,7 @@ def _epoch(session: Session, turn: str) -> Record | None:
 
 
 def _missing(session: Session, turn: str) -> tuple[MissingContext, ...]:
-    """What was missing at the end of that turn."""
+    """Return the missing context at the end of that turn."""
     known, then = tuple[MissingContext, ...](), tuple[MissingContext, ...]()
     for event in session.records("events"):
         known = taken(known, event)
@@ -221,34 +221,34 @@ def _missing(session: Session, turn: str) -> tuple[MissingContext, ...]:
 
 
 class Stages:
-    """Goes through the events of a session in their order; records that have such events beside them get no others."""
+    """Adds the events of stages to the events of a session, where the log does not have them."""
 
     def __init__(self, session: str) -> None:
         self._session = session
         self._turns: dict[str, tuple[EventIds, bool]] = {}
-        """The ids of each turn's last request, and whether its mode sends one."""
+        """The ids of each turn's last request, and whether its mode sends the pack."""
 
     def among(self, events: Iterable[Numbered]) -> Iterator[Numbered]:
-        """The events and, where a log with `evidence="log"` has them, those of the stages; whole batches of a log."""
+        """Yield the events with those of the stages, as a log with `evidence="log"` has them; takes whole batches."""
         for _, batch in groupby(events, _batch):
             yield from self._with_stages(list(batch))
 
     def _with_stages(self, batch: list[Numbered]) -> Iterator[Numbered]:
         records = [record for _, record in batch]
         try:
-            told = self._told(records)
-        except (AttributeError, LookupError, TypeError, ValueError):  # a log may come from anybody
-            told = []
-        if not told or any(record.get("type") in STAGES for record in records):
+            stages = self._stages(records)
+        except (AttributeError, LookupError, TypeError, ValueError):  # the log may be imported
+            stages = []
+        if not stages or any(record.get("type") in STAGES for record in records):
             yield from batch
             return
         at = next((at for at, record in enumerate(records) if _follows(record)), len(batch))
         control = {"turn": turn_in(records[0]), "time": text_in(control_in(records[0]), "time")}
         yield from batch[:at]
-        yield from (Numbered(batch[max(0, at - 1)].number, {**event, "ctx": control}) for event in told)
+        yield from (Numbered(batch[max(0, at - 1)].number, {**event, "ctx": control}) for event in stages)
         yield from batch[at:]
 
-    def _told(self, records: Sequence[Record]) -> list[Record]:
+    def _stages(self, records: Sequence[Record]) -> list[Record]:
         for record in records:
             if record.get("type") in ("start", "repack"):
                 self._take_request(record)
@@ -265,11 +265,11 @@ class Stages:
 
 
 def _batch(event: Numbered) -> tuple[str, str]:
-    """What the records have in common that were written together."""
+    """Return what records of one batch have in common."""
     control = control_in(event.record)
     return text_in(control, "id").rpartition("e")[0], text_in(control, "time")
 
 
 def _follows(record: Record) -> bool:
-    """Whether the events of the stages stand before it."""
+    """Whether the events of the stages come before it."""
     return record.get("type") == "done" or str(record.get("type")).startswith("context.missing.")

@@ -101,7 +101,7 @@ def collect_garbage(
     """Report derived files that are no longer needed by `context/gc.policy`; remove them with `dry_run=False`.
 
     Messages, events, the contents they refer to, child sessions and your own files in `context/` are never removed.
-    `rebuild` restores what was removed, except packs, which every call writes anew.
+    `rebuild` restores what was removed, except packs, which every call writes again.
     """
     log, moment = open_existing(key_for(session, tenant, agent), store).log, now or utc_now()
     with defer_finalizers():

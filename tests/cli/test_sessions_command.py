@@ -217,15 +217,23 @@ def test_show_a_turn_that_was_asked_again(chat: Chat, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["show", "x"], 1, "Error: no session 'x' of tenant 'default' and agent 'default': they have 's'"),
-        (["tail", "x"], 1, "Error: no session 'x' of tenant 'default' and agent 'default': they have 's'"),
-        (["tail", "x", "-f"], 1, "Error: no session 'x'"),
+        (
+            ["show", "x"],
+            1,
+            "Error: there is no session 'x' of tenant 'default' and agent 'default'; known sessions: 's'",
+        ),
+        (
+            ["tail", "x"],
+            1,
+            "Error: there is no session 'x' of tenant 'default' and agent 'default'; known sessions: 's'",
+        ),
+        (["tail", "x", "-f"], 1, "Error: there is no session 'x'"),
         (["show", "s", "--turn", "7"], 1, "Error: session 's' has no turn '7': it has turns 1 to 1"),
         (["show", ""], 1, "Error: a session id must be a text"),
         (["sessions", "--tenant", ""], 1, "Error: a tenant id must be a text"),
         (["sessions", "--limit", "0"], 2, "Invalid value for '--limit'"),
         (["tail", "s", "-n", "-1"], 2, "Invalid value for '-n'"),
-        (["show", "\x1b[2J\u202e"], 1, r"Error: no session '\x1b[2J\u202e'"),
+        (["show", "\x1b[2J\u202e"], 1, r"Error: there is no session '\x1b[2J\u202e'"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(chat: Chat, home: Path, arguments: list[str], code: int, said: str) -> None:

@@ -284,7 +284,7 @@ def test_other_tenants_and_agents_have_to_be_named(home: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["ada", "--plot", "/nowhere/at/all.svg"], 1, "Error: cannot write '/nowhere/at/all.svg'"),
-        (["nobody"], 1, "Error: no session 'nobody'"),
+        (["nobody"], 1, "Error: there is no session 'nobody'"),
         ([""], 1, "Error: a session id must be a text"),
         (["ada", "--tenant", ""], 1, "Error: a tenant id must be a text"),
         (["ada", "--at", "soon"], 2, "Invalid value for '--at'"),
