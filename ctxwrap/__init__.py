@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from ctxwrap.export.archive import export_session as export_session
     from ctxwrap.export.archive import import_session as import_session
     from ctxwrap.export.copy import copy_sessions as copy_sessions
-    from ctxwrap.handle import SessionHandle as SessionHandle
-    from ctxwrap.handle import open_session as open_session
     from ctxwrap.redaction import Redaction as Redaction
+    from ctxwrap.service.handle import SessionHandle as SessionHandle
+    from ctxwrap.service.handle import open_session as open_session
     from ctxwrap.service.memories import Memories as Memories
     from ctxwrap.session.gc import collect_garbage as collect_garbage
     from ctxwrap.session.operator import pin as pin
@@ -83,7 +83,7 @@ _HOMES = {
     "Quotas": "settings",
     "Redaction": "redaction",
     "SessionBusy": "errors",
-    "SessionHandle": "handle",
+    "SessionHandle": "service.handle",
     "Settings": "settings",
     "SettingsError": "errors",
     "Shares": "settings",
@@ -105,7 +105,7 @@ _HOMES = {
     "forget": "session.purge",
     "import_session": "export.archive",
     "offer": "turn.offers",
-    "open_session": "handle",
+    "open_session": "service.handle",
     "open_store": "stores",
     "pin": "session.operator",
     "preview": "clients.preview",

@@ -23,8 +23,9 @@ LAYERS = (
     ("pack",),
     ("session",),
     ("inspect", "testing", "turn"),
-    ("clients", "export", "service"),
-    ("conformance", "handle"),
+    ("clients", "export"),
+    ("service",),
+    ("conformance",),
     ("cli",),
     ("__main__",),
 )

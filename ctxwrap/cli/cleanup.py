@@ -10,7 +10,7 @@ from ctxwrap.session.gc import Collectable, GarbageReport
 from ctxwrap.session.purge import CHILD
 
 if TYPE_CHECKING:
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 _SURE = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 

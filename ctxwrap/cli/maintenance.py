@@ -30,7 +30,7 @@ from ctxwrap.stores.base import Store
 from ctxwrap.types import SessionKey
 
 if TYPE_CHECKING:
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 
 @session_command("verify")

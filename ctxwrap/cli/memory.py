@@ -15,7 +15,7 @@ from ctxwrap.memory.items import PLACES, TIERS
 from ctxwrap.settings import MemoryRules
 
 if TYPE_CHECKING:
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 1000, 64, 640, 84, 56
 _LOWEST, _HIGHEST = 320, 720

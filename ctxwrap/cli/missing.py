@@ -9,7 +9,7 @@ from ctxwrap.session.swap_search import ReturnedContent, SwapHit
 from ctxwrap.types import MissingContext
 
 if TYPE_CHECKING:
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 _COLUMNS = (
     Column("id"),

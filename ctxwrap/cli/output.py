@@ -130,7 +130,7 @@ def session_command(name: str) -> Callable[[Function], click.Command]:
     def decorate(function: Function) -> click.Command:
         @wraps(function)
         def run(session: str, tenant: str, agent: str, store: str | None, **options: Any) -> None:
-            from ctxwrap.handle import open_session
+            from ctxwrap.service.handle import open_session
 
             function(open_session(session, tenant=tenant, agent=agent, store=store), **options)
 

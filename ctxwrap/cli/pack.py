@@ -26,7 +26,7 @@ from ctxwrap.types import Record
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 
 _LEFT_OUT = 12

@@ -33,7 +33,7 @@ from ctxwrap.stores.names import check_id
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 
 _WHOSE = (Column("tenant", folds=True), Column("agent", folds=True))

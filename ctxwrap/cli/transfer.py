@@ -38,7 +38,7 @@ from ctxwrap.stores import encrypts
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ctxwrap.handle import SessionHandle
+    from ctxwrap.service.handle import SessionHandle
 
 
 @session_command("export")

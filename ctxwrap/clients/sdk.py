@@ -10,7 +10,7 @@ from typing import Any
 from ctxwrap.clients.http import facade
 from ctxwrap.clients.opaque import hidden_arguments, hide
 from ctxwrap.errors import SettingsError
-from ctxwrap.providers import PROVIDERS, Provider
+from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
 from ctxwrap.tokens.counting import preload
@@ -134,7 +134,7 @@ def is_sdk_client(client: Any) -> bool:
     return any(provider.sdk == _package(cls) for cls in roots for provider in PROVIDERS)
 
 
-def providers_of(client: Any) -> list[Provider]:
+def providers_of(client: Any) -> list[ProviderSpec]:
     """The APIs of the SDK that `client` comes from."""
     packages = set(map(_package, type(client).__mro__))
     return [provider for provider in PROVIDERS if provider.sdk in packages]

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ctxwrap.providers.base import ProviderAdapter
 
 
-class Provider(NamedTuple):
+class ProviderSpec(NamedTuple):
     """An API and the SDK that calls it. This is all that `wrap` needs; the first call loads the adapter."""
 
     adapter: str
@@ -26,12 +26,12 @@ class Provider(NamedTuple):
 
 
 PROVIDERS = [
-    Provider("ctxwrap.providers.openai_chat:CHAT", "openai", "/chat/completions", "chat.completions", "completion"),
-    Provider("ctxwrap.providers.openai_responses:RESPONSES", "openai", "/responses", "responses", "responses"),
-    Provider(
+    ProviderSpec("ctxwrap.providers.openai_chat:CHAT", "openai", "/chat/completions", "chat.completions", "completion"),
+    ProviderSpec("ctxwrap.providers.openai_responses:RESPONSES", "openai", "/responses", "responses", "responses"),
+    ProviderSpec(
         "ctxwrap.providers.openai_completions:COMPLETIONS", "openai", "/completions", "completions", "text_completion"
     ),
-    Provider("ctxwrap.providers.anthropic:MESSAGES", "anthropic", "/messages", "messages", encoding="cl100k_base"),
+    ProviderSpec("ctxwrap.providers.anthropic:MESSAGES", "anthropic", "/messages", "messages", encoding="cl100k_base"),
 ]
 
 
@@ -42,7 +42,7 @@ def provider_for(path: str) -> "ProviderAdapter | None":
 
 
 @cache
-def load_adapter(provider: Provider) -> "ProviderAdapter":
+def load_adapter(provider: ProviderSpec) -> "ProviderAdapter":
     module, _, name = provider.adapter.partition(":")
     adapter: ProviderAdapter = getattr(import_module(module), name)
     return adapter

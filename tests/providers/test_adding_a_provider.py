@@ -15,12 +15,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ctxwrap
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
-from ctxwrap.providers import PROVIDERS, Provider
+from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.tokens import counter_for
 from tests.providers.parley import PER_LINE
 from tests.support import CANARY, assert_clean, events, item, messages
 
-LINE = Provider("tests.providers.parley:PARLEY", "parley", "/lines", "lines")
+LINE = ProviderSpec("tests.providers.parley:PARLEY", "parley", "/lines", "lines")
 SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 SEAL = "A1b2" * 100
 HELLO = "Hello from Parley."

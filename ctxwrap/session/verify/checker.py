@@ -6,12 +6,7 @@ from dataclasses import replace
 
 from ctxwrap.errors import StoreError
 from ctxwrap.session.verify.files import FileCheck
-from ctxwrap.session.verify.report import (
-    Fold,
-    Verification,
-    VerifyFinding,
-    VerifyFindings,
-)
+from ctxwrap.session.verify.report import Fold, Verification, VerifyFinding, VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Log
 from ctxwrap.types import SessionKey

@@ -13,13 +13,7 @@ from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, Stream
 from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, encoded, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
-from ctxwrap.stores.postgres.cache import (
-    Batch,
-    KnownFiles,
-    LastRecord,
-    SessionCache,
-    empty_batch,
-)
+from ctxwrap.stores.postgres.cache import Batch, KnownFiles, LastRecord, SessionCache, empty_batch
 from ctxwrap.stores.postgres.connection import Database, Rows, SqlStatement
 from ctxwrap.stores.postgres.files import PostgresFiles
 from ctxwrap.stores.postgres.heartbeat import Heartbeat, Lease
