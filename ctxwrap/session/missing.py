@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, get_args
 
+from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.similarity import key_of
 from ctxwrap.pack.receipt import EventClass, EventIds, context_event
 from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
-from ctxwrap.redaction.visibility import FILES
 from ctxwrap.types import MissingContext, MissingStatus, PackItem, Record, Severity
 
 MissingItems = tuple[MissingContext, ...]
@@ -24,12 +24,6 @@ _MOST, _ROUNDS = 32, 50
 """So many questions are open at once, for so many rounds, and so many sources."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-
-_VITAL: Mapping[str, Severity] = {"pinned": "high", "summary": "medium", "children": "low"}
-"""How bad it is when one of these has no room."""
-
-_KINDS = (*_VITAL, *FILES)
-_CALLED = {"pinned": "the pinned text", "summary": "the summary", "children": "the result"}
 
 
 def id_of(source: str, words: str = "") -> str:
@@ -70,15 +64,16 @@ def _file(path: str, told: Mapping[str, Any]) -> MissingContext:
 
 def _unshown(item: PackItem) -> MissingContext | None:
     """What had no room though it matters, or not all of it."""
-    if item.kind in FILES and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
+    kind = kind_named(item.kind)
+    if is_file(item.kind) and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
         told = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
         return _file(item.source, told)
-    if item.kind not in _VITAL or item.included or not item.reason.startswith("over budget"):
+    if kind.severity is None or item.included or not item.reason.startswith("over budget"):
         return None
     return _of_source(
         _source_of(item),
-        f"What does {_CALLED[item.kind]} {item.source!r} say?",
-        _VITAL[item.kind],
+        f"What does {kind.noun or item.kind} {item.source!r} say?",
+        kind.severity,
         blocked_actions=(f"show {item.source!r} to the model",),
         reason=item.reason,
         remedy="raise the budget or its share, or shorten it",
@@ -92,7 +87,7 @@ def _of_source(source: str, question: str, severity: Severity, **more: Any) -> M
 
 
 def _source_of(item: PackItem) -> str:
-    return f"workingset:{item.source}" if item.kind in FILES else f"session:{item.source}"
+    return f"{kind_named(item.kind).store}:{item.source}"
 
 
 def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, Any], ids: EventIds) -> list[Record]:
@@ -101,7 +96,7 @@ def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, 
     What stays missing is told once, and again only if it is worse or better than before.
     """
     lacks = {each.id: each for each in lacking(items, report)}
-    shown = {_source_of(item) for item in items if item.kind in _KINDS and item.included}
+    shown = {_source_of(item) for item in items if item.included and _is_wanted(item.kind)}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
@@ -113,6 +108,11 @@ def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, 
         *(_settled(each, ids, "expired", "nobody came back to it") for each in over),
         *(_detected(each, ids) for each in (*new, *changed)),
     ]
+
+
+def _is_wanted(kind: str) -> bool:
+    """Whether items of a kind are missing context when a pack lacks them."""
+    return is_file(kind) or kind_named(kind).severity is not None
 
 
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ctxwrap.kinds import kind_named
 from ctxwrap.session.abi import source_issue
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
@@ -90,7 +91,7 @@ class PackView:
         }
 
     def _listed(self, item: PackItem) -> Record:
-        told = {**item.as_json(), "kind": KINDS.get(item.kind, item.kind)}
+        told = {**item.as_json(), "kind": _label(item)}
         if source_issue(item.source):
             told |= {"path": item.source, "source": "events.jsonl"}
         elif item.source == "messages.jsonl" and item.refs:
@@ -123,8 +124,8 @@ class PackView:
 _BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
 
 
-KINDS = {"pinned": "system", "children": "child_result"}
-"""What the document calls kinds that have another name in settings and reports."""
+def _label(item: PackItem) -> str:
+    return kind_named(item.kind).label or item.kind
 
 
 _FENCE = re.compile("`{3,}")
@@ -155,10 +156,7 @@ def _lines(view: PackView) -> Iterator[str]:
 
 
 def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
-    rows = [
-        (KINDS.get(item.kind, item.kind), item.source, str(item.tokens), item.reason, " ".join(item.refs))
-        for item in items
-    ]
+    rows = [(_label(item), item.source, str(item.tokens), item.reason, " ".join(item.refs)) for item in items]
     yield from ("", f"## {title}", "")
     if not rows:
         yield "Nothing."

@@ -27,8 +27,8 @@ from ctxwrap.memory.items import Origin, ceiling, foreign_in, origin_of_request
 from ctxwrap.memory.memory import Memory, merged, rewritten_in
 from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
 from ctxwrap.pack import injection
-from ctxwrap.pack.budget import limit_told
-from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack, reply_limit
+from ctxwrap.pack.budget import limit_told, reply_limit
+from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.protocol.instructions import is_example, neutral
 from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.redaction.visibility import OFFERED
+from ctxwrap.kinds import KINDS, names_of
 from ctxwrap.tokens.truncation import STRATEGIES, Strategy
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
@@ -24,7 +24,7 @@ Hand = Literal["operator", "model", "orchestrator"]
 """Who put a file into the working set."""
 HANDS: tuple[str, ...] = get_args(Hand)
 
-_FILE = "file_excerpt"
+_FILE = KINDS["working_set"].evidence.kind
 _MAX_TOKENS = 28_000
 _RESERVED = 4_000
 FOCUS = 0.8
@@ -193,7 +193,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if given is None and usual is None:
         raise safe_yaml.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
-    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
+    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *names_of("offer")), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
         path=safe_yaml.path(entry.get("path")),

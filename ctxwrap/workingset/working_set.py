@@ -2,15 +2,16 @@
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ctxwrap.kinds import KINDS
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import CountTokens
-from ctxwrap.types import Offer, PackItem, SessionKey
+from ctxwrap.types import Offer, PackItem, SessionKey, SourcedText
 from ctxwrap.workingset.assembly import Boot, FileAssembly, assembled
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.manifest_file import look
@@ -55,6 +56,13 @@ class WorkingSetView(NamedTuple):
     @property
     def output_paths(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.manifest.files if file.path.startswith(OUTPUT))
+
+    def texts(self, kind: str) -> Iterator[SourcedText]:
+        """The contents of a kind that could be read."""
+        for file in self.manifest.files:
+            found = self.contents.get(file.path)
+            if file.kind == kind and isinstance(found, FileText):
+                yield SourcedText(file.path, found.text, "file")
 
 
 class PackedFiles(NamedTuple):
@@ -229,7 +237,8 @@ def _items(assembly: FileAssembly, offered: WorkingSetView) -> tuple[PackItem, .
         origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
         return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
 
-    header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
+    boot = KINDS["boot_header"]
+    header = [PackItem(boot.name, boot.source, report.header_tokens, True, boot.reason)]
     files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]
     files += [item(path, _size(offered.contents.get(path)), False, reason) for path, reason in report.excluded]
     return (*(header if report.header_tokens else []), *files)
