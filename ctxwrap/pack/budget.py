@@ -56,7 +56,7 @@ def limits_of(model: str, settings: Settings, own: int | None, reply: int) -> li
     return limits
 
 
-def reckon(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
+def budget_within(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
     """The budget under the smallest limit; the first one, if several are equal."""
     smallest = min(limits, key=lambda limit: limit.tokens, default=_UNLIMITED)
     return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
@@ -66,18 +66,18 @@ _SAFE = 0.9
 """The provider counts differently, so a request that should just fit is made a little smaller."""
 
 
-def limit_told(told: TooLong, taken: int, reply: int) -> Limit:
+def limit_told(error: TooLong, taken: int, reply: int) -> Limit:
     """The limit of the next request, after the provider rejected one of `taken` tokens, by our count, as too long.
 
     The request shrinks in proportion to the provider's own numbers, or by half if it gives none. `reply` is the output
     limit of the caller, if there is one: a provider that did not count it may do so once the rest fits.
     """
-    limit, size, reply = told.limit or 0, told.size or 0, reply or told.reply
-    left = limit - reply if told.reply or reply < limit else limit
+    limit, size, reply = error.limit or 0, error.size or 0, reply or error.reply
+    left = limit - reply if error.reply or reply < limit else limit
     if not limit:
         tokens = taken / 2
     elif size > limit:
-        tokens = taken * min(1.0, left / max(1, size - told.reply))
+        tokens = taken * min(1.0, left / max(1, size - error.reply))
     else:
         tokens = min(taken / 2, left)
     return Limit(max(0, int(tokens * _SAFE)), "the provider")
@@ -107,25 +107,25 @@ class Ledger:
         share = _share(kind)
         self._held[share.name] = min(tokens, self._tokens(share))
 
-    def room(self, kind: str) -> int:
+    def claimable(self, kind: str) -> int:
         """The most that a kind may claim now: its share, or what is left in whole steps.
 
         Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        share, rest = _share(kind), self.rest(kind)
+        share, left = _share(kind), self.unreserved(kind)
         most, limit = self._tokens(share), self._conversation_of(share)
         whole = self.budget.limit if limit is None else limit
-        return most if most <= rest else rest - rest % max(1, whole // _STEPS)
+        return most if most <= left else left - left % max(1, whole // _STEPS)
 
-    def rest(self, kind: str) -> int:
+    def unreserved(self, kind: str) -> int:
         """All tokens that are left and not reserved for other kinds."""
         share = _share(kind)
         held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
-        rest = self.left - sum(held.values())
+        left = self.left - sum(held.values())
         if (limit := self._conversation_of(share)) is not None:
             names = {row.share.name for row in KINDS.values() if row.share and row.share.of_conversation}
-            rest = min(rest, limit - sum(each.get(name, 0) for name in names for each in (self.spent, held)))
-        return max(0, rest)
+            left = min(left, limit - sum(each.get(name, 0) for name in names for each in (self.spent, held)))
+        return max(0, left)
 
     def spend(self, kind: str, tokens: int) -> None:
         name = _share(kind).name

@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.memory.items import TIERS, Origin, foreign_in, origin_of_request
-from ctxwrap.pack.budget import Budget, Ledger, Limit, limits_of, reckon, reply_limit
-from ctxwrap.pack.history import Retrieved, conversation, item_of_messages, passages, texts
+from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of, reply_limit
+from ctxwrap.pack.history import Retrieved, conversation, item_of_messages, passage_candidates, text_candidates
 from ctxwrap.pack.injection import (
     Chosen,
     InjectedPart,
@@ -24,7 +24,7 @@ from ctxwrap.pack.injection import (
     stable_tokens,
     words_for,
 )
-from ctxwrap.pack.memory import remembered, sizes
+from ctxwrap.pack.memory import memory_block, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     NOT_VISIBLE,
@@ -153,9 +153,9 @@ class _Packing:
         self.protocol = protocol_for(given.mode, settings)
         self.words = words_for(self.protocol, inputs.state["capabilities"])
         self.framing = self._framing_tokens()
-        self.talk = conversation(given.request, inputs, settings, self.measure)
+        self.conversation = conversation(given.request, inputs, settings, self.measure)
         self.ledger = Ledger(self._budget(most), settings.shares, self._conversation_limit())
-        self.talk = self.talk._replace(older=counted_once(self.talk.older, self.measure))
+        self.conversation = self.conversation._replace(older=counted_once(self.conversation.older, self.measure))
         self.sharing = Sharing(settings.visibility)
         self.chosen = Chosen()
         self.items: list[PackItem] = []
@@ -171,7 +171,7 @@ class _Packing:
         self.found = Retrieved()
 
     def build(self) -> Pack:
-        self.ledger.hold("recent_messages", sum(each.tokens for each in self.talk.older))
+        self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
         self._add_texts("early")
         self._add_memory()
         self._add_files()
@@ -185,8 +185,8 @@ class _Packing:
         model, settings, body = self.given.request.model, self.settings, self.given.body
         reply = reply_reserve(model, reply_limit(body), settings.windows)
         limits = limits_of(model, settings, self.inputs.limit, reply)
-        optional = sum(each.tokens for each in self.talk.older if each.place >= 0)
-        return reckon(
+        optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)
+        return budget_within(
             [*limits, most] if most else limits,
             self.measure.body(self.given.wire, body) - optional + self.framing,
             reply=reply,
@@ -200,9 +200,9 @@ class _Packing:
         A conversation of fewer messages has no such limit.
         """
         last = self.settings.budget_messages
-        if len(self.talk.older) < last or not last or self.settings.history == "caller":
+        if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        newest = self.talk.older[-last + 1 :] if last > 1 else ()
+        newest = self.conversation.older[-last + 1 :] if last > 1 else ()
         return max(_LEAST_CONVERSATION, sum(each.tokens for each in newest) - self.framing)
 
     def _framing_tokens(self) -> int:
@@ -215,33 +215,33 @@ class _Packing:
         for kind in text_kinds(claims):
             offered = self.inputs.texts.get(kind.name, ())
             self.sharing.offer(kind.name, offered)
-            candidates = texts(kind, offered, self.boundary, self.measure, self.ledger.room(kind.name))
+            candidates = text_candidates(kind, offered, self.boundary, self.measure, self.ledger.claimable(kind.name))
             self.chosen.session_texts[kind.block] += self._selected(kind.name, candidates)
 
     def _selected(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The candidates of a kind that fit its share, which they take."""
-        chosen, items = select(self.sharing.marked(candidates), self.ledger.room(kind))
+        chosen, items = select(self.sharing.mark_candidates(candidates), self.ledger.claimable(kind))
         self.items += items
         self.ledger.spend(kind, sum(each.tokens for each in chosen))
         return chosen
 
     def _add_memory(self) -> None:
         """The memory items that fit, as an epoch and the changes since, or all of them in the state."""
-        made = remembered(
+        made = memory_block(
             self.inputs.state["memory"],
             self.inputs.epoch,
-            self.ledger.room("memory"),
+            self.ledger.claimable("memory"),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
-            at_hand=self._begins_elsewhere(),
+            history_cut=self._begins_elsewhere(),
             question=self._question(),
             foreign=self.inputs.foreign.items,
         )
         others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
-        lists = {"unchanged": made.told.unchanged, "dropped": made.told.dropped}
-        self.state, self.brief = {"memory": made.told.shown, **others}, frozenset(made.told.unchanged)
+        lists = {"unchanged": made.memory.unchanged, "dropped": made.memory.dropped}
+        self.state, self.brief = {"memory": made.memory.shown, **others}, frozenset(made.memory.unchanged)
         self.chosen.state = {
-            "memory": made.told.changes,
+            "memory": made.memory.changes,
             **{name: ids for name, ids in lists.items() if ids},
             **others,
         }
@@ -284,7 +284,7 @@ class _Packing:
         """Large tool results that are no longer sent, as files that compete with the others."""
         if self.working_set is None or not self._follows:
             return
-        unsent, inputs = self.talk.older[: len(self.talk.older) - len(self.recent)], self.inputs
+        unsent, inputs = self.conversation.older[: len(self.conversation.older) - len(self.recent)], self.inputs
         view = with_results(self.working_set, self._messages(), unsent, inputs.runtime.round, inputs.outputs)
         self.working_set = view
         if view.output_paths:
@@ -293,8 +293,8 @@ class _Packing:
             self._pack_files(view, quiet=True)
 
     def _pack_files(self, view: WorkingSetView, *, quiet: bool = False) -> None:
-        room, strict = self.ledger.room("working_set"), self.settings.strict
-        self.files = pack_files(view, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
+        limit, strict = self.ledger.claimable("working_set"), self.settings.strict
+        self.files = pack_files(view, self.boundary, limit, self.measure.text, strict=strict, quiet=quiet)
         self.items += self.files.items
         self.chosen.instructions, self.chosen.files = self.files.instructions, self.files.context
         self.chosen.offered = self.files.offered
@@ -308,7 +308,7 @@ class _Packing:
     def _begins_elsewhere(self) -> bool:
         """Whether recent messages will begin with another message than in the last call, by the present ledger."""
         start = self._start()
-        return 0 < self._began != (self.talk.older[start].number if start < len(self.talk.older) else 0)
+        return 0 < self._began != (self.conversation.older[start].number if start < len(self.conversation.older) else 0)
 
     @property
     def _began(self) -> int:
@@ -317,9 +317,9 @@ class _Packing:
 
     def _start(self) -> int:
         """The index of the first recent message."""
-        older = self.talk.older
-        room = min(self.ledger.rest("recent_messages"), self.settings.history_tokens)
-        start = cut(older, room, self._began)
+        older = self.conversation.older
+        limit = min(self.ledger.unreserved("recent_messages"), self.settings.history_tokens)
+        start = cut(older, limit, self._began)
         if self.ledger.conversation is None:
             return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
@@ -328,11 +328,11 @@ class _Packing:
         """The newest messages that fit, beginning with one of the user."""
         if self.sources.retrieve:
             self.ledger.hold("retrieved", self.ledger.budget.effective)
-        older, start = self.talk.older, self._start()
+        older, start = self.conversation.older, self._start()
         self.recent, self.copies = referred(older[start:], self.measure)
         self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
         self._note_messages(older[:start], OLDER, included=False)
-        self._note_messages(self.talk.elsewhere, _KEPT_ELSEWHERE, included=False)
+        self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
         self.chosen.history = tuple(each.message for each in self.recent if each.place < 0)
         self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
         self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
@@ -344,14 +344,14 @@ class _Packing:
             self.items.append(item_of_messages(messages, reason, foreign, included=included))
 
     def _add_retrieved(self) -> None:
-        retrieve, room = self.sources.retrieve, self.ledger.room("retrieved")
-        if retrieve is None or not room:
+        retrieve, limit = self.sources.retrieve, self.ledger.claimable("retrieved")
+        if retrieve is None or not limit:
             return
-        known = [number for number in (*(each.number for each in self.recent), *self.talk.newest) if number]
+        known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
         first = min(known, default=self.inputs.first_message)
-        self.found = retrieve(self._question(), first, room, estimate)  # counted exactly once they are lines
-        self.chosen.found = self._selected("retrieved", passages(self.found.chosen, self.measure.text))
-        missed = zip(self.found.missed, passages(self.found.missed, estimate), strict=True)
+        self.found = retrieve(self._question(), first, limit, estimate)  # counted exactly once they are lines
+        self.chosen.found = self._selected("retrieved", passage_candidates(self.found.chosen, self.measure.text))
+        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate), strict=True)
         self.items += [
             as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
             for passage, each in missed
@@ -359,7 +359,7 @@ class _Packing:
 
     def _question(self) -> str:
         """The text to search with: the user's newest message, with the active task if it is short."""
-        said = self.talk.question
+        said = self.conversation.question
         task = str(self.inputs.state.get("active_task") or "")
         return said if len(said.split()) >= _SHORT_QUESTION else f"{said}\n{task}"
 
@@ -369,8 +369,8 @@ class _Packing:
         head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.recent]
         budget = self.ledger.as_json()
         stable = stable_tokens(inputs.before, head, said)
-        said += [StableText(number, 0) for number in self.talk.newest]
-        items = self.sharing.told((*self._fixed_items(), *self.items))
+        said += [StableText(number, 0) for number in self.conversation.newest]
+        items = self.sharing.mark_items((*self._fixed_items(), *self.items))
         return Pack(
             injection=injection,
             state=self.state,

@@ -89,10 +89,10 @@ def item_of_messages(
     )
 
 
-def texts(
-    kind: PackKind, offered: Iterable[SourcedText], boundary: str, measure: Measure, room: int
+def text_candidates(
+    kind: PackKind, offered: Iterable[SourcedText], boundary: str, measure: Measure, limit: int
 ) -> list[Candidate]:
-    """Texts of the session, each in a frame, cut to `room` tokens if their kind truncates."""
+    """Texts of the session, each in a frame, cut to `limit` tokens if their kind truncates."""
     candidates = []
     for text in offered:
         content = harmless(text.text.strip(), boundary)
@@ -100,7 +100,7 @@ def texts(
         def size(piece: str, source: str = text.source) -> int:
             return measure.text(framed(piece, source, "context", boundary))
 
-        piece = truncated(content, room, "end", size) if kind.truncates else content
+        piece = truncated(content, limit, "end", size) if kind.truncates else content
         whole = framed(piece or content, text.source, "context", boundary)
         reason = kind.reason if piece in (content, "") else f"truncated from {size(content)}"
         candidates.append(
@@ -140,7 +140,7 @@ def speaker_line(passage: Passage) -> str:
     return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
 
 
-def passages(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
+def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
     kind, candidates = KINDS["retrieved"], []
     for each in found:
         line = speaker_line(each)

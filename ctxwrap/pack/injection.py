@@ -92,7 +92,7 @@ def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
 
 def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
     texts = chosen.texts
-    found = "\n".join(each.text for each in as_said(chosen.found))
+    found = "\n".join(each.text for each in in_message_order(chosen.found))
     return Injection(
         protocol=joined(words.protocol, framed("boot", texts.get("boot", ""))),
         standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
@@ -118,15 +118,15 @@ def protocol_for(mode: Mode, settings: Settings) -> str:
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    told = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
-    return framed("memory", escaped(told)) if told else ""
+    shown = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    return framed("memory", escaped(shown)) if shown else ""
 
 
 def joined(*texts: str) -> str:
     return "\n\n".join(text.rstrip("\n") for text in texts if text)
 
 
-def as_said(found: Sequence[Candidate]) -> list[Candidate]:
+def in_message_order(found: Sequence[Candidate]) -> list[Candidate]:
     """In the order of the conversation."""
     return sorted(found, key=lambda each: [int(part) for part in each.refs[0].split(".")])
 

@@ -42,7 +42,7 @@ _PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "t
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    told: Since
+    memory: Since
     """What is shown, and what of it is not in the epoch."""
     epoch: Tiers
     is_new: bool
@@ -74,58 +74,60 @@ def _lasting(item: dict[str, Any]) -> str:
     return escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
 
 
-def remembered(
+def memory_block(
     memory: Tiers,
     epoch: Tiers | None,
-    room: int,
+    limit: int,
     sizes: Sizes,
     *,
     may_begin: bool,
-    at_hand: bool = False,
+    history_cut: bool = False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
 ) -> MemoryBlock:
-    """The items that fit into `room`, given the epoch of the last call; `may_begin` allows a new epoch.
+    """The items that fit into `limit`, given the epoch of the last call; `may_begin` allows a new epoch.
 
     Without `may_begin`, an epoch that no longer fits is left out of this call and the state shows everything.
-    `at_hand` says that history is cut, so the prompt cache is lost anyway. If not all items fit, a part of the room is
-    for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
+    `history_cut` says that history is cut, so the prompt cache is lost anyway. If not all items fit, a part of the
+    limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
     """
-    lasting, asked = chosen(memory, int(room * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question)
+    lasting, asked = items_that_fit(
+        memory, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
+    )
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
-    items, old = _noted(memory, lasting, asked, sizes, foreign), epoch or _nothing()
-    told = since(old, shown)
-    before, changed = _tokens(old, sizes.brief), _tokens(told.changes, sizes.whole)
-    news = changed - _tokens(told.changes, sizes.whole, asked)
-    if before + changed <= room and not is_over(before, news, at_hand=at_hand):
-        return MemoryBlock(told, old, False, before + changed, items)
+    items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
+    since_epoch = since(old, shown)
+    before, changed = _tokens(old, sizes.brief), _tokens(since_epoch.changes, sizes.whole)
+    news = changed - _tokens(since_epoch.changes, sizes.whole, asked)
+    if before + changed <= limit and not is_over(before, news, at_hand=history_cut):
+        return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = frozen(kept) if may_begin else _nothing()
-    told = since(new, shown)
-    tokens = _tokens(new, sizes.brief) + _tokens(told.changes, sizes.whole)
-    return MemoryBlock(told, new, may_begin, tokens, items)
+    since_epoch = since(new, shown)
+    tokens = _tokens(new, sizes.brief) + _tokens(since_epoch.changes, sizes.whole)
+    return MemoryBlock(since_epoch, new, may_begin, tokens, items)
 
 
-def chosen(memory: Tiers, room: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
+def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
     """The ids of the items that fit by importance, and of those that fit by relevance to the question.
 
     Importance is the order of the tiers, and inside a tier that of the memory.
     """
     everything = [item for tier in TIERS for item in memory[tier]]
-    if sum(map(sizes.brief, everything)) <= room:
+    if sum(map(sizes.brief, everything)) <= limit:
         return {item["id"] for item in everything}, set()
-    lasting, spent = _fitting(everything, int(room * _LASTING) if question else room, sizes.brief)
+    lasting, spent = _fitting(everything, int(limit * _LASTING) if question else limit, sizes.brief)
     others = [item for item in everything if item["id"] not in lasting]
-    asked, _ = _fitting(_about(question, others), room - spent, sizes.whole)
+    asked, _ = _fitting(_about(question, others), limit - spent, sizes.whole)
     return lasting, asked
 
 
-def _fitting(items: Iterable[dict[str, Any]], room: int, size: ItemSize) -> tuple[set[str], int]:
+def _fitting(items: Iterable[dict[str, Any]], limit: int, size: ItemSize) -> tuple[set[str], int]:
     """The ids of the items that fit one after the other, and their tokens."""
     ids, spent = set[str](), 0
     for item in items:
         tokens = size(item)
-        if spent + tokens <= room:
+        if spent + tokens <= limit:
             ids.add(item["id"])
             spent += tokens
     return ids, spent
@@ -140,7 +142,7 @@ def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((item for item in items if item["id"] in worth), key=lambda item: -worth[item["id"]])
 
 
-def _noted(
+def _pack_items(
     memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
     """All memory items, grouped by kind and by why they are in the pack or not."""

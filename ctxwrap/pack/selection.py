@@ -8,31 +8,32 @@ from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, PackItem, Resource, SourcedText
 
 STEP = 0.75
-"""After a cut, history fills this part of its room, so it grows for many calls before the next cut."""
+"""After a cut, history fills this part of its limit, so it grows for many calls before the next cut."""
 
 _SPARSE = 0.4
-"""If less of the room is used, messages that were cut before return."""
+"""If less of the limit is used, messages that were cut before return."""
 
 NOT_VISIBLE = "it is not for the model to see"
 
 
-def select(candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], list[PackItem]]:
+def select(candidates: Sequence[Candidate], limit: int) -> tuple[list[Candidate], list[PackItem]]:
     """The candidates that fit, in their order; and an item for every candidate, with the reason for its selection."""
     chosen: list[Candidate] = []
     items: list[PackItem] = []
+    left = limit
     for candidate in candidates:
-        reason = _why_not(candidate, room)
+        reason = _why_not(candidate, left)
         if not reason:
             chosen.append(candidate)
-            room -= candidate.tokens
+            left -= candidate.tokens
         items.append(as_item(candidate, included=not reason, reason=reason or candidate.reason))
     return chosen, items
 
 
-def _why_not(candidate: Candidate, room: int) -> str:
+def _why_not(candidate: Candidate, left: int) -> str:
     if "model" not in candidate.visibility:
         return NOT_VISIBLE
-    return "" if candidate.tokens <= room else f"over budget: {candidate.tokens} tokens, {max(0, room)} left"
+    return "" if candidate.tokens <= left else f"over budget: {candidate.tokens} tokens, {max(0, left)} left"
 
 
 def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
@@ -50,30 +51,30 @@ def as_item(candidate: Candidate, *, included: bool, reason: str) -> PackItem:
     )
 
 
-def cut(older: Sequence[HistoryMessage], room: int, began: int = 0) -> int:
+def cut(older: Sequence[HistoryMessage], limit: int, began: int = 0) -> int:
     """The index in `older` where the recent messages begin: a user's message, so no tool call loses its result.
 
     `began` is the number of the message where they began in the last call. They begin there again while that fits, and
     then much later, so the prefix of the request stays the same for many calls.
     """
-    tokens, starts = _starts_within(older, room)
+    tokens, starts = _starts_within(older, limit)
     last = next((at for at in starts if 0 < began == older[at].number), -1)
-    if last >= 0 and starts[last] >= _SPARSE * min(room, tokens):
+    if last >= 0 and starts[last] >= _SPARSE * min(limit, tokens):
         return last
     slid = bool(older) and 0 < began < older[0].number  # the message where it began is not loaded any more
     if 0 in starts and not slid:
         return 0
     fewest = len(older) * (1 - STEP) if slid else 0
-    sparse = [at for at, left in starts.items() if left <= STEP * room and at >= fewest]
+    sparse = [at for at, left in starts.items() if left <= STEP * limit and at >= fewest]
     return min(sparse) if sparse else max(starts, default=len(older))
 
 
-def newest(older: Sequence[HistoryMessage], count: int, room: int) -> int:
+def newest(older: Sequence[HistoryMessage], count: int, limit: int) -> int:
     """The index in `older` of a user's message, for at least `count` messages from there on, or as many as fit."""
-    start = len(older)
+    start, tokens = len(older), 0
     for at in range(len(older) - 1, -1, -1):
-        room -= older[at].tokens
-        if room < 0 or len(older) - start >= count:
+        tokens += older[at].tokens
+        if tokens > limit or len(older) - start >= count:
             break
         start = at if _may_begin(older, at) else start
     return start
@@ -85,12 +86,12 @@ def _may_begin(older: Sequence[HistoryMessage], at: int) -> bool:
     return older[at].message.role == "user" and (at == 0 or place < 0 or place != older[at - 1].place)
 
 
-def _starts_within(older: Sequence[HistoryMessage], room: int) -> tuple[int, dict[int, int]]:
+def _starts_within(older: Sequence[HistoryMessage], limit: int) -> tuple[int, dict[int, int]]:
     """The tokens counted (all, or more than fit), and by possible start the tokens from there on."""
     tokens, starts = 0, dict[int, int]()
     for at in range(len(older) - 1, -1, -1):
         tokens += older[at].tokens
-        if tokens > room:
+        if tokens > limit:
             break
         if _may_begin(older, at):
             starts[at] = tokens
@@ -180,10 +181,10 @@ class Sharing:
         offered = (Resource(kind, text.source, text.text, self.seen_by(kind, text.source)) for text in texts)
         self.resources += [each for each in offered if each.visibility not in ((), ALONE)]
 
-    def marked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+    def mark_candidates(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         return [each._replace(visibility=self.seen_by(each.kind, each.source)) for each in candidates]
 
-    def told(self, items: tuple[PackItem, ...]) -> tuple[PackItem, ...]:
+    def mark_items(self, items: tuple[PackItem, ...]) -> tuple[PackItem, ...]:
         """Items with their visibility."""
         seen = (self.seen_by(item.kind, item.source) for item in items)
         return tuple(
