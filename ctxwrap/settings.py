@@ -8,8 +8,9 @@ from math import inf, isnan
 from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from ctxwrap.errors import QuotaExceeded, SettingsError, unknown_name
+from ctxwrap.kinds import check_rules, default_share
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.visibility import VisibilityRules, check_rules
+from ctxwrap.redaction.visibility import VisibilityRules
 
 Mode = Literal["enabled", "disabled", "readonly", "shadow"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -189,28 +190,28 @@ class MemoryRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How the budget is shared, in parts of all of it; what the caller's own words leave is there to be claimed."""
+    """The most that each kind of pack item may take, as a part of the budget; `ctxwrap.kinds` has the defaults."""
 
-    pinned: float = 0.15
-    """Pinned texts take so much at most."""
+    pinned: float = default_share("pinned")
+    """Pinned texts."""
 
-    summary: float = 0.1
-    """So does the summary of what was said,"""
+    summary: float = default_share("summary")
+    """The summary and the context document."""
 
-    memory: float = 0.4
-    """what is remembered,"""
+    memory: float = default_share("memory")
+    """Memory items of all kinds together."""
 
-    working_set: float = 0.75
-    """the files of the working set,"""
+    working_set: float = default_share("working_set")
+    """The files of the working set, and offers."""
 
-    retrieved: float = 0.04
-    """earlier messages that the newest one asks for,"""
+    retrieved: float = default_share("retrieved")
+    """Passages of earlier messages that are relevant to the newest one."""
 
-    children: float = 0.1
-    """and what child contexts gave back."""
+    children: float = default_share("children")
+    """Results of child sessions."""
 
-    recent: float = 0.25
-    """So much is kept for recent messages, whatever others claim; they may take all that is left."""
+    recent: float = default_share("recent_messages")
+    """Reserved for recent messages, which may also take all that the other kinds leave."""
 
     def __post_init__(self) -> None:
         for name, share in asdict(self).items():

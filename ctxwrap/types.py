@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from ctxwrap.kinds import Severity as Severity
 from ctxwrap.settings import Mode
 
 Body = dict[str, Any]
@@ -175,29 +176,27 @@ class TurnInputs:
     """How the last request of the session began."""
     limit: int | None = None
     """What `context/budget` says: a number of tokens, 0 for no limit."""
-    pinned: tuple["SourcedText", ...] = ()
-    """What lies in `context/pinned/`."""
-    summary: "SourcedText | None" = None
-    """The newest summary that a model wrote."""
-    document: "SourcedText | None" = None
-    """The context document, if somebody wrote it."""
-    children: tuple["SourcedText", ...] = ()
-    """What child contexts gave back, the newest first."""
+    texts: Mapping[str, tuple["SourcedText", ...]] = field(default_factory=dict)
+    """The texts of the session, by kind of pack item."""
     outputs: tuple[str, ...] = ()
     """The tool outputs that were files of the working set in the last request."""
     missing: tuple["MissingContext", ...] = ()
     """What is missing, as far as the log tells, and what somebody declined to give."""
     misses: int = 0
     """How many of the last replies had no snapshot, in a row."""
-    foreign_messages: Mapping[int, str] = field(default_factory=dict)
-    """The origins of messages, by number, that are or were made of text that nobody in the conversation wrote.
+    foreign: "ForeignOrigins" = field(default_factory=lambda: ForeignOrigins())
 
-    Under 0 stands the least trusted in the log, for a model's message that the log does not know.
-    """
-    foreign_items: Mapping[str, str] = field(default_factory=dict)
-    """The same of items in memory, by id, those of the epoch included."""
-    foreign_state: str = ""
-    """The same of the rest of `state`; empty if it is not foreign."""
+
+@dataclass(frozen=True, slots=True)
+class ForeignOrigins:
+    """The origins of what contains, or was derived from, text that no participant of the conversation wrote."""
+
+    messages: Mapping[int, str] = field(default_factory=dict)
+    """By number. Number 0 has the least trusted origin in the log, for assistant messages that the log lacks."""
+    items: Mapping[str, str] = field(default_factory=dict)
+    """Memory items by id, those of the epoch included."""
+    state: str = ""
+    """The rest of the state that the model is shown; empty if it is not foreign."""
 
 
 class SourcedText(NamedTuple):
@@ -232,7 +231,6 @@ class Prefix(NamedTuple):
     """The numbers of the messages, 0 for one that is not known."""
 
 
-Severity = Literal["info", "low", "medium", "high", "blocking"]
 MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 
 

@@ -214,8 +214,8 @@ def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] 
     places = request.places or range(len(numbers))
     sent = zip(numbers, request.messages, places, strict=True)
     shown = ((number, message) for number, message, place in sent if place not in left_out)
-    own = origin_of_all(shown, opening.foreign_messages)
-    unseen = opening.foreign_messages.get(0, "") if request.unseen else ""
+    own = origin_of_all(shown, opening.foreign.messages)
+    unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
     return foreign_in((own, unseen, "tool" if request.fetched else "")) or own
 
 

@@ -1,1 +1,1 @@
-"""The stages of a turn before the provider is asked: selection, then assembly."""
+"""The pack of a call: select context within a token budget, frame it, inject it, and record what was chosen."""

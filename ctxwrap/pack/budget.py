@@ -1,80 +1,95 @@
-"""Budget: how many tokens a call may take, what of it is taken already, and who may claim how much of the rest."""
+"""The token budget of a call, and the ledger in which kinds of pack items claim their shares of it."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ctxwrap.settings import Shares
-from ctxwrap.tokens import TooLong
+from ctxwrap.kinds import KINDS, Share
+from ctxwrap.settings import Settings, Shares
+from ctxwrap.tokens import TooLong, window_of
 from ctxwrap.types import Record
 
 
 class Limit(NamedTuple):
-    """A number of tokens that a request may take at most, and who says so."""
+    """The most tokens that a request may take, and who set that."""
 
     tokens: int
     set_by: str
+
+
+_UNLIMITED = Limit(10**9, "nothing")
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     limit: int
     set_by: str
-    """Whose limit it is: the smallest of all that there are."""
     reply: int
-    """What is kept free for the answer, if the model's window sets the limit."""
+    """Tokens kept free for the reply, where the model's window sets the limit."""
     fixed: int
-    """What is sent in any case: the caller's system prompt, tools and newest turn, the protocol, the runtime fields."""
+    """Tokens that are always sent: the caller's system prompt, tools and newest turn, the protocol, the runtime."""
     counter: str = "estimate"
     exact: bool = False
 
     @property
     def effective(self) -> int:
-        """What there is for everything that could be left out."""
+        """Tokens that are left for everything optional."""
         return max(0, self.limit - self.fixed)
 
 
-def reckon(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
-    """The budget under the smallest of the limits, of equals the first."""
-    smallest = min(limits, key=lambda limit: limit.tokens)
+_REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+def limits_of(model: str, settings: Settings, own: int | None, reply: int) -> list[Limit]:
+    """The limits of the model, the settings and the session; `own` is what `context/budget` says."""
+    window = window_of(model, settings.windows)
+    limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
+    if own is None and settings.budget:
+        limits.append(Limit(settings.budget, "settings"))
+    elif own:
+        limits.append(Limit(own, "context/budget"))
+    return limits
+
+
+def budget_within(limits: list[Limit], fixed: int, *, reply: int, counter: str, exact: bool) -> Budget:
+    """The budget under the smallest limit; the first one, if several are equal."""
+    smallest = min(limits, key=lambda limit: limit.tokens, default=_UNLIMITED)
     return Budget(max(0, smallest.tokens), smallest.set_by, reply, fixed, counter, exact)
 
 
-def limit_told(told: TooLong, taken: int, reply: int) -> Limit:
-    """What a request may take after one that took `taken` tokens, as we count, was too long for the provider.
+_SAFE = 0.9
+"""The provider counts differently, so a request that should just fit is made a little smaller."""
 
-    As much less as the provider's own numbers say, since counts differ; half, if it tells none. `reply` is what the
-    answer is to have, if anybody says so: a provider that did not count it in may do so as soon as the rest fits.
+
+def limit_told(error: TooLong, taken: int, reply: int) -> Limit:
+    """The limit of the next request, after the provider rejected one of `taken` tokens, by our count, as too long.
+
+    The request shrinks in proportion to the provider's own numbers, or by half if it gives none. `reply` is the output
+    limit of the caller, if there is one: a provider that did not count it may do so once the rest fits.
     """
-    limit, size, reply = told.limit or 0, told.size or 0, reply or told.reply
-    left = limit - reply if told.reply or reply < limit else limit
+    limit, size, reply = error.limit or 0, error.size or 0, reply or error.reply
+    left = limit - reply if error.reply or reply < limit else limit
     if not limit:
         tokens = taken / 2
     elif size > limit:
-        tokens = taken * min(1.0, left / max(1, size - told.reply))
+        tokens = taken * min(1.0, left / max(1, size - error.reply))
     else:
         tokens = min(taken / 2, left)
     return Limit(max(0, int(tokens * _SAFE)), "the provider")
 
 
-_SAFE = 0.9
-"""Counts differ: a little less than what is said to fit does."""
-
-
 _STEPS = 32
-
-_TALK = {"recent": 0.4, "memory": 0.45, "retrieved": 0.25}
-"""What belongs to the conversation, and its shares where that is limited as a whole."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Claims on a budget, one after the other: nobody gets more than is left, and none more than its share."""
+    """Claims of kinds on a budget, in turn: none gets more than is left, and none more than its share."""
 
     budget: Budget
     shares: Shares
-    talk: int | None = None
-    """What recent messages, memory and what is found may take together, if that is limited."""
+    conversation: int | None = None
+    """The most that recent messages, memory and retrieved passages take together, if that is limited."""
     spent: dict[str, int] = field(default_factory=dict)
+    """Tokens by name of the share."""
     _held: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -82,33 +97,42 @@ class Ledger:
         return self.budget.effective - sum(self.spent.values())
 
     def hold(self, kind: str, tokens: int) -> None:
-        """Keep up to its share for one who comes later, so that those before it do not take all."""
-        self._held[kind] = min(tokens, self._share(kind))
+        """Reserve up to its share for a kind that claims later."""
+        share = _share(kind)
+        self._held[share.name] = min(tokens, self._tokens(share))
 
-    def room(self, kind: str) -> int:
-        """How much one may claim now: its share, or what is left in whole steps.
+    def claimable(self, kind: str) -> int:
+        """The most that a kind may claim now: its share, or what is left in whole steps.
 
-        What is cut to fit is so cut at the same place in many calls, although these leave a little more or less.
+        Steps keep the place of a cut the same over many calls, although each leaves slightly more or less.
         """
-        rest, share = self.rest(kind), self._share(kind)
-        whole = self.budget.limit if self.talk is None or kind not in _TALK else self.talk
-        return share if share <= rest else rest - rest % max(1, whole // _STEPS)
+        share, left = _share(kind), self.unreserved(kind)
+        most, limit = self._tokens(share), self._conversation_of(share)
+        whole = self.budget.limit if limit is None else limit
+        return most if most <= left else left - left % max(1, whole // _STEPS)
 
-    def rest(self, kind: str) -> int:
-        """All that is left and not kept for others."""
-        held = {other: tokens for other, tokens in self._held.items() if other != kind and other not in self.spent}
-        rest = self.left - sum(held.values())
-        if self.talk is not None and kind in _TALK:
-            taken = sum(each.get(other, 0) for other in _TALK for each in (self.spent, held))
-            rest = min(rest, self.talk - taken)
-        return max(0, rest)
+    def unreserved(self, kind: str) -> int:
+        """All tokens that are left and not reserved for other kinds."""
+        share = _share(kind)
+        held = {name: tokens for name, tokens in self._held.items() if name != share.name and name not in self.spent}
+        left = self.left - sum(held.values())
+        if (limit := self._conversation_of(share)) is not None:
+            names = {row.share.name for row in KINDS.values() if row.share and row.share.of_conversation}
+            left = min(left, limit - sum(each.get(name, 0) for name in names for each in (self.spent, held)))
+        return max(0, left)
 
     def spend(self, kind: str, tokens: int) -> None:
-        self.spent[kind] = self.spent.get(kind, 0) + tokens
+        name = _share(kind).name
+        self.spent[name] = self.spent.get(name, 0) + tokens
 
-    def _share(self, kind: str) -> int:
-        share = int(getattr(self.shares, kind) * self.budget.limit)
-        return share if self.talk is None or kind not in _TALK else min(share, int(_TALK[kind] * self.talk))
+    def _tokens(self, share: Share) -> int:
+        tokens = int(getattr(self.shares, share.name, share.part) * self.budget.limit)
+        limit = self._conversation_of(share)
+        return tokens if limit is None else min(tokens, int(share.of_conversation * limit))
+
+    def _conversation_of(self, share: Share) -> int | None:
+        """The limit for the conversation, if it applies to a share."""
+        return self.conversation if share.of_conversation else None
 
     def as_json(self) -> Record:
         budget = self.budget
@@ -123,3 +147,9 @@ class Ledger:
             "counter": budget.counter,
             "exact": budget.exact,
         }
+
+
+def _share(kind: str) -> Share:
+    share = KINDS[kind].share
+    assert share is not None, f"{kind} has no share of the budget"
+    return share

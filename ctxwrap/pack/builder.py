@@ -1,19 +1,19 @@
-"""The pack of a call: from every source what fits, in the order of the stages, and the record of what was chosen.
+"""The pack of a call: every stage claims its share of the budget in turn, and records what it chose.
 
-Claims on the budget come in this order: pinned, summary, memory (facts, decisions, work, references), working set,
-retrieved, recent messages, children. What is found must not repeat what is sent as recent messages, so its share is put
-aside and it is looked for when these are known.
+The order of claims is that of `_Packing.build`. Retrieved passages must not repeat recent messages, so their share is
+reserved until these are known.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, Origin, foreign_in, origin_of_all, origin_of_request
-from ctxwrap.pack.budget import Budget, Ledger, Limit, reckon
-from ctxwrap.pack.history import Retrieved, conversation, passages, texts
+from ctxwrap.memory.items import TIERS, Origin, foreign_in, origin_of_request
+from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
+from ctxwrap.pack.history import Retrieved, conversation, item_of_messages, passage_candidates, text_candidates
 from ctxwrap.pack.injection import (
     Chosen,
     InjectedPart,
@@ -24,15 +24,26 @@ from ctxwrap.pack.injection import (
     stable_tokens,
     words_for,
 )
-from ctxwrap.pack.memory import remembered, sizes
-from ctxwrap.pack.selection import NOT_VISIBLE, Sharing, as_item, counted_once, cut, newest, referred, select
+from ctxwrap.pack.memory import memory_block, sizes
+from ctxwrap.pack.receipt import OLDER
+from ctxwrap.pack.selection import (
+    NOT_VISIBLE,
+    Sharing,
+    as_item,
+    counted_once,
+    cut,
+    newest,
+    references_in,
+    referred,
+    select,
+)
 from ctxwrap.protocol.framing import boundary_of
 from ctxwrap.protocol.instructions import frame
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
-from ctxwrap.tokens import reply_reserve, window_of
+from ctxwrap.tokens import reply_reserve
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import estimate
 from ctxwrap.types import (
@@ -47,44 +58,44 @@ from ctxwrap.types import (
     Request,
     Resource,
     SessionKey,
-    SourcedText,
     TurnInputs,
 )
 from ctxwrap.workingset.priorities import followed, with_results
-from ctxwrap.workingset.reader import FileText
 from ctxwrap.workingset.requests import Decision
 from ctxwrap.workingset.working_set import PackedFiles, WorkingSetView, pack_files
 
 _FRAMES = 64
-"""What the marks around pinned texts, memory, background and findings take, at most."""
+"""The most tokens that the marks around pinned texts, memory, background and retrieved passages take."""
 
-_LEAST_TALK = 740
-"""What recent messages, memory and what is found may take together in any case: some ten short messages."""
+_LEAST_CONVERSATION = 740
+"""The least limit for recent messages, memory and retrieved passages together: about ten short messages."""
 
 _LEAST_RECENT = 4
-"""So many of the newest messages are sent although they take more than their share: a short question refers to them."""
+"""The newest messages that are sent even beyond their share: a short question refers to them."""
+
+_SHORT_QUESTION = 4
+"""A question of fewer words is too short to search with."""
 
 _SAME_DIGITS = str.maketrans("0123456789", "0000000000")
-"""The runtime differs in every call by its digits only, which take the same tokens: so its count is remembered."""
+"""The runtime differs between calls in its digits only, which does not change its tokens: so its count is cached."""
 
-_OLDER = "older than the budget reaches"
-_LESS = "others are more to the point"
-_ELSEWHERE = "the caller or the provider keeps the history"
+_LESS_RELEVANT = "others are more to the point"
+_KEPT_ELSEWHERE = "the caller or the provider keeps the history"
 
 
 Retrieve = Callable[[str, int, int, Callable[[str], int]], Retrieved]
-"""Finds what the messages below a number say about a question, in so many tokens as counted."""
+"""Finds passages about a question, in messages below a number, within a number of tokens, by a way of counting."""
 
 
 class PackSources(NamedTuple):
-    """What a call may use beyond its session's own state."""
+    """The sources of a pack beside the state of the session."""
 
     files: WorkingSetView | None = None
     retrieve: Retrieve | None = None
 
 
 class PackRequest(NamedTuple):
-    """A call that is to get a pack."""
+    """The request that gets a pack."""
 
     key: SessionKey
     adapter: ProviderAdapter
@@ -97,160 +108,142 @@ class PackRequest(NamedTuple):
 class Pack:
     injection: Injection
     state: dict[str, Any]
-    """Memory as the model sees it."""
+    """The memory that the model sees."""
     brief: frozenset[str]
-    """The ids of what it sees in brief, without type, tags and round."""
+    """The ids of the items in the epoch block, which has no type, tags and round."""
     items: tuple[PackItem, ...]
-    """Every candidate, with the reason why it is in or out."""
+    """Every candidate, with the reason why it is included or not."""
     budget: Record
     prefix: Prefix
     stable: float
-    """The share of the request that begins like the last one."""
+    """The part of the request that has the same prefix as the last one."""
     found: Retrieved
     sent: Record
-    """What was sent, by numbers and in few words, so that it can be told again."""
+    """What was sent, as numbers and short texts, from which the log rebuilds the pack."""
     texts: Mapping[str, str]
-    """The longer texts among it, by name."""
+    """The longer texts, by block."""
     epoch: Tiers | None
     """The memory of an epoch that begins with this call."""
     report: Record
-    """Of the working set."""
+    """The assembly report of the working set."""
     origin: Origin
-    """The least trusted of what the model is shown."""
+    """The least trusted origin of what the model sees."""
     outputs: tuple[Decision, ...] = ()
-    """Which tool outputs came into the working set and went."""
+    """The tool outputs that entered or left the working set."""
     output_paths: tuple[str, ...] = ()
-    """Those that are there."""
+    """The tool outputs in the working set."""
     resources: tuple[Resource, ...] = ()
-    """What others than the model may see."""
+    """The texts for targets other than the model."""
 
 
 def pack(
-    asked: PackRequest, opening: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None = None
+    given: PackRequest, inputs: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None = None
 ) -> Pack:
-    """What to add to a call; `most` is a limit beside those of the settings, the session and the model."""
-    return _Packing(asked, opening, sources, settings, most).done()
+    """Make the pack of a call; `most` is a limit beside those of the settings, the session and the model."""
+    return _Packing(given, inputs, sources, settings, most).build()
 
 
 class _Packing:
     def __init__(
-        self, asked: PackRequest, opening: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
+        self, given: PackRequest, inputs: TurnInputs, sources: PackSources, settings: Settings, most: Limit | None
     ) -> None:
-        self.asked, self.opening, self.sources, self.settings = asked, opening, sources, settings
+        self.given, self.inputs, self.sources, self.settings = given, inputs, sources, settings
         self.may_begin_epoch = most is None
-        self.measure = Measure(asked.request.model)
-        self.boundary = boundary_of(asked.key)
-        self.protocol = protocol_for(asked.mode, settings)
-        self.words = words_for(self.protocol, opening.state["capabilities"])
-        self.framing = self._frame_tokens()
-        self.talk = conversation(asked.request, opening, settings, self.measure)
-        self.whole = self.measure.body(asked.adapter.request_tokens, asked.body)
-        self.ledger = Ledger(self._budget(most), settings.shares, self._talk())
-        self.talk = self.talk._replace(older=counted_once(self.talk.older, self.measure))
-        self.copies: dict[int, int] = {}
-        """Which messages are sent as references to which others."""
+        self.measure = Measure(given.request.model)
+        self.boundary = boundary_of(given.key)
+        self.protocol = protocol_for(given.mode, settings)
+        self.words = words_for(self.protocol, inputs.state["capabilities"])
+        self.framing = self._framing_tokens()
+        self.conversation = conversation(given.request, inputs, settings, self.measure)
+        self.ledger = Ledger(self._budget(most), settings.shares, self._conversation_limit())
+        self.conversation = self.conversation._replace(older=counted_once(self.conversation.older, self.measure))
+        self.sharing = Sharing(settings.visibility)
         self.chosen = Chosen()
         self.items: list[PackItem] = []
-        self.sent: tuple[HistoryMessage, ...] = ()
-        self.state: dict[str, Any] = opening.state
+        self.state: dict[str, Any] = inputs.state
         self.brief: frozenset[str] = frozenset()
         self.epoch: Tiers | None = None
-        self.offered: WorkingSetView | None = None
+        self.working_set: WorkingSetView | None = None
         """The working set as it is in this turn."""
-        self.supplement = PackedFiles()
-        self.sharing = Sharing(settings.visibility)
+        self.files = PackedFiles()
+        self.recent: tuple[HistoryMessage, ...] = ()
+        self.copies: dict[int, int] = {}
+        """By number of a message that is sent as a reference, the number of the original."""
         self.found = Retrieved()
 
-    def done(self) -> Pack:
-        self.ledger.hold("recent", sum(each.tokens for each in self.talk.older))
-        self._add_pinned()
-        self._add_summary()
+    def build(self) -> Pack:
+        self.ledger.hold("recent_messages", sum(each.tokens for each in self.conversation.older))
+        self._add_texts("early")
         self._add_memory()
         self._add_files()
         self._add_recent()
         self._add_outputs()
-        self._add_found()
-        self._add_children()
+        self._add_retrieved()
+        self._add_texts("late")
         return self._assembled()
 
     def _budget(self, most: Limit | None) -> Budget:
-        """What there is to spend, and what the caller's words and the frame around memory take of it."""
-        model, settings = self.asked.request.model, self.settings
-        window = window_of(model, settings.windows)
-        reply = reply_reserve(model, self.asked.adapter.reply_limit(self.asked.body), settings.windows)
-        own = self.opening.limit
-        limits = [Limit(window.input_tokens - reply, f"the window of {model}")] if window.known else []
-        if own is None and settings.budget:
-            limits.append(Limit(settings.budget, "settings"))
-        elif own:
-            limits.append(Limit(own, "context/budget"))
-        limits += [most] if most else []
-        return reckon(
-            limits or [Limit(_UNLIMITED, "nothing")],
-            self.whole - sum(each.tokens for each in self.talk.older if each.place >= 0) + self.framing,
+        model, settings, body = self.given.request.model, self.settings, self.given.body
+        reply = reply_reserve(model, self.given.adapter.reply_limit(body), settings.windows)
+        limits = limits_of(model, settings, self.inputs.limit, reply)
+        optional = sum(each.tokens for each in self.conversation.older if each.place >= 0)
+        return budget_within(
+            [*limits, most] if most else limits,
+            self.measure.body(self.given.adapter.request_tokens, body) - optional + self.framing,
             reply=reply,
             counter=self.measure.name,
             exact=self.measure.exact,
         )
 
-    def _talk(self) -> int | None:
-        """What the conversation may take: no more than its last messages would without us.
+    def _conversation_limit(self) -> int | None:
+        """The limit for the conversation: what its last messages would take without ctxwrap.
 
-        One that has no more messages than these is all of it recent, and nothing is left out for our sake.
+        A conversation of fewer messages has no such limit.
         """
         last = self.settings.budget_messages
-        if len(self.talk.older) < last or not last or self.settings.history == "caller":
+        if len(self.conversation.older) < last or not last or self.settings.history == "caller":
             return None
-        newest = self.talk.older[-last + 1 :] if last > 1 else ()
-        return max(_LEAST_TALK, sum(each.tokens for each in newest) - self.framing)
+        newest = self.conversation.older[-last + 1 :] if last > 1 else ()
+        return max(_LEAST_CONVERSATION, sum(each.tokens for each in newest) - self.framing)
 
-    def _frame_tokens(self) -> int:
-        """The protocol, and the state with nothing remembered."""
-        empty = {**self.opening.state, "memory": {tier: [] for tier in TIERS}}
-        runtime = frame(with_runtime(empty, self.opening.runtime)).translate(_SAME_DIGITS)
+    def _framing_tokens(self) -> int:
+        """The tokens of the protocol, and of the state with an empty memory."""
+        empty = {**self.inputs.state, "memory": {tier: [] for tier in TIERS}}
+        runtime = frame(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
         return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
 
-    def _add_pinned(self) -> None:
-        self.sharing.offer("pinned", self.opening.pinned)
-        candidates = texts("pinned", self.opening.pinned, self.boundary, self.measure)
-        self.chosen.pinned = self._claimed("pinned", candidates)
+    def _add_texts(self, claims: Literal["early", "late"]) -> None:
+        for kind in text_kinds(claims):
+            offered = self.inputs.texts.get(kind.name, ())
+            self.sharing.offer(kind.name, offered)
+            candidates = text_candidates(kind, offered, self.boundary, self.measure, self.ledger.claimable(kind.name))
+            self.chosen.session_texts[kind.block] += self._selected(kind.name, candidates)
 
-    def _add_summary(self) -> None:
-        offered = [text for text in (self.opening.document, self.opening.summary) if text]
-        self.sharing.offer("summary", offered)
-        candidates = texts("summary", offered, self.boundary, self.measure, self.ledger.room("summary"))
-        self.chosen.background += self._claimed("summary", candidates)
-
-    def _add_children(self) -> None:
-        self.sharing.offer("children", self.opening.children)
-        candidates = texts("children", self.opening.children, self.boundary, self.measure)
-        self.chosen.background += self._claimed("children", candidates)
-
-    def _claimed(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
-        chosen, items = select(self.sharing.marked(candidates), self.ledger.room(kind))
+    def _selected(self, kind: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates of a kind that fit its share, which they take."""
+        chosen, items = select(self.sharing.mark_candidates(candidates), self.ledger.claimable(kind))
         self.items += items
         self.ledger.spend(kind, sum(each.tokens for each in chosen))
         return chosen
 
     def _add_memory(self) -> None:
-        """The items that have room, told by an epoch and what changed since, or all in one place."""
-        memory, room = self.opening.state["memory"], self.ledger.room("memory")
-        made = remembered(
-            memory,
-            self.opening.epoch,
-            room,
+        """The memory items that fit, as an epoch and the changes since, or all of them in the state."""
+        made = memory_block(
+            self.inputs.state["memory"],
+            self.inputs.epoch,
+            self.ledger.claimable("memory"),
             sizes(self.measure.text),
             may_begin=self.may_begin_epoch,
-            at_hand=self._begins_elsewhere(),
+            history_cut=self._begins_elsewhere(),
             question=self._question(),
-            foreign=self.opening.foreign_items,
+            foreign=self.inputs.foreign.items,
         )
-        others = {name: value for name, value in self.opening.state.items() if name != "memory"}
-        beside = {"unchanged": made.told.unchanged, "dropped": made.told.dropped}
-        self.state, self.brief = {"memory": made.told.shown, **others}, frozenset(made.told.unchanged)
+        others = {name: value for name, value in self.inputs.state.items() if name != "memory"}
+        lists = {"unchanged": made.memory.unchanged, "dropped": made.memory.dropped}
+        self.state, self.brief = {"memory": made.memory.shown, **others}, frozenset(made.memory.unchanged)
         self.chosen.state = {
-            "memory": made.told.changes,
-            **{name: ids for name, ids in beside.items() if ids},
+            "memory": made.memory.changes,
+            **{name: ids for name, ids in lists.items() if ids},
             **others,
         }
         self.chosen.epoch = made.epoch if any(made.epoch.values()) else None
@@ -258,132 +251,127 @@ class _Packing:
         self.items += made.items
         self.ledger.spend("memory", made.tokens)
 
-    def _add_files(self) -> None:
-        self.offered = self.sources.files
-        if self.offered is not None and self.offered.path and self.settings.working_set_updates:
-            boot = replace(self.offered.boot, takes_requests=self.asked.mode != "readonly")
-            self.offered = followed(self.offered._replace(boot=boot), self.spoken, self.opening.runtime.round)
-        if self.offered is not None:
-            files = self.offered.manifest.files
-            self.sharing.declare({file.path: file.visibility for file in files if file.visibility is not None})
-            for kind in {file.kind for file in files}:
-                self.sharing.offer(kind, _read(self.offered, kind))
-            self.offered = self._without_hidden(self.offered)
-            self._supply(self.offered)
+    @property
+    def _follows(self) -> bool:
+        """Whether the working set follows the conversation."""
+        return bool(self.working_set and self.working_set.path and self.settings.working_set_updates)
 
-    def _without_hidden(self, offered: WorkingSetView) -> WorkingSetView:
-        """The files that the model may see; the others are left out."""
-        files = offered.manifest.files
+    def _add_files(self) -> None:
+        view = self.working_set = self.sources.files
+        if view is None:
+            return
+        if self._follows:
+            boot = replace(view.boot, takes_requests=self.given.mode != "readonly")
+            view = followed(view._replace(boot=boot), self._messages(), self.inputs.runtime.round)
+        files = view.manifest.files
+        self.sharing.declare({file.path: file.visibility for file in files if file.visibility is not None})
+        for kind in {file.kind for file in files}:
+            self.sharing.offer(kind, view.texts(kind))
+        self.working_set = self._without_hidden(view)
+        self._pack_files(self.working_set)
+
+    def _without_hidden(self, view: WorkingSetView) -> WorkingSetView:
+        """The working set without the files that the model may not see."""
+        files = view.manifest.files
         seen = tuple(file for file in files if "model" in self.sharing.seen_by(file.kind, file.path))
         self.items += [
             PackItem(file.kind, file.path, 0, False, NOT_VISIBLE, file.priority, origin="file")
             for file in files
             if file not in seen
         ]
-        return offered._replace(manifest=replace(offered.manifest, files=seen))
+        return view._replace(manifest=replace(view.manifest, files=seen))
 
     def _add_outputs(self) -> None:
-        """Large results of tools that are not sent any more, as files that claim their room among the others."""
-        if self.offered is None or not self.offered.path or not self.settings.working_set_updates:
+        """Large tool results that are no longer sent, as files that compete with the others."""
+        if self.working_set is None or not self._follows:
             return
-        unsent, opening = self.talk.older[: len(self.talk.older) - len(self.sent)], self.opening
-        self.offered = with_results(self.offered, self.spoken, unsent, opening.runtime.round, opening.outputs)
-        if self.offered.output_paths:
-            self.items = [item for item in self.items if item not in self.supplement.items]
-            self.ledger.spend("working_set", -self.supplement.tokens)
-            self._supply(self.offered, quiet=True)
+        unsent, inputs = self.conversation.older[: len(self.conversation.older) - len(self.recent)], self.inputs
+        view = with_results(self.working_set, self._messages(), unsent, inputs.runtime.round, inputs.outputs)
+        self.working_set = view
+        if view.output_paths:
+            self.items = [item for item in self.items if item not in self.files.items]
+            self.ledger.spend("working_set", -self.files.tokens)
+            self._pack_files(view, quiet=True)
 
-    def _supply(self, offered: WorkingSetView, *, quiet: bool = False) -> None:
-        room, strict = self.ledger.room("working_set"), self.settings.strict
-        self.supplement = pack_files(offered, self.boundary, room, self.measure.text, strict=strict, quiet=quiet)
-        self.items += self.supplement.items
-        self.chosen.instructions, self.chosen.files = self.supplement.instructions, self.supplement.context
-        self.chosen.offered = self.supplement.offered
-        self.ledger.spend("working_set", self.supplement.tokens)
+    def _pack_files(self, view: WorkingSetView, *, quiet: bool = False) -> None:
+        limit, strict = self.ledger.claimable("working_set"), self.settings.strict
+        self.files = pack_files(view, self.boundary, limit, self.measure.text, strict=strict, quiet=quiet)
+        self.items += self.files.items
+        self.chosen.instructions, self.chosen.files = self.files.instructions, self.files.context
+        self.chosen.offered = self.files.offered
+        self.ledger.spend("working_set", self.files.tokens)
 
-    @property
-    def spoken(self) -> list[Message]:
-        """The conversation as far as it is at hand."""
-        said = [message for message in self.asked.request.messages if message.role != "system"]
-        return [*(kept.message for kept in self.opening.history), *said]
+    def _messages(self) -> list[Message]:
+        """The conversation as far as it is loaded."""
+        own = [message for message in self.given.request.messages if message.role != "system"]
+        return [*(kept.message for kept in self.inputs.history), *own]
 
     def _begins_elsewhere(self) -> bool:
-        """Whether recent messages will begin with another one than in the last call, as far as can be told yet."""
+        """Whether recent messages will begin with another message than in the last call, by the present ledger."""
         start = self._start()
-        return 0 < self._began != (self.talk.older[start].number if start < len(self.talk.older) else 0)
+        return 0 < self._began != (self.conversation.older[start].number if start < len(self.conversation.older) else 0)
 
     @property
     def _began(self) -> int:
-        before = self.opening.before
+        before = self.inputs.before
         return before.messages[0] if before and before.messages else 0
 
     def _start(self) -> int:
-        """Where recent messages begin, whether they are the caller's or come from the log."""
-        older = self.talk.older
-        room = min(self.ledger.rest("recent"), self.settings.history_tokens)
-        start = cut(older, room, self._began)
-        if self.ledger.talk is None:
+        """The index of the first recent message."""
+        older = self.conversation.older
+        limit = min(self.ledger.unreserved("recent_messages"), self.settings.history_tokens)
+        start = cut(older, limit, self._began)
+        if self.ledger.conversation is None:
             return start
         return min(start, newest(older, _LEAST_RECENT, min(self.ledger.left, self.settings.history_tokens)))
 
     def _add_recent(self) -> None:
-        """The newest messages that have room, from a user's on."""
+        """The newest messages that fit, beginning with one of the user."""
         if self.sources.retrieve:
             self.ledger.hold("retrieved", self.ledger.budget.effective)
-        older, start = self.talk.older, self._start()
-        self.sent, self.copies = referred(older[start:], self.measure)
-        self._note_messages(self.sent, "recent history", included=True)
-        self._note_messages(older[:start], _OLDER, included=False)
-        self._note_messages(self.talk.elsewhere, _ELSEWHERE, included=False)
-        self.chosen.history = tuple(each.message for each in self.sent if each.place < 0)
-        self.chosen.references = _references(each for each in self.sent if each.number in self.copies)
+        older, start = self.conversation.older, self._start()
+        self.recent, self.copies = referred(older[start:], self.measure)
+        self._note_messages(self.recent, KINDS["recent_messages"].reason, included=True)
+        self._note_messages(older[:start], OLDER, included=False)
+        self._note_messages(self.conversation.elsewhere, _KEPT_ELSEWHERE, included=False)
+        self.chosen.history = tuple(each.message for each in self.recent if each.place < 0)
+        self.chosen.references = references_in(each for each in self.recent if each.number in self.copies)
         self.chosen.left_out = frozenset(each.place for each in older[:start] if each.place >= 0)
-        self.ledger.spend("recent", sum(each.tokens for each in self.sent))
+        self.ledger.spend("recent_messages", sum(each.tokens for each in self.recent))
 
     def _note_messages(self, messages: Sequence[HistoryMessage], reason: str, *, included: bool) -> None:
-        if not messages:
-            return
-        numbers = [each.number for each in messages]
-        self.items.append(
-            PackItem(
-                "recent_messages",
-                "messages.jsonl",
-                sum(each.tokens for each in messages),
-                included,
-                reason,
-                freshness=max(numbers),
-                origin=origin_of_all(((each.number, each.message) for each in messages), self.opening.foreign_messages),
-                refs=(ranges(numbers),),
-            )
-        )
+        if messages:
+            foreign = self.inputs.foreign.messages
+            self.items.append(item_of_messages(messages, reason, foreign, included=included))
 
-    def _add_found(self) -> None:
-        retrieve, room = self.sources.retrieve, self.ledger.room("retrieved")
-        if retrieve is None or not room:
+    def _add_retrieved(self) -> None:
+        retrieve, limit = self.sources.retrieve, self.ledger.claimable("retrieved")
+        if retrieve is None or not limit:
             return
-        known = [number for number in (*(each.number for each in self.sent), *self.talk.newest) if number]
-        first = min(known, default=self.opening.first_message)
-        self.found = retrieve(self._question(), first, room, estimate)  # counted when they are lines of a request
-        self.chosen.found = self._claimed("retrieved", passages(self.found.chosen, self.measure.text))
-        missed = zip(self.found.missed, passages(self.found.missed, estimate), strict=True)
+        known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
+        first = min(known, default=self.inputs.first_message)
+        self.found = retrieve(self._question(), first, limit, estimate)  # counted exactly once they are lines
+        self.chosen.found = self._selected("retrieved", passage_candidates(self.found.chosen, self.measure.text))
+        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate), strict=True)
         self.items += [
-            as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS) for passage, each in missed
+            as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
+            for passage, each in missed
         ]
 
     def _question(self) -> str:
-        """What is looked for: the user's words and, where these are few, what is being done."""
-        said = self.talk.question
-        task = str(self.opening.state.get("active_task") or "")
-        return said if len(said.split()) >= _TELLING else f"{said}\n{task}"
+        """The text to search with: the user's newest message, with the active task if it is short."""
+        said = self.conversation.question
+        task = str(self.inputs.state.get("active_task") or "")
+        return said if len(said.split()) >= _SHORT_QUESTION else f"{said}\n{task}"
 
     def _assembled(self) -> Pack:
-        asked, opening, chosen = self.asked, self.opening, self.chosen
-        injection = assemble(chosen, self.words, opening.runtime, asked.mode, self.settings)
-        head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.sent]
+        given, inputs, chosen = self.given, self.inputs, self.chosen
+        injection = assemble(chosen, self.words, inputs.runtime, given.mode, self.settings)
+        head, said = self._head(injection), [StableText(each.number, each.tokens) for each in self.recent]
         budget = self.ledger.as_json()
-        stable = stable_tokens(opening.before, head, said)
-        said += [StableText(number, 0) for number in self.talk.newest]
-        items = self.sharing.told((*self._fixed_items(), *self.items))
+        stable = stable_tokens(inputs.before, head, said)
+        said += [StableText(number, 0) for number in self.conversation.newest]
+        items = self.sharing.mark_items((*self._fixed_items(), *self.items))
         return Pack(
             injection=injection,
             state=self.state,
@@ -396,10 +384,10 @@ class _Packing:
             sent=self._sent(),
             texts={"protocol": self.words.as_text(), **chosen.texts},
             epoch=self.epoch,
-            report=dict(self.supplement.report),
+            report=dict(self.files.report),
             origin=foreign_in(item.origin for item in items if item.included) or self._callers_origin(),
-            outputs=self.offered.outputs if self.offered else (),
-            output_paths=self.offered.output_paths if self.offered else (),
+            outputs=self.working_set.outputs if self.working_set else (),
+            output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
         )
 
@@ -408,7 +396,7 @@ class _Packing:
         found = [each for each in self.found.chosen if f"{each.number}.{each.part}" in chosen]
         return {
             "protocol": self.protocol,
-            "system": ranges(self.opening.system),
+            "system": ranges(self.inputs.system),
             "epoch": "brief" if self.chosen.epoch is not None else "",
             "state": self.chosen.state,
             "found": [[each.number, each.part, each.heading, each.speaker] for each in found],
@@ -416,57 +404,32 @@ class _Packing:
         }
 
     def _head(self, injection: Injection) -> list[InjectedPart]:
-        """What stands before the conversation, in the order of the request."""
-        measure, body = self.measure, self.asked.body
-        system = "\n".join(message.text for message in self.asked.request.messages if message.role == "system")
+        """The parts before the conversation, in the order of the request."""
+        measure, body = self.measure, self.given.body
+        system = "\n".join(message.text for message in self.given.request.messages if message.role == "system")
         tools = json.dumps(body["tools"], default=str) if body.get("tools") else ""
         parts = (tools, injection.protocol, system, injection.standing, injection.background)
         return [InjectedPart(text, measure.text(text)) for text in parts]
 
     def _fixed_items(self) -> list[PackItem]:
-        """What is sent in any case."""
+        """The items that are always sent."""
         protocol = self.measure.text(self.words.protocol)
         callers = self.ledger.budget.fixed - self.framing
-        state = foreign_in((self.opening.foreign_state, self._epoch_origin() or ""))
+        state = foreign_in((self.inputs.foreign.state, self._epoch_origin() or ""))
+        sizes: dict[str, tuple[int, Origin]] = {
+            "system": (protocol, "operator"),
+            "memory": (self.framing - protocol, state or "operator"),
+            "request": (callers, self._callers_origin()),
+        }
         return [
-            PackItem("system", "protocol", protocol, True, "tells the model what the blocks are", 1.0),
-            PackItem(
-                "memory",
-                "events.jsonl",
-                self.framing - protocol,
-                True,
-                "frames, and the runtime fields",
-                1.0,
-                origin=state or "operator",
-            ),
-            PackItem("request", "caller", callers, True, "sent by the caller", 1.0, origin=self._callers_origin()),
+            PackItem(name, KINDS[name].source, tokens, True, KINDS[name].reason, 1.0, origin=origin)
+            for name, (tokens, origin) in sizes.items()
         ]
 
     def _epoch_origin(self) -> Origin | None:
-        """Of what the epoch tells, of items that are gone as well."""
-        told = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
-        return foreign_in(self.opening.foreign_items.get(id, "") for id in told)
+        """The foreign origin in the epoch block, which may show items that memory no longer has."""
+        ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
+        return foreign_in(self.inputs.foreign.items.get(id, "") for id in ids)
 
     def _callers_origin(self) -> Origin:
-        return origin_of_request(self.asked.request, self.opening, self.chosen.left_out)
-
-
-def _references(copies: Iterable[HistoryMessage]) -> dict[int, dict[str, str]]:
-    """What the caller's messages at some places say in the place of what tools gave, by the ids of the calls."""
-    texts: dict[int, dict[str, str]] = {}
-    for each in copies:
-        if each.place >= 0:
-            texts.setdefault(each.place, {})[each.message.tool_call_id] = each.message.text
-    return texts
-
-
-def _read(offered: WorkingSetView, kind: str) -> Iterator[SourcedText]:
-    """The files of a working set that could be read and are of that kind."""
-    files = (file for file in offered.manifest.files if file.kind == kind)
-    found = ((file.path, offered.contents.get(file.path)) for file in files)
-    return (SourcedText(path, text.text, "file") for path, text in found if isinstance(text, FileText))
-
-
-_UNLIMITED = 10**9
-_TELLING = 4
-"""A question of fewer words says little by itself."""
+        return origin_of_request(self.given.request, self.inputs, self.chosen.left_out)

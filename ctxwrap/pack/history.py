@@ -1,37 +1,38 @@
-"""Surface: everything that could be sent, before anybody chooses, each with its tokens and where it comes from."""
+"""Candidates of a pack: the conversation, texts of the session, and passages of earlier messages."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ctxwrap.kinds import KINDS, PackKind
+from ctxwrap.memory.items import origin_of_all
 from ctxwrap.protocol.framing import framed, harmless
 from ctxwrap.protocol.instructions import escaped
 from ctxwrap.settings import Settings
+from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import truncated
-from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, Request, SourcedText, TurnInputs
+from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, PackItem, Request, SourcedText, TurnInputs
 
 
 class Conversation(NamedTuple):
-    """A conversation in parts: what is sent in any case, what may be left out, and what is not ours to send."""
-
     older: tuple[HistoryMessage, ...]
-    """What was said before the newest turn."""
+    """The messages before the newest turn, which may be left out."""
     elsewhere: tuple[HistoryMessage, ...]
-    """What the log has of it, while the caller or the provider keeps the history."""
+    """The messages of the log, if the caller or the provider keeps the history: they are not sent."""
     newest: tuple[int, ...]
-    """The numbers of the caller's messages that are sent in any case."""
+    """The numbers of the caller's messages that are always sent."""
     question: str
-    """What the user said last."""
+    """The newest message of the user."""
 
 
-def conversation(request: Request, opening: TurnInputs, settings: Settings, measure: Measure) -> Conversation:
-    """The caller's messages, and those that the log has before them."""
+def conversation(request: Request, inputs: TurnInputs, settings: Settings, measure: Measure) -> Conversation:
+    """The caller's messages, and the older ones that only the log has."""
     messages = request.messages
-    numbers = opening.numbers or (0,) * len(messages)
+    numbers = inputs.numbers or (0,) * len(messages)
     places = request.places or tuple(range(len(messages)))
     spoken = [at for at, message in enumerate(messages) if message.role != "system"]
     asked = max((at for at in spoken if messages[at].role == "user"), default=-1)
-    history = _without_open_calls(opening.history, [messages[at] for at in spoken])
+    history = _without_open_calls(inputs.history, [messages[at] for at in spoken])
     log = tuple(map(HistoryMessage, *_columns(history), measure.messages(history)))
     is_ours = settings.history == "log" and not request.server_history
     before = [at for at in spoken if at < asked] if is_ours else []
@@ -46,36 +47,52 @@ def conversation(request: Request, opening: TurnInputs, settings: Settings, meas
 
 
 def _columns(history: Sequence[LoggedMessage]) -> tuple[list[int], list[Message]]:
-    """The numbers and the messages; there may be hundreds in every call."""
     return [kept.number for kept in history], [kept.message for kept in history]
 
 
 def _without_open_calls(history: Sequence[LoggedMessage], following: Sequence[Message]) -> list[LoggedMessage]:
-    """Messages of the log without tool calls that never got their results, which no provider takes.
+    """Messages of the log without tool calls that have no result: providers reject them.
 
     A process that ends between a call and its result leaves one.
     """
     if not any(each.message.tool_calls for each in history):
         return list(history)
     kept, results = list[LoggedMessage](), list[LoggedMessage]()
-    goes_on = bool(following) and following[0].role == "tool"
+    continues = bool(following) and following[0].role == "tool"
     for each in reversed(history):
         if each.message.role == "tool":
             results.append(each)
             continue
         answered = {result.message.tool_call_id for result in results}
-        if goes_on or answered.issuperset(call["id"] for call in each.message.tool_calls):
+        if continues or answered.issuperset(call["id"] for call in each.message.tool_calls):
             kept += [*results, each]
         elif each.message.text:
             kept.append(LoggedMessage(each.number, each.message._replace(tool_calls=())))
-        results, goes_on = [], False
+        results, continues = [], False
     return [*kept, *results][::-1]
 
 
-def texts(
-    kind: str, offered: Iterable[SourcedText], boundary: str, measure: Measure, room: int | None = None
+def item_of_messages(
+    messages: Sequence[HistoryMessage], reason: str, foreign: Mapping[int, str], *, included: bool
+) -> PackItem:
+    """Messages of the history as one item; `foreign` has the origins of those that contain foreign text."""
+    kind, numbers = KINDS["recent_messages"], [each.number for each in messages]
+    return PackItem(
+        kind.name,
+        kind.source,
+        sum(each.tokens for each in messages),
+        included,
+        reason,
+        freshness=max(numbers),
+        origin=origin_of_all(((each.number, each.message) for each in messages), foreign),
+        refs=(ranges(numbers),),
+    )
+
+
+def text_candidates(
+    kind: PackKind, offered: Iterable[SourcedText], boundary: str, measure: Measure, limit: int
 ) -> list[Candidate]:
-    """Texts of the session's, each in a frame; cut at the end if they are longer than `room`, if one is given."""
+    """Texts of the session, each in a frame, cut to `limit` tokens if their kind truncates."""
     candidates = []
     for text in offered:
         content = harmless(text.text.strip(), boundary)
@@ -83,68 +100,60 @@ def texts(
         def size(piece: str, source: str = text.source) -> int:
             return measure.text(framed(piece, source, "context", boundary))
 
-        piece = content if room is None else truncated(content, room, "end", size)
+        piece = truncated(content, limit, "end", size) if kind.truncates else content
         whole = framed(piece or content, text.source, "context", boundary)
-        reason = "" if piece in (content, "") else f"truncated from {size(content)}"
+        reason = kind.reason if piece in (content, "") else f"truncated from {size(content)}"
         candidates.append(
-            Candidate(kind, text.source, measure.text(whole), whole, origin=text.origin, reason=reason or _WHY[kind])
+            Candidate(kind.name, text.source, measure.text(whole), whole, origin=text.origin, reason=reason)
         )
     return candidates
 
 
-_WHY = {
-    "pinned": "pinned by the operator",
-    "summary": "what was said before",
-    "children": "the result of a child",
-}
-
-
 class Passage(NamedTuple):
-    """A part of an earlier message that may matter now."""
+    """A part of an earlier message that may be relevant."""
 
     number: int
     part: int
     text: str
     heading: str
-    """The day or group under which it is told."""
+    """The day or group it belongs to."""
     speaker: str
     """`user`, `assistant`, or a name."""
     score: float = 0.0
     reasons: tuple[str, ...] = ()
-    """What speaks for it most; or the one thing that kept it out."""
+    """The signals that scored highest, or the one reason why it is left out."""
     origin: str = ""
-    """What the message was made of, if nobody in the conversation wrote that."""
+    """The origin of the message, if that is foreign text."""
 
 
 class Retrieved(NamedTuple):
-    """What the log holds about a question."""
+    """The passages of the log that are about a question."""
 
     chosen: tuple[Passage, ...] = ()
-    """Best first, without what says the same again, as much as fits the budget."""
+    """Best first, without repetitions, within the budget."""
     missed: tuple[Passage, ...] = ()
-    """What came next, best first."""
+    """The next best."""
 
 
 def speaker_line(passage: Passage) -> str:
-    """A passage as the model gets to see it."""
+    """A passage as the model sees it: one line of JSON, which no text inside can end."""
     return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
 
 
-def passages(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
-    """Earlier messages that were found, best first, each on a line of JSON: no words in it can pose as another."""
-    candidates = []
+def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:
+    kind, candidates = KINDS["retrieved"], []
     for each in found:
         line = speaker_line(each)
         candidates.append(
             Candidate(
-                "retrieved",
-                "messages.jsonl",
+                kind.name,
+                kind.source,
                 size(line) + 1,
                 line,
                 freshness=each.number,
                 origin=each.origin or each.speaker,
                 refs=(f"{each.number}.{each.part}",),
-                reason=f"found by {', '.join(each.reasons)}" if each.reasons else "found",
+                reason=f"{kind.reason} by {', '.join(each.reasons)}" if each.reasons else kind.reason,
             )
         )
     return candidates

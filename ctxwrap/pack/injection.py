@@ -1,6 +1,7 @@
-"""Injection: the chosen items as texts of a request, in an order that keeps prompt caches valid."""
+"""The chosen items as the texts of a request, in an order that keeps prompt caches valid."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
@@ -26,38 +27,41 @@ from ctxwrap.types import Body, Candidate, Injection, Message, Prefix, Record, R
 
 @dataclass(slots=True)
 class Chosen:
-    """What is to be sent beside the caller's own words."""
+    """What is sent in addition to the caller's request."""
 
     instructions: str = ""
-    pinned: Sequence[Candidate] = ()
+    """Files with the role system or developer, below the boot header."""
+    session_texts: dict[str, list[Candidate]] = field(default_factory=lambda: defaultdict(list))
+    """Texts of the session, by the block that holds them."""
     epoch: Tiers | None = None
-    """The memory that seldom changes."""
+    """The memory that stays the same during an epoch."""
     files: str = ""
-    background: list[Candidate] = field(default_factory=list)
-    """The summary, and the results of children."""
     history: tuple[Message, ...] = ()
     left_out: frozenset[int] = frozenset()
     references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     found: Sequence[Candidate] = ()
     offered: str = ""
-    """What the caller offers for this call."""
+    """Texts that the caller offers for this call."""
     state: dict[str, Any] = field(default_factory=dict)
-    """Memory as it is, or what is other than in the epoch."""
+    """The memory, or what differs from the epoch."""
 
     @property
     def texts(self) -> dict[str, str]:
-        """What the log does not have and is longer than a few words, by name; what there is none of is left out."""
+        """The long texts that the log does not hold otherwise, by block; without empty ones."""
         texts = {
             "boot": self.instructions,
-            "pinned": "".join(each.text for each in self.pinned),
-            "background": joined(self.files, "".join(each.text for each in self.background)),
+            "pinned": self._session_text("pinned"),
+            "background": joined(self.files, self._session_text("background")),
             "offered": self.offered,
         }
         return {name: text for name, text in texts.items() if text}
 
+    def _session_text(self, block: str) -> str:
+        return "".join(each.text for each in self.session_texts[block])
+
 
 class Words(NamedTuple):
-    """What the model is told about its memory: first of all, and last of all."""
+    """The instructions about the memory: the beginning of the system prompt, and the end of the request."""
 
     protocol: str
     reminder: str = ""
@@ -76,11 +80,10 @@ WORDS = {
     "delta": Words(DELTA_TEXT, REMINDER),
     "reading": Words(READING_TEXT),
 }
-"""By what the model is to do with its memory: keep it, in one way or another, or only read it."""
+"""By protocol: the model writes its whole memory, or what changed, or only reads it."""
 
 
 def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
-    """What the model is told by the name of a protocol, and of what it may do with its memory."""
     words = WORDS[protocol]
     if protocol == "reading" or not writes_once(capabilities):
         return words
@@ -89,7 +92,7 @@ def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
 
 def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
     texts = chosen.texts
-    found = "\n".join(each.text for each in as_said(chosen.found))
+    found = "\n".join(each.text for each in in_message_order(chosen.found))
     return Injection(
         protocol=joined(words.protocol, framed("boot", texts.get("boot", ""))),
         standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
@@ -109,27 +112,27 @@ def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, setting
 
 
 def protocol_for(mode: Mode, settings: Settings) -> str:
-    """The name of the protocol for a call, which `WORDS` has the text of."""
+    """The key of a call in `WORDS`."""
     return "reading" if mode == "readonly" else settings.snapshot
 
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    told = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
-    return framed("memory", escaped(told)) if told else ""
+    shown = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    return framed("memory", escaped(shown)) if shown else ""
 
 
 def joined(*texts: str) -> str:
     return "\n\n".join(text.rstrip("\n") for text in texts if text)
 
 
-def as_said(found: Sequence[Candidate]) -> list[Candidate]:
-    """In the order of the conversation, whichever matters most."""
+def in_message_order(found: Sequence[Candidate]) -> list[Candidate]:
+    """In the order of the conversation."""
     return sorted(found, key=lambda each: [int(part) for part in each.refs[0].split(".")])
 
 
 class InjectedPart(NamedTuple):
-    """Something that stands before the conversation."""
+    """A part of the request before the conversation."""
 
     text: str
     tokens: int
@@ -148,7 +151,7 @@ def prefix_of(head: Sequence[InjectedPart], conversation: Sequence[StableText]) 
 
 
 def stable_tokens(before: Prefix | None, head: Sequence[InjectedPart], conversation: Sequence[StableText]) -> int:
-    """How many tokens a request begins with that the one before began with, too."""
+    """The length in tokens of the prefix that a request has in common with the previous one."""
     if before is None:
         return 0
     now, tokens = prefix_of(head, conversation), 0
@@ -164,7 +167,7 @@ def stable_tokens(before: Prefix | None, head: Sequence[InjectedPart], conversat
 
 
 def tokens_taken(usage: Mapping[str, Any]) -> Record:
-    """How many tokens of a request a provider says it took, and how many of them it knew already."""
+    """The input tokens that a provider reports, and how many of them it had cached."""
     taken = next((n for name in ("prompt_tokens", "input_tokens") if (n := count_in(usage, name)) is not None), None)
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     cached = count_in(details, "cached_tokens")
@@ -175,7 +178,7 @@ def tokens_taken(usage: Mapping[str, Any]) -> Record:
 
 
 def body_hash(body: Body) -> str:
-    """SHA-256 of a request as JSON with sorted keys, whatever an SDK adds on its way."""
+    """SHA-256 of a request as JSON with sorted keys, before an SDK adds to it."""
     return sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -193,4 +196,4 @@ def _digest(text: str) -> str:
 
 
 _EMPTY = _digest("")
-"""Of a part that is not there, which an event leaves out."""
+"""The digest of an absent part, which events leave out."""

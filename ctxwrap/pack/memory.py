@@ -1,4 +1,4 @@
-"""Remembering: which items of memory a call gets to see, and where: in the epoch's place, or among what changes."""
+"""The memory items of a pack: which fit, and whether the epoch block or the state shows them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -7,9 +7,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ctxwrap.kinds import KINDS
 from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
-from ctxwrap.memory.items import KINDS, TIERS, ItemKind, foreign_in, kind_of
+from ctxwrap.memory.items import KINDS as ITEM_KINDS
+from ctxwrap.memory.items import TIERS, ItemKind, foreign_in, kind_of
 from ctxwrap.memory.similarity import subjects
+from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
 from ctxwrap.protocol.instructions import escaped
 from ctxwrap.types import PackItem
 
@@ -17,35 +20,30 @@ ItemSize = Callable[[dict[str, Any]], int]
 
 
 class Sizes(NamedTuple):
-    """How many tokens an item takes, however far it has faded."""
+    """The tokens of an item, which do not depend on its decay."""
 
     whole: ItemSize
     """As an object in the state."""
     brief: ItemSize
-    """In the epoch's place, and its id among those that are unchanged."""
+    """In the epoch block, with its id in the list of unchanged items."""
 
 
 _PASSING = 12
-"""What an item's decay and round take, which change all the time and are not counted anew."""
+"""The tokens of decay and round, which change too often to be counted."""
 
 _FROZEN = 0.9
-"""So much of its room memory takes at most; the rest is for what changes while an epoch lasts."""
+"""The part of its share that memory takes at most; the rest is for changes during an epoch."""
 
 _LASTING = 0.8
-"""So much of that goes by what matters most, if not all fits; the rest by what the newest message is about."""
+"""If not all items fit, the part for the most important ones; the rest is for items about the newest message."""
 
-_SOURCES: dict[ItemKind, tuple[str, str]] = {
-    "fact": ("facts", "context/facts.jsonl"),
-    "decision": ("decisions", "context/decisions.jsonl"),
-    "todo": ("todo", "context/todo.md"),
-    "ref": ("refs", "context/refs.jsonl"),
-}
+_PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "todo": "todo", "ref": "refs"}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    told: Since
-    """What is shown, and what of it the epoch does not tell."""
+    memory: Since
+    """What is shown, and what of it is not in the epoch."""
     epoch: Tiers
     is_new: bool
     """Whether the epoch begins with this call."""
@@ -54,7 +52,7 @@ class MemoryBlock:
 
 
 def sizes(count: Callable[[str], int]) -> Sizes:
-    """The sizes of items as they are sent; those of one call are each found once."""
+    """The sizes of items as they are sent, each counted once."""
     known: dict[tuple[str, str, bool], int] = {}
 
     def size(item: dict[str, Any], is_brief: bool) -> int:
@@ -68,7 +66,7 @@ def sizes(count: Callable[[str], int]) -> Sizes:
 
 @lru_cache(maxsize=4096)
 def _brief(id: str, content: str) -> str:
-    """An item in its epoch's place and its id, with a decay as long as any."""
+    """An item in the epoch block and its id, with a decay of the greatest length."""
     return escaped([brief({"id": id, "decay": 0.555, "content": content}), id])
 
 
@@ -76,65 +74,67 @@ def _lasting(item: dict[str, Any]) -> str:
     return escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
 
 
-def remembered(
+def memory_block(
     memory: Tiers,
     epoch: Tiers | None,
-    room: int,
+    limit: int,
     sizes: Sizes,
     *,
     may_begin: bool,
-    at_hand: bool = False,
+    history_cut: bool = False,
     question: str = "",
     foreign: Mapping[str, str] = MappingProxyType({}),
 ) -> MemoryBlock:
-    """Memory as far as it has room, beside the epoch of the last call; `may_begin` allows a new one.
+    """The items that fit into `limit`, given the epoch of the last call; `may_begin` allows a new epoch.
 
-    Without it, an epoch that no longer fits is left out of this call, and everything is told as a change. `at_hand`
-    says that the conversation begins with another message anyway. Where not all fits, some of the room is for what the
-    `question` is about. `foreign` has the origins of items, by id, that nobody in the conversation wrote.
+    Without `may_begin`, an epoch that no longer fits is left out of this call and the state shows everything.
+    `history_cut` says that history is cut, so the prompt cache is lost anyway. If not all items fit, a part of the
+    limit is for items about `question`. `foreign` has the origins of items, by id, that contain foreign text.
     """
-    lasting, asked = chosen(memory, int(room * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question)
+    lasting, asked = items_that_fit(
+        memory, int(limit * _FROZEN), sizes if may_begin else Sizes(*[sizes.whole] * 2), question
+    )
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
-    items, old = _noted(memory, lasting, asked, sizes, foreign), epoch or _nothing()
-    told = since(old, shown)
-    before, changed = _tokens(old, sizes.brief), _tokens(told.changes, sizes.whole)
-    news = changed - _tokens(told.changes, sizes.whole, asked)
-    if before + changed <= room and not is_over(before, news, at_hand=at_hand):
-        return MemoryBlock(told, old, False, before + changed, items)
+    items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
+    since_epoch = since(old, shown)
+    before, changed = _tokens(old, sizes.brief), _tokens(since_epoch.changes, sizes.whole)
+    news = changed - _tokens(since_epoch.changes, sizes.whole, asked)
+    if before + changed <= limit and not is_over(before, news, at_hand=history_cut):
+        return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
     new = frozen(kept) if may_begin else _nothing()
-    told = since(new, shown)
-    tokens = _tokens(new, sizes.brief) + _tokens(told.changes, sizes.whole)
-    return MemoryBlock(told, new, may_begin, tokens, items)
+    since_epoch = since(new, shown)
+    tokens = _tokens(new, sizes.brief) + _tokens(since_epoch.changes, sizes.whole)
+    return MemoryBlock(since_epoch, new, may_begin, tokens, items)
 
 
-def chosen(memory: Tiers, room: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
-    """The ids of the items that fit: by what matters most, and by what is asked for.
+def items_that_fit(memory: Tiers, limit: int, sizes: Sizes, question: str = "") -> tuple[set[str], set[str]]:
+    """The ids of the items that fit by importance, and of those that fit by relevance to the question.
 
-    The longest-lived come first, in the order that memory gives them.
+    Importance is the order of the tiers, and inside a tier that of the memory.
     """
     everything = [item for tier in TIERS for item in memory[tier]]
-    if sum(map(sizes.brief, everything)) <= room:
+    if sum(map(sizes.brief, everything)) <= limit:
         return {item["id"] for item in everything}, set()
-    lasting, spent = _fitting(everything, int(room * _LASTING) if question else room, sizes.brief)
+    lasting, spent = _fitting(everything, int(limit * _LASTING) if question else limit, sizes.brief)
     others = [item for item in everything if item["id"] not in lasting]
-    asked, _ = _fitting(_about(question, others), room - spent, sizes.whole)
+    asked, _ = _fitting(_about(question, others), limit - spent, sizes.whole)
     return lasting, asked
 
 
-def _fitting(items: Iterable[dict[str, Any]], room: int, size: ItemSize) -> tuple[set[str], int]:
-    """The ids of the items that fit one after the other, and what they take."""
+def _fitting(items: Iterable[dict[str, Any]], limit: int, size: ItemSize) -> tuple[set[str], int]:
+    """The ids of the items that fit one after the other, and their tokens."""
     ids, spent = set[str](), 0
     for item in items:
         tokens = size(item)
-        if spent + tokens <= room:
+        if spent + tokens <= limit:
             ids.add(item["id"])
             spent += tokens
     return ids, spent
 
 
 def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items that have something to do with a question, the best first: rare words tell more than common ones."""
+    """The items that share words with a question, best first; rare words count more than common ones."""
     asked = subjects(question)
     shared = {item["id"]: subjects(item["content"]) & asked for item in items} if asked else {}
     often = Counter(term for terms in shared.values() for term in terms)
@@ -142,28 +142,24 @@ def _about(question: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted((item for item in items if item["id"] in worth), key=lambda item: -worth[item["id"]])
 
 
-def _noted(
+def _pack_items(
     memory: Tiers, lasting: Set[str], asked: Set[str], sizes: Sizes, foreign: Mapping[str, str]
 ) -> tuple[PackItem, ...]:
-    """All items of memory by kind: what is in and what is not, and why."""
+    """All memory items, grouped by kind and by why they are in the pack or not."""
     groups: dict[tuple[ItemKind, str], list[tuple[str, int]]] = {}
     for item in (item for tier in TIERS for item in memory[tier]):
-        reason = _REMEMBERED if item["id"] in lasting else _ASKED if item["id"] in asked else _NO_ROOM
+        reason = REMEMBERED if item["id"] in lasting else ASKED if item["id"] in asked else NO_ROOM
         groups.setdefault((kind_of(str(item["type"])), reason), []).append((item["id"], sizes.brief(item)))
-    order = [(kind, reason) for kind in KINDS for reason in (_REMEMBERED, _ASKED, _NO_ROOM)]
+    order = [(kind, reason) for kind in ITEM_KINDS for reason in (REMEMBERED, ASKED, NO_ROOM)]
     return tuple(_group(*each, groups[each], foreign) for each in order if each in groups)
 
 
-_REMEMBERED, _ASKED = "remembered", "remembered, and asked about"
-_NO_ROOM = "over budget: memory has more than its share holds"
-
-
 def _group(kind: ItemKind, reason: str, group: list[tuple[str, int]], foreign: Mapping[str, str]) -> PackItem:
-    name, source = _SOURCES[kind]
+    row = KINDS[_PACK_KINDS[kind]]
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
-    included = reason != _NO_ROOM
+    included = reason != NO_ROOM
     origin = foreign_in(foreign.get(id, "") for id in ids) or "assistant"
-    return PackItem(name, source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
+    return PackItem(row.name, row.source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
 
 
 def _tokens(memory: Tiers, size: ItemSize, among: Set[str] | None = None) -> int:

@@ -4,41 +4,45 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
+from ctxwrap.kinds import KINDS
 from ctxwrap.pack.injection import tokens_taken
 from ctxwrap.stores.log_format import count_in
 from ctxwrap.types import PackItem, Record
 
-_NO_ROOM = "over budget: memory has more than its share holds"
-_MEMORY = {
-    "facts": "context/facts.jsonl",
-    "decisions": "context/decisions.jsonl",
-    "todo": "context/todo.md",
-    "refs": "context/refs.jsonl",
-}
-_MARKS = {"": "remembered", "?": "remembered, and asked about", "-": _NO_ROOM}
-_LOG = "messages.jsonl"
+REMEMBERED, ASKED = KINDS["facts"].reason, "remembered, and asked about"
+NO_ROOM = "over budget: memory has more than its share holds"
+OLDER = "older than the budget reaches"
+
+
+def _usual(kind: str, reason: str = "", *, included: bool = True, **more: Any) -> PackItem:
+    row = KINDS[kind]
+    return PackItem(row.name, row.source, 0, included, reason or row.reason, **more)
+
 
 _SHAPES: dict[str, PackItem] = {
-    "protocol": PackItem("system", "protocol", 0, True, "tells the model what the blocks are", 1.0),
-    "frames": PackItem("memory", "events.jsonl", 0, True, "frames, and the runtime fields", 1.0),
-    "caller": PackItem("request", "caller", 0, True, "sent by the caller", 1.0, origin="user"),
+    "protocol": _usual("system", priority=1.0),
+    "frames": _usual("memory", priority=1.0),
+    "caller": _usual("request", priority=1.0, origin="user"),
     **{
-        f"{kind}{mark}": PackItem(kind, source, 0, reason != _NO_ROOM, reason, 0.8, origin="assistant")
-        for kind, source in _MEMORY.items()
-        for mark, reason in _MARKS.items()
+        f"{kind}{mark}": _usual(kind, reason, included=reason != NO_ROOM, priority=0.8, origin="assistant")
+        for kind in ("facts", "decisions", "todo", "refs")
+        for mark, reason in (("", REMEMBERED), ("?", ASKED), ("-", NO_ROOM))
     },
-    "recent": PackItem("recent_messages", _LOG, 0, True, "recent history", origin="user"),
-    "older": PackItem("recent_messages", _LOG, 0, False, "older than the budget reaches", origin="user"),
-    "found": PackItem("retrieved", _LOG, 0, True, "found", origin="assistant"),
-    "missed": PackItem("retrieved", _LOG, 0, False, "it did not fit", origin="assistant"),
+    "recent": _usual("recent_messages", origin="user"),
+    "older": _usual("recent_messages", OLDER, included=False, origin="user"),
+    "found": _usual("retrieved", origin="assistant"),
+    "missed": _usual("retrieved", "it did not fit", included=False, origin="assistant"),
 }
+"""Items that are in most packs, by the names that events abbreviate them with."""
+
+_LOG = "messages.jsonl"
 _NAMES = {(shape.kind, shape.source, shape.included, shape.reason): name for name, shape in _SHAPES.items()}
 _ALIKE = {"retrieved": ("missed", "found")}
-"""The shapes of a kind with reasons of many kinds, for what is left out and what is in."""
+"""For kinds with many reasons, the shapes of items that are left out and of included ones."""
 
 
 def rows(items: Iterable[PackItem]) -> list[Any]:
-    """Items as an event keeps them."""
+    """Items in the form of the log: abbreviated if they have a usual shape."""
     return [_row(item) for item in items]
 
 
@@ -51,13 +55,13 @@ def _row(item: PackItem) -> Any:
     shape, row = _SHAPES[name], [name, item.tokens, *item.refs]
     usual = (shape.reason, shape.priority, _freshness(shape.source, item.refs), shape.origin, shape.visibility)
     if item[4:9] != usual:
-        told = zip(PackItem._fields[4:9], item[4:9], usual, strict=True)
-        row.append({field: value for field, value, known in told if value != known})
+        fields = zip(PackItem._fields[4:9], item[4:9], usual, strict=True)
+        row.append({field: value for field, value, known in fields if value != known})
     return row
 
 
 def _freshness(source: str, refs: tuple[str, ...]) -> int:
-    """The newest message that refs such as `115-118` or `106.0` name; 0 if they name none."""
+    """The number of the newest message that refs such as `115-118` or `106.0` name; 0 if they name none."""
     if source != _LOG or len(refs) != 1:
         return 0
     last = refs[0].rpartition(",")[2].rpartition("-")[2].partition(".")[0]
@@ -68,17 +72,16 @@ _DIGITS = 15
 
 
 def items_in(event: Record) -> tuple[PackItem, ...]:
-    """The items that an event tells of; a LookupError, TypeError or ValueError if they make no sense."""
+    """The items of an event; raises LookupError, TypeError or ValueError if they are malformed."""
     return tuple(_read(each) if isinstance(each, list) else item_in(each) for each in event["pack"])
 
 
 def _read(row: list[Any]) -> PackItem:
     name, tokens, *refs = row
-    told = refs.pop() if refs and isinstance(refs[-1], dict) else {}
+    unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
     shape, named = _SHAPES[name], tuple(map(str, refs))
-    freshness = told.get("freshness", _freshness(shape.source, named))
-    known = {**shape._asdict(), "tokens": tokens, "refs": named, "freshness": freshness}
-    return item_in({**known, **told})
+    known = {**shape._asdict(), "tokens": tokens, "refs": named, "freshness": _freshness(shape.source, named)}
+    return item_in({**known, **unusual})
 
 
 def item_in(value: Mapping[str, Any]) -> PackItem:
@@ -88,7 +91,7 @@ def item_in(value: Mapping[str, Any]) -> PackItem:
 
 
 def budget_as_json(budget: Record) -> Record:
-    """A budget as an event keeps it: without what is usual, and what follows from the rest."""
+    """A budget in the form of the log: without usual values, and without what follows from the rest."""
     spent = {name: tokens for name, tokens in budget["spent"].items() if tokens or name not in _NOTHING}
     short = {**budget, "spent": spent}
     usual = {**_USUAL, **_reckoned(short)}
@@ -96,17 +99,18 @@ def budget_as_json(budget: Record) -> Record:
 
 
 def budget_in(event: Record) -> Record:
-    """What an event says there was to spend; nothing if it does not say it."""
-    told = event.get("budget")
-    if not isinstance(told, dict) or not isinstance(told.get("spent"), dict):
-        return told if isinstance(told, dict) else {}
-    known = {**_USUAL, **_reckoned(told), **told, "spent": {**_NOTHING, **told["spent"]}}
+    """The budget of an event; empty if it has none."""
+    logged = event.get("budget")
+    if not isinstance(logged, dict) or not isinstance(logged.get("spent"), dict):
+        return logged if isinstance(logged, dict) else {}
+    known = {**_USUAL, **_reckoned(logged), **logged, "spent": {**_NOTHING, **logged["spent"]}}
     return {name: known[name] for name in (*_ORDER, *known) if name in known}
 
 
 _USUAL = {"set_by": "settings", "exact": True}
 _ORDER = ("limit", "set_by", "reply", "fixed", "effective", "used", "spent")
 _NOTHING = dict.fromkeys(("pinned", "summary", "memory", "recent", "retrieved", "children"), 0)
+"""Shares that an event leaves out if they are 0. A part of the log format: shares of later kinds are not added."""
 
 
 def _reckoned(budget: Record) -> Record:
@@ -137,20 +141,20 @@ EventClass = Literal[
 EVENT_CLASSES: tuple[EventClass, ...] = get_args(EventClass)
 
 STAGES = frozenset(kind for kind in EVENT_CLASSES if not kind.startswith("context.missing."))
-"""Those that tell by numbers what other records of the log tell at length; what is missing is told nowhere else."""
+"""Events that follow from other records of the log; only those about missing context do not."""
 
 SENDING = ("enabled", "readonly")
-"""The modes that send what is assembled."""
+"""The modes that send the pack."""
 
 
 class EventIds(NamedTuple):
-    """What the runtime calls that which an event belongs to; a round is a task, however many turns it takes."""
+    """The ids that an event belongs to. Agent Context calls a round a task, which may take several turns."""
 
     session: str
     turn: str = ""
     round: int = 0
     attempt: int = 0
-    """Which of the turn's requests, from 1."""
+    """The number of the turn's request, from 1."""
 
     def as_json(self) -> Record:
         ids = {
@@ -163,34 +167,34 @@ class EventIds(NamedTuple):
 
 
 def context_event(kind: EventClass, ids: EventIds, subject: str = "", **data: Any) -> Record:
-    """An event about the record that `subject` names; `data` holds counts and ids, no text of anybody's."""
-    told = {"subject": subject} if subject else {}
+    """An event about the record that `subject` names; `data` holds counts and ids, no text of a participant."""
+    about = {"subject": subject} if subject else {}
     run = {"run": ids.turn} if ids.turn else {}
-    return {"type": kind, **run, **ids.as_json(), **told, **({"data": data} if data else {}), "ctx": {}}
+    return {"type": kind, **run, **ids.as_json(), **about, **({"data": data} if data else {}), "ctx": {}}
 
 
 def stages_of(records: Sequence[Record], ids: EventIds, *, sends: bool = True) -> list[Record]:
-    """The events of records that were written together, in their order.
+    """The events that follow from records that were written together, in their order.
 
-    `ids` are those of the turn and of its last request until then; `sends` is whether its mode sends what is assembled.
+    `ids` are those of the turn and of its last request so far; `sends` says whether its mode sends the pack.
     """
-    told: list[Record] = []
+    stages: list[Record] = []
     for done in _of(records, "done"):
-        told += _injected(ids, done) if sends and was_taken(done) else ()
-    told += _moved(ids, [move for event in _of(records, "evolution") for move in event["moves"]])
-    told += _changed(ids, [each for event in _of(records, *_CHANGING) for each in event.get("operations", ())])
-    told += _granted(ids, [event["action"] for event in _of(records, "working_set") if event["granted"]])
+        stages += _injected(ids, done) if sends and was_taken(done) else ()
+    stages += _moved(ids, [move for event in _of(records, "evolution") for move in event["moves"]])
+    stages += _changed(ids, [each for event in _of(records, *_CHANGING) for each in event.get("operations", ())])
+    stages += _granted(ids, [event["action"] for event in _of(records, "working_set") if event["granted"]])
     for event in _of(records, "start", "repack", "done"):
-        told += _redacted(ids, event.get("redaction") or {})
+        stages += _redacted(ids, event.get("redaction") or {})
     for event in _of(records, "start", "repack"):
-        told += _packed(ids, event) if "sent" in event else ()
+        stages += _packed(ids, event) if "sent" in event else ()
     for event in _of(records, "resources"):
-        told += _handed_out(ids._replace(attempt=event["attempt"]), event)
-    return told
+        stages += _handed_out(ids._replace(attempt=event["attempt"]), event)
+    return stages
 
 
 def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
-    """The events of records that were written outside of turns."""
+    """The events that follow from records outside of turns."""
     ids = EventIds(session)
     return [
         context_event(kind, ids, **({"messages": event["source"]} if "source" in event else {"request": event["type"]}))
@@ -201,7 +205,7 @@ def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
 
 
 def was_taken(done: Record) -> bool:
-    """Whether a provider took the request of a turn with this end; one that refused it before a word did not."""
+    """Whether a provider accepted the request of a turn that ended so."""
     taken = done.get("taken")
     return taken if isinstance(taken, bool) else bool(done.get("response_id")) or done.get("status") == "ok"
 
@@ -211,7 +215,7 @@ def _of(records: Iterable[Record], *kinds: str) -> list[Record]:
 
 
 def _packed(ids: EventIds, event: Record) -> list[Record]:
-    """What the stages that make a request did; that of another request of the same turn updates its surface."""
+    """The stages that made a request; a second request of the same turn updates its surface."""
     id, items, budget = f"{ids.turn}.{ids.attempt}", items_in(event), budget_in(event)
     chosen = sum(item.included is True for item in items)
     counts = {"selected": chosen, "omitted": len(items) - chosen}
@@ -227,7 +231,7 @@ def _packed(ids: EventIds, event: Record) -> list[Record]:
 
 
 def _injected(ids: EventIds, done: Record) -> list[Record]:
-    """That a provider took what was assembled, and what it calls it; messages know nothing of such names."""
+    """The injection of a pack, with the ids that the provider gave it: the messages do not hold these."""
     known = {"response_id": done.get("response_id", ""), **tokens_taken(done.get("usage") or {})}
     known["tool_call_ids"] = done.get("tool_call_ids", [])
     model_api = {name: value for name, value in known.items() if value not in ("", [])}
@@ -236,33 +240,33 @@ def _injected(ids: EventIds, done: Record) -> list[Record]:
 
 
 def _handed_out(ids: EventIds, event: Record) -> list[Record]:
-    """That somebody beside the model was given what is for them."""
+    """A delivery to a target other than the model."""
     named = {"tool_call_id": event["tool_call_id"]} if event.get("tool_call_id") else {}
     return [{**context_event("context.injection.applied", ids, target=event["target"]), **named}]
 
 
 def _changed(ids: EventIds, operations: Iterable[Record]) -> list[Record]:
-    """What became of memory, by numbers: what it says is told where the operations are."""
+    """Changes of memory, as counts: the operations themselves are in the log."""
     kinds = Counter(operation["kind"] for operation in operations)
     return [context_event(_CHANGES[kind], ids, memory_operation=kind, count=count) for kind, count in kinds.items()]
 
 
 def _moved(ids: EventIds, moves: Sequence[Any]) -> list[Record]:
-    """That items of memory changed their tiers since the last turn."""
+    """Moves of memory items between tiers since the last turn."""
     return [context_event("context.item.updated", ids, memory_operation="decay", count=len(moves))] if moves else []
 
 
 def _granted(ids: EventIds, actions: Iterable[str]) -> list[Record]:
-    """What became of the working set."""
+    """Changes of the working set."""
     counts = Counter(actions)
     kinds = {action: _GRANTED.get(action, "context.item.updated") for action in counts}
     return [context_event(kinds[action], ids, working_set=action, count=count) for action, count in counts.items()]
 
 
-def _redacted(ids: EventIds, told: Record) -> list[Record]:
-    """That a policy found something in what came in, or in the answer."""
-    data = {name: told[name] for name in ("policy", "found", "method") if name in told}
-    return [context_event("context.redaction.applied", ids, **data)] if told.get("found") else []
+def _redacted(ids: EventIds, redaction: Record) -> list[Record]:
+    """Findings of a redaction policy in the request or in the reply."""
+    data = {name: redaction[name] for name in ("policy", "found", "method") if name in redaction}
+    return [context_event("context.redaction.applied", ids, **data)] if redaction.get("found") else []
 
 
 _CHANGING = ("recall", "snapshot", "observation")

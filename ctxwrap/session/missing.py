@@ -1,13 +1,13 @@
-"""Missing context: what the model should have and does not, detected, recorded and resolved."""
+"""Missing context: gaps in a pack and questions of the model, detected, logged and resolved."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, get_args
 
+from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.similarity import key_of
 from ctxwrap.pack.receipt import EventClass, EventIds, context_event
 from ctxwrap.protocol.vocabulary import MAX_QUESTIONS
-from ctxwrap.redaction.visibility import FILES
 from ctxwrap.types import MissingContext, MissingStatus, PackItem, Record, Severity
 
 MissingItems = tuple[MissingContext, ...]
@@ -21,24 +21,18 @@ RESOLVED: EventClass = "context.missing.resolved"
 CLASSES = (DETECTED, REQUESTED, RESOLVED)
 
 _MOST, _ROUNDS = 32, 50
-"""So many questions are open at once, for so many rounds, and so many sources."""
+"""The most open questions, and also sources, and the rounds after which they expire."""
 
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
-_VITAL: Mapping[str, Severity] = {"pinned": "high", "summary": "medium", "children": "low"}
-"""How bad it is when one of these has no room."""
-
-_KINDS = (*_VITAL, *FILES)
-_CALLED = {"pinned": "the pinned text", "summary": "the summary", "children": "the result"}
-
 
 def id_of(source: str, words: str = "") -> str:
-    """The same for questions that differ in case, punctuation and white space only."""
+    """An id that ignores case, punctuation and white space of a question."""
     return f"missing-{sha256(f'{source} {key_of(words) or words}'.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-def severity_in(told: Mapping[str, Any]) -> Severity | None:
-    return next((word for word in SEVERITIES if word == told.get("severity")), None)
+def severity_in(data: Mapping[str, Any]) -> Severity | None:
+    return next((word for word in SEVERITIES if word == data.get("severity")), None)
 
 
 def is_open(each: MissingContext) -> bool:
@@ -50,35 +44,36 @@ def open_in(known: Iterable[MissingContext]) -> MissingItems:
 
 
 def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
-    """What a pack should show and does not: vital files and texts of the session, the worst first."""
+    """The gaps of a pack, worst first: files and texts that should be in it."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
-    found += [each for item in items if (each := _unshown(item)) is not None and each.source not in known]
+    found += [each for item in items if (each := _gap(item)) is not None and each.source not in known]
     return sorted(found, key=lambda each: -SEVERITIES.index(each.severity))
 
 
-def _file(path: str, told: Mapping[str, Any]) -> MissingContext:
+def _file(path: str, gap: Mapping[str, Any]) -> MissingContext:
     return _of_source(
         f"workingset:{path}",
         f"What does {path!r} of the working set say?",
-        told["severity"],
+        gap["severity"],
         blocked_actions=(f"show {path!r} to the model",),
-        reason=str(told["reason"]),
-        remedy=str(told["resolution"]),
+        reason=str(gap["reason"]),
+        remedy=str(gap["resolution"]),
     )
 
 
-def _unshown(item: PackItem) -> MissingContext | None:
-    """What had no room though it matters, or not all of it."""
-    if item.kind in FILES and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
-        told = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
-        return _file(item.source, told)
-    if item.kind not in _VITAL or item.included or not item.reason.startswith("over budget"):
+def _gap(item: PackItem) -> MissingContext | None:
+    """The gap if an item exceeded the budget, or a vital file was truncated."""
+    kind = kind_named(item.kind)
+    if is_file(item.kind) and item.included and item.priority >= 1 and item.reason.startswith("truncated"):
+        gap = {"severity": "high", "reason": item.reason, "resolution": "raise max_tokens, or shorten it"}
+        return _file(item.source, gap)
+    if kind.severity is None or item.included or not item.reason.startswith("over budget"):
         return None
     return _of_source(
         _source_of(item),
-        f"What does {_CALLED[item.kind]} {item.source!r} say?",
-        _VITAL[item.kind],
+        f"What does {kind.noun or item.kind} {item.source!r} say?",
+        kind.severity,
         blocked_actions=(f"show {item.source!r} to the model",),
         reason=item.reason,
         remedy="raise the budget or its share, or shorten it",
@@ -92,21 +87,21 @@ def _of_source(source: str, question: str, severity: Severity, **more: Any) -> M
 
 
 def _source_of(item: PackItem) -> str:
-    return f"workingset:{item.source}" if item.kind in FILES else f"session:{item.source}"
+    return f"{kind_named(item.kind).store}:{item.source}"
 
 
 def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, Any], ids: EventIds) -> list[Record]:
-    """What happens to what is missing when a pack is made: sources that are there again, or are not; and what is over.
+    """The events of a new pack: gaps that it closes, gaps and questions that expire, and gaps that are new.
 
-    What stays missing is told once, and again only if it is worse or better than before.
+    A gap that stays is logged again only if its severity changes.
     """
     lacks = {each.id: each for each in lacking(items, report)}
-    shown = {_source_of(item) for item in items if item.kind in _KINDS and item.included}
+    shown = {_source_of(item) for item in items if item.included and _is_wanted(item.kind)}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
     left = {each.id: each for each in known if each not in there and each not in over}
-    room = _MOST - sum(each.source != MODEL for each in open_in(left.values()))
-    new = [each for each in lacks.values() if each.id not in left][: max(0, room)]
+    capacity = _MOST - sum(each.source != MODEL for each in open_in(left.values()))
+    new = [each for each in lacks.values() if each.id not in left][: max(0, capacity)]
     changed = [each for each in lacks.values() if each.id in left and _differs(left[each.id], each.severity)]
     return [
         *(_settled(each, ids, "resolved", "it is in the pack") for each in there),
@@ -115,14 +110,19 @@ def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, 
     ]
 
 
+def _is_wanted(kind: str) -> bool:
+    """Whether items of a kind are missing context when a pack lacks them."""
+    return is_file(kind) or kind_named(kind).severity is not None
+
+
 def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
-    """What has been open for long, and the oldest of too many questions."""
+    """What has been open for too many rounds, and the oldest questions beyond the limit."""
     asked = [each for each in open_in(known) if each.source == MODEL]
     return [each for each in open_in(known) if round - each.round > _ROUNDS or each in asked[:-_MOST]]
 
 
 def asked_in(known: MissingItems, round: int) -> tuple[MissingContext, ...]:
-    """The questions that a model is shown in a round, the newest first."""
+    """The questions that the model is shown in a round, newest first."""
     over = _overdue(known, round)
     asked = [each for each in open_in(known) if each.source == MODEL and each not in over]
     return tuple(asked[: -MAX_QUESTIONS - 1 : -1])
@@ -133,9 +133,9 @@ def as_shown(questions: Iterable[MissingContext]) -> list[Record]:
 
 
 def flagged(known: MissingItems, listed: Iterable[Mapping[str, str]], ids: EventIds, resolution: str) -> list[Record]:
-    """What a list of questions changes: of those that the model was shown, what it does not list is settled.
+    """The events of a list of questions in a snapshot: a question that was shown and is not listed is resolved.
 
-    What somebody declined to answer stays declined.
+    A declined question stays declined.
     """
     before = {each.id: each for each in known}
     asked = {id_of(MODEL, each["question"]): each for each in reversed(list(listed))}
@@ -146,16 +146,16 @@ def flagged(known: MissingItems, listed: Iterable[Mapping[str, str]], ids: Event
     return events
 
 
-def _flagged(id: str, told: Mapping[str, str], before: MissingContext | None, ids: EventIds) -> list[Record]:
+def _flagged(id: str, entry: Mapping[str, str], before: MissingContext | None, ids: EventIds) -> list[Record]:
     if before is not None and not is_open(before):
         return []
-    severity = severity_in(told) or (before.severity if before else "medium")
-    needed_for, asked = told.get("needed_for", ""), told.get("asked", "")
+    severity = severity_in(entry) or (before.severity if before else "medium")
+    needed_for, asked = entry.get("needed_for", ""), entry.get("asked", "")
     blocked = (needed_for,) if severity == "blocking" and needed_for else ()
     events = []
     if before is None or _differs(before, severity):
         events.append(
-            _detected(MissingContext(id, told["question"], severity, "open", MODEL, needed_for, "", blocked), ids)
+            _detected(MissingContext(id, entry["question"], severity, "open", MODEL, needed_for, "", blocked), ids)
         )
     if asked and (before is None or before.requested_from != asked):
         data = {"requested_from": asked, "status": "requested", "severity": severity}
@@ -164,7 +164,7 @@ def _flagged(id: str, told: Mapping[str, str], before: MissingContext | None, id
 
 
 def settled(known: MissingItems, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
-    """What says that somebody settled it by hand; None if nothing of that id is known."""
+    """The event of an operator who settles it; None if the id is unknown."""
     each = next((each for each in known if each.id == id), None)
     return each and _settled(each, EventIds(session, each.turn), status, note)
 
@@ -184,18 +184,18 @@ def _settled(each: MissingContext, ids: EventIds, status: MissingStatus, resolut
 
 
 _HELD, _LONGEST, _FEW = 256, 2000, 8
-"""A log may come from anybody: so many are held at most, so many characters of each text, so many actions."""
+"""The most entries, characters per text, and actions that are read from a log, which may be forged."""
 
 _OVER = ("resolved", "expired")
 _SETTLED: tuple[MissingStatus, ...] = ("resolved", "declined", "expired")
 
 
-def changed_by(told: Record, before: MissingContext | None) -> MissingContext | None:
-    """What an event makes of something that is missing, if it is about that; what is settled says how."""
-    data, kind = told.get("data"), told.get("type")
+def changed_by(event: Record, before: MissingContext | None) -> MissingContext | None:
+    """The state of an entry after an event."""
+    data, kind = event.get("data"), event.get("type")
     data = data if isinstance(data, dict) else {}
     if kind == DETECTED:
-        new = _read(told, data)
+        new = _read(event, data)
         if before is None or before.status in _OVER:
             return new
         kept = before._replace(severity=new.severity, blocked_actions=new.blocked_actions)
@@ -209,35 +209,35 @@ def changed_by(told: Record, before: MissingContext | None) -> MissingContext | 
     return before
 
 
-def taken(known: MissingItems, told: Record) -> MissingItems:
-    """What is known after one more event of the log."""
-    id = told.get("subject")
-    if told.get("type") not in CLASSES or not isinstance(id, str) or not id:
+def taken(known: MissingItems, event: Record) -> MissingItems:
+    """The open and declined entries after one more event of the log."""
+    id = event.get("subject")
+    if event.get("type") not in CLASSES or not isinstance(id, str) or not id:
         return known
     at = next((at for at, each in enumerate(known) if each.id == id), len(known))
-    new = changed_by(told, known[at] if at < len(known) else None)
+    new = changed_by(event, known[at] if at < len(known) else None)
     stays = new is not None and (is_open(new) or new.status == "declined")
     return (*known[:at], *([new] if new and stays else []), *known[at + 1 :])[-_HELD:]
 
 
 def history(events: Iterable[Record]) -> MissingItems:
-    """All that was ever missing, as it ended; what was detected anew counts from then on."""
+    """All entries of a log, in their last state; one that was detected again counts as new."""
     found: dict[str, MissingContext] = {}
-    for told in events:
-        id = told.get("subject")
-        if told.get("type") in CLASSES and isinstance(id, str) and id:
+    for event in events:
+        id = event.get("subject")
+        if event.get("type") in CLASSES and isinstance(id, str) and id:
             before = found.get(id)
-            new = changed_by(told, before)
-            if before and before.status in _OVER and told["type"] == DETECTED:
+            new = changed_by(event, before)
+            if before and before.status in _OVER and event["type"] == DETECTED:
                 del found[id]
             found |= {id: new} if new else {}
     return tuple(found.values())
 
 
-def _read(told: Record, data: Mapping[str, Any]) -> MissingContext:
+def _read(event: Record, data: Mapping[str, Any]) -> MissingContext:
     number, blocked = data.get("round"), data.get("blocked_actions")
     return MissingContext(
-        id=_text(told.get("subject")),
+        id=_text(event.get("subject")),
         question=_text(data.get("question")),
         severity=severity_in(data) or "medium",
         source=_text(data.get("source")) or MODEL,
@@ -246,7 +246,7 @@ def _read(told: Record, data: Mapping[str, Any]) -> MissingContext:
         blocked_actions=tuple(map(_text, blocked[:_FEW])) if isinstance(blocked, list) else (),
         reason=_text(data.get("reason")),
         remedy=_text(data.get("remedy")),
-        turn=_text(told.get("run")),
+        turn=_text(event.get("run")),
         round=number if isinstance(number, int) else 0,
     )
 
@@ -260,6 +260,6 @@ def _status_in(data: Mapping[str, Any]) -> MissingStatus:
 
 
 def from_json(value: Any) -> MissingItems:
-    """What is known, as a checkpoint holds it."""
+    """The entries of a checkpoint."""
     found = (MissingContext(*each) for each in value)
     return tuple(each._replace(blocked_actions=tuple(each.blocked_actions)) for each in found)

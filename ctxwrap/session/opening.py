@@ -1,6 +1,6 @@
 """The start of a turn: the caller's messages are aligned with the log, and the runtime fields are set."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from ctxwrap.session.inputs import Inputs
 from ctxwrap.session.missing import as_shown, asked_in
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
-from ctxwrap.types import Message, Operation, Record, Request, SourcedText, TurnInputs
+from ctxwrap.types import ForeignOrigins, Message, Operation, Record, Request, SourcedText, TurnInputs
 
 _PER_MESSAGE, _LEAST_HISTORY = 4, 40
 """With a limit on messages, this many times the limit are offered as candidates."""
@@ -43,7 +43,6 @@ def opening_of(
     spoken_numbers = iter(numbers)
     most = max(_PER_MESSAGE * budget_messages, _LEAST_HISTORY) if budget_messages else None
     history = past.branch.history(len(past.branch) - alignment.before, most)
-    summary, document = past.derived.summaries, past.documents
     return TurnInputs(
         runtime=past.next_runtime(number, now),
         state=state,
@@ -61,17 +60,33 @@ def opening_of(
         epoch=past.epoch,
         before=past.prefix,
         limit=inputs.limit,
-        pinned=inputs.pinned,
-        summary=SourcedText(SUMMARY, summary.text, summary.origin) if summary.text else None,
-        document=SourcedText(DOCUMENT, document.text, document.origin) if document.authored else None,
-        children=tuple(past.derived.children.results(log.files)),
+        texts={kind: tuple(read(past, log, inputs)) for kind, read in TEXT_SOURCES.items()},
         outputs=past.outputs,
         missing=past.missing,
         misses=past.compliance.in_a_row,
-        foreign_messages=_foreign_messages(past, [*(kept.number for kept in history), *numbers], first_message),
-        foreign_items=_foreign_items(past, state),
-        foreign_state=past.state_origin if _says_more(state) and is_foreign(past.state_origin) else "",
+        foreign=ForeignOrigins(
+            messages=_foreign_messages(past, [*(kept.number for kept in history), *numbers], first_message),
+            items=_foreign_items(past, state),
+            state=past.state_origin if _says_more(state) and is_foreign(past.state_origin) else "",
+        ),
     )
+
+
+def _summaries(past: SessionState, log: Log, inputs: Inputs) -> Iterable[SourcedText]:
+    """The context document, if somebody wrote one, and the newest summary that a model wrote."""
+    document, summary = past.documents, past.derived.summaries
+    if document.authored:
+        yield SourcedText(DOCUMENT, document.text, document.origin)
+    if summary.text:
+        yield SourcedText(SUMMARY, summary.text, summary.origin)
+
+
+TEXT_SOURCES: dict[str, Callable[[SessionState, Log, Inputs], Iterable[SourcedText]]] = {
+    "pinned": lambda past, log, inputs: inputs.pinned,
+    "summary": _summaries,
+    "children": lambda past, log, inputs: past.derived.children.results(log.files),
+}
+"""The texts of a session, by kind of pack item."""
 
 
 def _foreign_messages(past: SessionState, numbers: Sequence[int], first_message: int) -> dict[int, str]:

@@ -28,38 +28,38 @@ _UNKNOWN = "[a message that the log does not have]"
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Where what a pack refers to is found."""
+    """Finds the messages and texts that a pack refers to."""
 
     message: Callable[[int], LoggedMessage | None]
-    """A message by its number."""
+    """By number."""
     text: Callable[[str], str | None]
-    """A text by the name of its content."""
+    """By the name of the stored content."""
 
 
 def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Lookups) -> PackView:
-    """The pack that an event tells of, `epoch` being the memory that stood in the requests of its time.
+    """Rebuild the pack of an event; `epoch` is the memory of the epoch at that time.
 
-    A LookupError, TypeError or ValueError if it tells of none that makes sense.
+    Raises LookupError, TypeError or ValueError if the event has no valid pack.
     """
-    telling = _Telling(event, epoch, lookups, Measure(str(event.get("model") or "")))
+    rebuild = _Rebuild(event, epoch, lookups, Measure(str(event.get("model") or "")))
     return PackView(
         turn=str(event["run"]),
         session=key.session,
         agent=key.agent,
-        round=telling.runtime.round,
+        round=rebuild.runtime.round,
         at=str(event["ctx"]["time"]),
         model=str(event.get("model") or ""),
         mode=str(event.get("mode") or ""),
         items=items_in(event),
         budget=budget_in(event),
-        blocks=tuple(telling.blocks()) if "sent" in event else (),
+        blocks=tuple(rebuild.blocks()) if "sent" in event else (),
         sha256=str(event.get("sha256") or ""),
         report=dict(event.get("assembly_report") or {}),
-        notes=tuple(dict.fromkeys(telling.notes)),
+        notes=tuple(dict.fromkeys(rebuild.notes)),
     )
 
 
-class _Telling:
+class _Rebuild:
     def __init__(self, event: Record, epoch: Tiers | None, lookups: Lookups, measure: Measure) -> None:
         self._sent: Record = event.get("sent") or {}
         self._texts = texts_in(event)
@@ -70,7 +70,7 @@ class _Telling:
         self.notes: list[str] = []
 
     def blocks(self) -> Iterator[Block]:
-        """What the model read, in its order."""
+        """The parts of the request, in the order in which the model reads them."""
         words = self._words()
         yield self._block("protocol", "system", "protocol", words.protocol)
         yield from self._text("boot", "system", "working set")
@@ -91,14 +91,14 @@ class _Telling:
             yield self._block("reminder", "user", "protocol", words.reminder)
 
     def _state(self) -> Record:
-        """The state as it was sent; what is unchanged since the epoch follows from what is not."""
+        """The state as it was sent; the log omits the list of unchanged items, which follows from the changes."""
         state: Record = self._sent["state"]
         if state.get("unchanged") is not True:
             return state
         return {**state, "unchanged": unchanged(self._epoch or {}, state["memory"], state.get("dropped", ()))}
 
     def _words(self) -> Words:
-        """What the model was told then, whatever it is told now."""
+        """The instructions of that time."""
         id = self._texts.get("protocol")
         text = None if id is None else self._lookups.text(str(id))
         if text is None:
@@ -147,48 +147,47 @@ logger = logging.getLogger("ctxwrap")
 
 
 class PackArchive:
-    """Use it inside the session's lock."""
+    """Stores the texts of packs, and rebuilds packs from the log. Use it inside the session's lock."""
 
     def __init__(self, key: SessionKey, log: Log, keep: Callable[[bytes], Record], whole: RecordChange) -> None:
-        """`keep` stores a content and gives its reference; `whole` gives a record with its content."""
+        """`keep` stores a content and returns its reference; `whole` adds the content to a record."""
         self._key, self._log, self._keep, self._whole = key, log, keep, whole
         self._texts: dict[str, tuple[str, Record]] = {}
-        """What was kept last, by name."""
+        """The texts stored last, by name."""
         self._saved: tuple[str, tuple[MissingContext, ...]] = "", ()
-        """What is shown: the hash of a request, and what was missing."""
+        """The hash of the request and the missing context that the files show."""
 
     def clear(self) -> None:
-        """Believe nothing any more: the log was rewritten."""
+        """Forget everything, after the log was rewritten."""
         self._texts.clear()
         self._saved = "", ()
 
     def keep(self, texts: Mapping[str, str]) -> dict[str, Record]:
-        """Store texts once, by name; those that are the same as the last time are known to be there."""
+        """Store texts by name; one that did not change is not stored again."""
         for name, text in texts.items():
             if name not in self._texts or self._texts[name][0] != text:
                 self._texts[name] = text, self._keep(text.encode("utf-8", "surrogatepass"))
         return {name: self._texts[name][1] for name in texts}
 
     def newest(self, past: SessionState) -> PackView | None:
-        """The newest pack that was sent, if there is one that makes sense."""
+        """The newest pack that was sent, if there is a valid one."""
         if past.pack is None:
             return None
         try:
             view = recorded(self._key, past.pack, past.epoch, self.lookups(past))
         except (LookupError, TypeError, ValueError) as error:
-            logger.debug("session %r: its pack makes no sense: %r", self._key.session, error)
+            logger.debug("session %r: invalid pack: %r", self._key.session, error)
             return None
         return replace(view, missing=open_in(past.missing))
 
     def show(self, past: SessionState) -> None:
-        """Show what the newest call sent in the session's files, once."""
+        """Write `pack.json` and `pack.md` of the newest call, unless they are up to date."""
         view = self.newest(past)
         if view is not None and (view.sha256, view.missing) != self._saved:
             save_pack(view, self._log.files)
             self._saved = view.sha256, view.missing
 
     def lookups(self, past: SessionState) -> Lookups:
-        """Where messages and texts are found that a pack refers to."""
         recent = past.branch.recent
         return Lookups(lambda number: recent.get(number) or self._message(number), self._text)
 
@@ -200,7 +199,6 @@ class PackArchive:
         return next((LoggedMessage(number, message_in(record), tokens_in(record)) for record in whole), None)
 
     def _text(self, name: str) -> str | None:
-        """A text that was kept under that name."""
         known = next((text for text, blob in self._texts.values() if blob["id"] == name), None)
         if known is not None:
             return known

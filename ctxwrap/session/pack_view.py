@@ -1,4 +1,4 @@
-"""A pack for readers: `pack.json` and `pack.md`."""
+"""A pack in readable form: `pack.json` and `pack.md`."""
 
 import json
 import re
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ctxwrap.kinds import kind_named
 from ctxwrap.session.abi import source_issue
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
@@ -17,9 +18,9 @@ class Block(NamedTuple):
     """One part of a request, in the order in which the model reads it."""
 
     name: str
-    """What it is: protocol, boot, system, pinned, memory, background, message, found, offered or state."""
+    """protocol, boot, system, pinned, memory, background, message, found, offered, state or reminder."""
     role: str
-    """Whose words it stands among: system, user, assistant or tool."""
+    """The role of the message that holds it: system, user, assistant or tool."""
     source: str
     text: str
     tokens: int
@@ -28,7 +29,7 @@ class Block(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PackView:
     turn: str
-    """The turn's id; empty for a call that was not made."""
+    """The id of the turn; empty for a preview."""
     session: str
     agent: str
     round: int
@@ -39,15 +40,15 @@ class PackView:
     budget: Record
     blocks: tuple[Block, ...]
     sha256: str = ""
-    """Of the whole request as JSON with sorted keys."""
+    """The hash of the whole request as JSON with sorted keys."""
     report: Record = field(default_factory=dict)
     """The `assembly_report` of the working set."""
     notes: tuple[str, ...] = ()
-    """What cannot be shown any more, and why."""
+    """What can no longer be shown, and why."""
     missing: tuple[MissingContext, ...] = ()
-    """What the model should have had, and what it asked for, as far as that is open at the turn's end."""
+    """The missing context that is open at the end of the turn."""
     body: Body = field(default_factory=dict)
-    """The whole request, for a call that was not made."""
+    """The whole request of a preview."""
 
     @property
     def included(self) -> tuple[PackItem, ...]:
@@ -59,17 +60,16 @@ class PackView:
 
     @property
     def boot_header(self) -> str:
-        """The few lines by which the model knows where it is; empty if there are none."""
+        """The lines of the boot header; empty if there are none."""
         found = next((match for block in self.blocks if (match := _BOOT.search(block.text))), None)
         return found[0].strip("\n") + "\n" if found else ""
 
     def as_markdown(self) -> str:
-        """The pack as `pack.md` holds it."""
-
+        """The content of `pack.md`."""
         return markdown(self)
 
     def as_json(self) -> Record:
-        """The pack as `pack.json` holds it: items name files of the session, or the log that has what they tell."""
+        """The content of `pack.json`: items name files of the session, or the log."""
         return {
             "session": self.session,
             "agent": self.agent,
@@ -90,15 +90,15 @@ class PackView:
         }
 
     def _listed(self, item: PackItem) -> Record:
-        told = {**item.as_json(), "kind": KINDS.get(item.kind, item.kind)}
+        listed = {**item.as_json(), "kind": _label(item)}
         if source_issue(item.source):
-            told |= {"path": item.source, "source": "events.jsonl"}
+            listed |= {"path": item.source, "source": "events.jsonl"}
         elif item.source == "messages.jsonl" and item.refs:
-            told["range"] = self._range(item)
-        return told
+            listed["range"] = self._range(item)
+        return listed
 
     def _range(self, item: PackItem) -> str:
-        """`tail:40` for the last forty messages before those of the call itself, else the numbers."""
+        """`tail:40` for the last forty messages before those of the call, otherwise their numbers."""
         if item.kind != "recent_messages" or not item.included:
             return ",".join(dict.fromkeys(ref.partition(".")[0] for ref in item.refs))
         (span,) = item.refs
@@ -109,7 +109,7 @@ class PackView:
         return f"tail:{len(numbers)}" if is_tail else span
 
     def _outline(self) -> Iterator[Record]:
-        """The blocks without their texts, messages in a row as one: `items` tells which they are."""
+        """The blocks without their texts; consecutive messages are one block, as `items` lists them."""
         for is_message, run in groupby(self.blocks, key=lambda block: block.name == "message"):
             blocks = list(run)
             if is_message:
@@ -123,8 +123,8 @@ class PackView:
 _BOOT = re.compile(r"^Root: .*?(?=\n\n|\n<)", re.MULTILINE | re.DOTALL)
 
 
-KINDS = {"pinned": "system", "children": "child_result"}
-"""What the document calls kinds that have another name in settings and reports."""
+def _label(item: PackItem) -> str:
+    return kind_named(item.kind).label or item.kind
 
 
 _FENCE = re.compile("`{3,}")
@@ -155,10 +155,7 @@ def _lines(view: PackView) -> Iterator[str]:
 
 
 def _table(title: str, items: Iterable[PackItem]) -> Iterator[str]:
-    rows = [
-        (KINDS.get(item.kind, item.kind), item.source, str(item.tokens), item.reason, " ".join(item.refs))
-        for item in items
-    ]
+    rows = [(_label(item), item.source, str(item.tokens), item.reason, " ".join(item.refs)) for item in items]
     yield from ("", f"## {title}", "")
     if not rows:
         yield "Nothing."
@@ -186,7 +183,7 @@ def _block(number: int, block: Block) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text that stays in its cell, whatever it holds."""
+    """A text, escaped for a table cell."""
     return _BREAKING.sub(lambda found: "".join(_harmless(each) for each in found[0]), text)
 
 
@@ -203,9 +200,9 @@ def save_pack(view: PackView, files: Files) -> None:
     files.save(PACK_MARKDOWN, markdown(view).encode("utf-8", "backslashreplace"))
 
 
-def _written(told: Record) -> str:
-    """JSON with a line for every item, since indenting everything takes longer than the turn's own records."""
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_listed(value)}" for name, value in told.items()) + "\n}"
+def _written(pack: Record) -> str:
+    """JSON with a line per item: indenting everything would take longer than writing the log."""
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_listed(value)}" for name, value in pack.items()) + "\n}"
 
 
 def _listed(value: Any) -> str:

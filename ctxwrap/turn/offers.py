@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ctxwrap.errors import InvalidInput, unknown_name
-from ctxwrap.redaction.visibility import ALONE, OFFERED, TARGETS, check_target
+from ctxwrap.kinds import names_of
+from ctxwrap.redaction.visibility import ALONE, TARGETS, check_target
 from ctxwrap.session import scope
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Offer, SessionKey
@@ -30,8 +31,8 @@ def offer(
     names, or the one named here; tenant and agent are "default" unless either names them. The offer goes where
     `contextvars` go and ends with the block of `using`. A call that gets no answer leaves it for the next one.
     """
-    if kind not in OFFERED:
-        raise unknown_name("kind of offer", kind, OFFERED)
+    if kind not in (offered := names_of("offer")):
+        raise unknown_name("kind of offer", kind, offered)
     if not isinstance(text, str) or not text.strip() or len(text) > _LONGEST_TEXT:
         raise InvalidInput(f"an offer needs a text of 1 to {_LONGEST_TEXT} characters")
     if not isinstance(source, str) or len(source) > _LONGEST_SOURCE:

@@ -1,1 +1,1 @@
-"""The working set: which files a call gets to see, and how they are put into it."""
+"""The working set: the files that a manifest lists, read, prioritised and assembled for each call."""

@@ -1,4 +1,4 @@
-"""Actions on the working set that a model writes as YAML into its answer: taken out of the text as it streams.
+"""Removes working-set actions, which a model writes as YAML, from its answer while that streams.
 
 A block is a fenced `yaml` code block, or lines at the start of a line outside of code, that hold nothing but actions:
 `action:` with a known name first, then other known keys, comments and blank lines. Everything else stays text.
@@ -20,13 +20,13 @@ _FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})([^`]*)")
 _FENCE_BEGINS = lazy_pattern(r" {0,3}(?:`{1,2}|`{3,}[^`]*|~{1,2}|~{3,}.*)?")
 _LONGEST_LINE, _LONGEST_FENCE = 1200, 100
 _LONGEST_BLOCK, _MOST_BLOCKS = 16 * 1024, 20
-"""Longer blocks, and those behind so many, are text."""
+"""Blocks beyond these limits are text."""
 
 
 class ActionStream:
-    """A text stream without the actions in it; `is_copy` tells whether the model only repeats what it was shown.
+    """A text stream without actions; `is_copy` says whether a block only repeats a text of the request.
 
-    What it gives out is the same for every way of cutting the text. A line is held back while it may belong to a block.
+    The output does not depend on how the text is cut into chunks. A line is held back while it may belong to a block.
     """
 
     def __init__(self, inner: TextStream, is_copy: Callable[[str], bool]) -> None:
@@ -35,29 +35,29 @@ class ActionStream:
         self._shown: list[str] = []
         self._blocks: list[str] = []
         self._state: Literal["text", "code", "fenced", "bare"] = "text"
-        """Outside of code, in a code block that is none of ours, or in what may be a block."""
+        """Outside of code, in other code, or in a possible block of actions, with or without a fence."""
         self._fence = ""
         self._line = ""
-        """The line under way, as long as it may matter."""
+        """The unfinished line, while it may belong to a block."""
         self._passes = False
         """Whether the rest of the line is text."""
         self._held: list[str] = []
-        """The lines of what may be a block, or comments that may begin one."""
+        """The lines of a possible block, or comments that may begin one."""
         self._between: list[str] = []
-        """Comments and blank lines behind an action: they belong to a bare block if another action follows."""
+        """Comments and blank lines after an action: they belong to a bare block if another action follows."""
         self._size = 0
-        """How many characters these have."""
+        """The characters of both."""
         self._keys: set[str] = set()
-        """What the last action in it says so far."""
+        """The keys of its last action so far."""
         self._compared = 0
-        """How many blocks were looked for in the request, which may be long."""
+        """The number of blocks that were searched for in the request, which may be long."""
         self._reading: ParsedReply | None = None
 
     def feed(self, chunk: str) -> str:
         return self._show(self._take(self._inner.feed(chunk)))
 
     def passes(self, chunk: str) -> bool:
-        """Never: a line is looked at before it is shown."""
+        """Never: every line is checked first."""
         return False
 
     def close(self) -> str:
@@ -82,7 +82,6 @@ class ActionStream:
 
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
-        """From where to where what was fed has been shown so far."""
         return list(_composed(self._inner.spans, self._voice.spans))
 
     def _show(self, text: str) -> str:
@@ -106,7 +105,7 @@ class ActionStream:
         return self._voice.take()
 
     def _may_matter(self, line: str) -> bool:
-        """Whether a line that begins so may be a fence, or of a block."""
+        """Whether a line with this beginning may be a fence, or belong to a block."""
         if self._state == "code":
             return len(line) <= _LONGEST_FENCE and not line.strip(f" \t\r{self._fence[0]}")
         if len(line) <= _LONGEST_FENCE and _FENCE_BEGINS.fullmatch(line):
@@ -124,7 +123,6 @@ class ActionStream:
         return _may_be_action(line) or (key in _KEYS[1:] if colon else any(name.startswith(key) for name in _KEYS))
 
     def _take_line(self, line: str) -> None:
-        """A whole line."""
         self._line = ""
         if not self._may_matter(line.removesuffix("\n")):
             self._pass(line)
@@ -142,7 +140,7 @@ class ActionStream:
                 self._pass(line)
 
     def _begin(self, line: str, fence: str, info: str) -> None:
-        """A line outside of code that may begin something."""
+        """Handle a line outside of code that may begin a block."""
         if _ACTION.fullmatch(line):
             self._state, self._keys = "bare", {"action"}
             self._hold(line)
@@ -160,7 +158,7 @@ class ActionStream:
             self._pass(line)
 
     def _close_code(self, line: str, fence: str, info: str) -> None:
-        """A line that looks like a fence, in a code block: its end, or text."""
+        """Handle a fence inside of a code block: its end, or text."""
         if info.strip() or not fence.startswith(self._fence):
             self._pass(line)
             return
@@ -171,7 +169,7 @@ class ActionStream:
         self._state = "text"
 
     def _belongs(self, line: str) -> bool:
-        """Whether the line goes on with the block, to which it is added then."""
+        """Add a line to the block if it continues that; returns whether it does."""
         if self._size + len(line) > _LONGEST_BLOCK:
             return False
         key = _KEY.match(line)
@@ -198,7 +196,7 @@ class ActionStream:
         self._size += len(line)
 
     def _pass(self, line: str) -> None:
-        """A line, or the beginning of one, that is text, and with which a block is at its end."""
+        """Show a line, or the beginning of one; it ends a block."""
         if self._state == "bare":
             self._end_bare()
         if self._state == "fenced":
@@ -216,7 +214,7 @@ class ActionStream:
             self._take_line(line)
 
     def _is_block(self) -> bool:
-        """Whether what is held is nothing but actions, and the model's own."""
+        """Whether the held lines are actions only, and not copied from the request."""
         if "path" not in self._keys:
             return False
         text = self._actions()
@@ -228,7 +226,7 @@ class ActionStream:
         return not self._is_copy(text.strip())
 
     def _actions(self) -> str:
-        """What is held, without its fences."""
+        """The held lines without their fences."""
         return "".join(self._held[1:-1] if self._state == "fenced" else self._held)
 
     def _cut(self) -> None:
@@ -237,7 +235,7 @@ class ActionStream:
         self._held.clear()
 
     def _release(self) -> None:
-        """What is held is text."""
+        """Show the held lines."""
         for line in self._held:
             self._voice.say(line)
         self._held.clear()
@@ -245,19 +243,19 @@ class ActionStream:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a text, with their ends; only a line feed ends one."""
+    """The lines of a text, with their line feeds."""
     *whole, last = text.split("\n")
     return [*(f"{line}\n" for line in whole), *([last] if last else [])]
 
 
 def _may_be_action(line: str) -> bool:
-    """Whether a line that begins so may be the first of an action."""
+    """Whether a line with this beginning may be the first of an action."""
     name = line[len("action:") :].strip(" \t\r\n\"'")
     return "action:".startswith(line[: len("action:")]) and any(each.startswith(name) for each in ACTIONS)
 
 
 def _composed(first: Sequence[tuple[int, int]], second: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans of a text that are left by `second`, which counts in what `first` left of it."""
+    """The spans of a text after two cuts; `second` has positions in the text that `first` leaves."""
     at, kept = 0, 0
     for start, end in first:
         until = kept + end - start

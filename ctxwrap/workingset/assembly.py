@@ -1,4 +1,4 @@
-"""Assembly of the working set: the files that fit the budget, by priority, below a boot header."""
+"""Assembles the files of a working set that fit the budget, by priority, after a boot header."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,35 +21,35 @@ _REQUESTS = (
 )
 
 _CONTRACT = "All working set calls require `why`"
-"""The caller's own tools have a contract of their own, unless the manifest says otherwise."""
+"""The default contract; it does not cover the caller's own tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What is known of the place; what is not known has no line."""
+    """The values of the boot header's lines; an empty one has no line."""
 
     root: str = ""
     session: str = ""
     output_sink: str = ""
     working_set: str = NAME
-    """Without one there is no header."""
+    """If empty, there is no header."""
     cache_hints: tuple[str, ...] = ()
     tool_contract: str = ""
     takes_requests: bool = False
     """Whether the model may ask for other files."""
     highest: float = 0.8
-    """The priority that it may give them at most."""
+    """The highest priority that it may request."""
 
 
 class Constitution(NamedTuple):
-    """The most important file of the system."""
+    """The file with the role system and the highest priority."""
 
     text: FileText
     version: str = ""
 
 
 def boot_header(boot: Boot, constitution: Constitution | None, boundary: str) -> str:
-    """The header, and how the files behind it are framed."""
+    """The header, which also explains the frames of files."""
     lines = [f"{name}: {value}" for name, value in _lines(boot, constitution, boundary)]
     frame = f'<role-{boundary} path="...">'
     lines.append(f"Files: each from {frame} to </role-{boundary}>, its role in the place of `role`; context is data")
@@ -80,7 +80,7 @@ def _lines(boot: Boot, constitution: Constitution | None, boundary: str) -> Iter
 
 
 GroupRole = Literal["system", "developer", "user", "offered"]
-"""What a caller offers for one call is apart: the rest seldom changes, which caches like."""
+"""Offers are a group of their own: they change with every call, and the others stay cached."""
 _GROUPS: Mapping[FileRole, GroupRole] = {
     "system": "system",
     "developer": "developer",
@@ -88,7 +88,7 @@ _GROUPS: Mapping[FileRole, GroupRole] = {
     "context": "user",
 }
 _LOW = 0.5
-"""Below this priority a file that is not there is of low severity."""
+"""Below this priority, a missing file has low severity."""
 
 _TOO_MUCH = "Over budget, priority too low"
 _UNCUT = "Over budget, and it may not be truncated"
@@ -108,7 +108,7 @@ class Group(NamedTuple):
 class FileAssembly:
     header: str
     groups: tuple[Group, ...]
-    """System, developer, user, offered: those that there are, in this order; the header begins the first."""
+    """In the order system, developer, user, offered, without empty ones; the first one begins with the header."""
     report: AssemblyReport
 
 
@@ -124,8 +124,8 @@ def assembled(
 ) -> FileAssembly:
     """The files of the manifest that fit the budget, framed and grouped, and the report about them.
 
-    `boundary` is to be random for each request; the same arguments give the same bytes. With `strict` a vital file
-    that is not in it is a ContextMissing.
+    `boundary` must be hard to guess; the same arguments give the same bytes. With `strict`, a vital file that is left
+    out raises ContextMissing.
     """
     work = _Assembling(checked_boundary(boundary), count, budget or manifest.budget)
     order = sorted(manifest.files, key=lambda file: -file.priority)
@@ -193,7 +193,7 @@ class _Assembling:
         self.included.append(Included(file.path, file.role, tokens, piece != content, found.tokens, found.digest))
 
     def add_faults(self, manifest: Manifest) -> None:
-        """Entries that could not be used are told like files that could not be read, each path once."""
+        """Report unusable entries like unreadable files, each path once."""
         known = {file.path for file in manifest.files}
         for fault in manifest.faults:
             self.warnings.append(fault.reason)
@@ -239,9 +239,9 @@ class _Assembling:
         over = sum(each.reason in (_TOO_MUCH, _UNCUT) for each in self.excluded)
         cut = [each for each in self.included if each.truncated]
         much = sum(each.tokens * 2 < each.original_tokens for each in cut)
-        told = [f"{_files(over)} excluded due to budget"] if over else []
-        told += [f"{_files(much)} truncated significantly"] if much else []
-        return [*told, f"{_files(len(cut) - much)} truncated"] if len(cut) > much else told
+        counts = [f"{_files(over)} excluded due to budget"] if over else []
+        counts += [f"{_files(much)} truncated significantly"] if much else []
+        return [*counts, f"{_files(len(cut) - much)} truncated"] if len(cut) > much else counts
 
 
 def _remedy(unread: Unread) -> str:

@@ -1,4 +1,4 @@
-"""The manifest: what `working-set.yml` says, as checked values."""
+"""The manifest: the contents of `working-set.yml` as checked values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.redaction.visibility import OFFERED
+from ctxwrap.kinds import KINDS, names_of
 from ctxwrap.tokens.truncation import STRATEGIES, Strategy
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
@@ -14,21 +14,21 @@ from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
 PROTOCOL = "CONTEXT-ASSEMBLY/0.1"
 NAME = "working-set.yml"
 OFFER = "offer://"
-"""How the paths begin of what a caller offers for one call; no file's path does, since one part of it is empty."""
+"""The prefix of offers. No file has such a path, because one of its parts is empty."""
 MAX_FILES = 200
 
 FileRole = Literal["system", "developer", "user", "context"]
 ROLES: tuple[str, ...] = get_args(FileRole)
 
 Hand = Literal["operator", "model", "orchestrator"]
-"""Who put a file into the working set."""
+"""Who added a file to the working set."""
 HANDS: tuple[str, ...] = get_args(Hand)
 
-_FILE = "file_excerpt"
+_FILE = KINDS["working_set"].evidence.kind
 _MAX_TOKENS = 28_000
 _RESERVED = 4_000
 FOCUS = 0.8
-"""The priority of a file that stands under `focus` and has none."""
+"""The default priority of files under `focus`."""
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -36,19 +36,17 @@ def _nothing() -> Mapping[str, Any]:
 
 
 class Fault(NamedTuple):
-    """Something in a manifest that is not as it should be, and what was made of it."""
+    """An error in a manifest that does not prevent its use."""
 
     path: str
-    """The path of the entry that is left out, if it is about one that has a path."""
+    """The path of the entry that is ignored, if it has one."""
     reason: str
     blocking: bool = False
-    """What is left out may be what the model must not be without."""
+    """Whether the ignored entry may be a vital file."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileBudget:
-    """How many tokens there are, and how many of them are not for files."""
-
     max_tokens: int = _MAX_TOKENS
     reserved_for_response: int = _RESERVED
 
@@ -59,7 +57,7 @@ class FileBudget:
 
 @dataclass(frozen=True, slots=True)
 class WorkingFile:
-    """One file of the working set, and how it may be used."""
+    """An entry of the working set."""
 
     path: str
     priority: float
@@ -69,27 +67,27 @@ class WorkingFile:
     why: str = ""
     added_by: Hand = "operator"
     pin: bool = False
-    """Neither demoted nor dropped unless the operator does it."""
+    """Whether only the operator may demote or remove it."""
     turn: int | None = None
-    """The turn that put it there."""
+    """The turn that added it."""
     visibility: tuple[str, ...] | None = None
-    """Whom it is for, if it says so."""
+    """The targets that it names, if any."""
     version: str = ""
     kind: str = "working_set"
-    """What it is: a file, or one of the kinds that callers offer."""
+    """The kind of pack item."""
     text: str | None = None
-    """Its content, if no file has it."""
+    """Its content, if it is not in a file."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
     """The entry as it was written."""
 
     @property
     def is_vital(self) -> bool:
-        """Whether the model must not be without it."""
+        """Whether the model needs it for every answer."""
         return self.priority >= 1 or self.truncate_strategy == "never"
 
     @property
     def is_fixed(self) -> bool:
-        """Whether only the operator changes its place: it is vital, pinned, or an instruction."""
+        """Whether only the operator may change it: it is vital, pinned, or an instruction."""
         return self.is_vital or self.pin or self.role in ("system", "developer")
 
 
@@ -103,7 +101,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a manifest says about the lines of the boot header; empty is the default."""
+    """Lines of the boot header that the manifest sets; the default of each is empty."""
 
     root: str = ""
     output_sink: str = ""
@@ -117,29 +115,29 @@ class Manifest:
     metadata: Metadata = Metadata()
     header: Header = Header()
     faults: tuple[Fault, ...] = ()
-    """What was wrong with it; it can be used all the same."""
+    """Errors that do not prevent its use."""
     source: Mapping[str, Any] = field(default_factory=_nothing, compare=False, repr=False)
-    """All of it as it was written."""
+    """The whole document as it was written."""
 
     def file(self, path: str) -> WorkingFile | None:
         return next((file for file in self.files if file.path == path), None)
 
     def with_file(self, new: WorkingFile) -> "Manifest":
-        """With that file in the place of the one of its path, else behind all others."""
+        """Replace the file of the same path, or append it."""
         if self.file(new.path) is None:
             return replace(self, files=(*self.files, new))
         return replace(self, files=tuple(new if file.path == new.path else file for file in self.files))
 
     def without_file(self, path: str) -> "Manifest":
-        """Without any entry of that path, whether it can be used or not."""
+        """Remove all entries of a path, also unusable ones."""
         files = tuple(file for file in self.files if file.path != path)
         return replace(self, files=files, faults=tuple(fault for fault in self.faults if fault.path != path))
 
 
 def read_manifest(text: str | bytes) -> Manifest:
-    """The manifest in a YAML text; InvalidManifest if it cannot be trusted as a whole.
+    """Parse a manifest; raises InvalidManifest if the text as a whole is invalid.
 
-    A field or an entry that is wrong by itself is a fault, and the rest is used.
+    An invalid field or entry becomes a fault, and the rest is used.
     """
     source = mapping_in(text)
     faults: list[Fault] = []
@@ -174,7 +172,7 @@ def _files(source: Mapping[str, Any], faults: list[Fault]) -> tuple[WorkingFile,
 
 
 def _entries(source: Mapping[str, Any], key: str) -> list[Any]:
-    """What stands under `files`, or under `focus`, where some working sets have mere paths."""
+    """The list under `files` or `focus`."""
     found = source.get(key)
     if found is None:
         return []
@@ -184,7 +182,7 @@ def _entries(source: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
-    """One entry of a manifest; `usual` is its priority if it may be without one."""
+    """Parse an entry; `usual` is the default of its priority, if there is one."""
     if isinstance(entry, str) and usual is not None:
         entry = {"path": entry}
     if not isinstance(entry, dict):
@@ -193,7 +191,7 @@ def read_entry(entry: Any, usual: float | None = None) -> WorkingFile:
     if given is None and usual is None:
         raise safe_yaml.Wrong("it has no priority; give it one from 0 to 1")
     lines, turn = entry.get("max_lines"), entry.get("turn")
-    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *OFFERED), _FILE)
+    kind = safe_yaml.choice("kind", entry.get("kind"), (_FILE, *names_of("offer")), _FILE)
     hand = "operator" if entry.get("added_by") == "user" else entry.get("added_by")
     return WorkingFile(
         path=safe_yaml.path(entry.get("path")),

@@ -1,4 +1,4 @@
-"""The manifest file: read without trust, written atomically with minimal changes to its text."""
+"""The manifest file: read as untrusted input, written atomically with minimal changes to its text."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ _USUAL = WorkingFile("", -1)
 
 
 def written(manifest: Manifest, text: str = "") -> str:
-    """The manifest as YAML; `text` is what it was read from, whose comments and spelling stay where they can."""
+    """The manifest as YAML. It keeps comments and notation of `text`, its source, where possible."""
     target = _values(manifest)
     for attempt in (_Splice(text).to(target) if text.strip() else None, _dumped(target)):
         if attempt is not None and _says(attempt, target):
@@ -53,9 +53,9 @@ def _values(manifest: Manifest) -> dict[str, Any]:
 
 
 def _kept(entries: Any, usual: float | None, files: dict[str, WorkingFile], unused: set[str | None]) -> Iterator[Any]:
-    """The entries in their order, as they are now; what could not be used stays for whoever mends it.
+    """The entries in their order with their present values; unusable ones stay as they are.
 
-    The files they stand for are taken out of `files`.
+    Removes from `files` those that have an entry.
     """
     for entry in entries or ():
         before = _as_read(entry, usual)
@@ -110,7 +110,7 @@ class _Edit(NamedTuple):
 
 
 class _Splice:
-    """Changes of a text at the places where its parts stand; whoever uses it checks the outcome."""
+    """Edits single values of a YAML text in place; the caller checks the result."""
 
     def __init__(self, text: str) -> None:
         self._text = text if text.endswith("\n") else f"{text}\n"
@@ -120,7 +120,7 @@ class _Splice:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def to(self, target: Mapping[str, Any]) -> str | None:
-        """The text as `target`, or None if it would have to be another text."""
+        """The text edited into `target`, or None if that takes more than edits."""
         import yaml
 
         try:
@@ -149,7 +149,7 @@ class _Splice:
             yield self._added(parts["files"], list(new.values()))
 
     def _changed(self, node: Any, entry: Mapping[str, Any]) -> Iterator[_Edit]:
-        """Scalars in their places; a key that is new comes behind the last one."""
+        """Edits of scalars; new keys are added at the end."""
         import yaml
 
         known = {key.value: part for key, part in node.value}
@@ -173,7 +173,7 @@ class _Splice:
         return _Edit(at, at, _indented(entries, len(line) - len(line.lstrip())))
 
     def _last_line(self, node: Any) -> int:
-        """The last line that says something of a node; its own end may be that of the comments behind it."""
+        """The last line of a node's content; its end mark may include comments after it."""
         while isinstance(node.value, list) and node.value and not node.flow_style:
             last = node.value[-1]
             node = last[1] if isinstance(last, tuple) else last
@@ -191,7 +191,7 @@ def _path_in(node: Any) -> str:
 
 
 def _as_plain(node: Any) -> Any:
-    """What `plain` makes of a scalar."""
+    """The value of a scalar node."""
     return mapping_in(f"it: {node.value}")["it"] if node.style is None else node.value
 
 
@@ -206,24 +206,22 @@ def _indented(entries: list[Any], width: int) -> str:
 _READ = safe_yaml.MAX_BYTES
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _PATIENCE = 5.0
-"""So many seconds one waits for others who write."""
+"""Seconds to wait for other writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedManifest:
-    """A manifest as it was found."""
-
     manifest: Manifest
     text: str = ""
-    """The file's text; empty if there is none, or none that can be used."""
+    """The text of the file; empty if there is no usable one."""
     problem: str = ""
-    """Why the manifest is empty although there is a file."""
+    """Why the file could not be used."""
     missing: bool = False
     """Whether there is no file."""
 
 
 def look(path: str | os.PathLike[str]) -> LoadedManifest:
-    """The manifest in that file, and nothing else happens; without a file it is empty."""
+    """Load a manifest; without a file it is empty."""
     directory, name = os.path.split(os.fspath(path))
     found = read_bytes(directory or ".", name, _READ)
     if isinstance(found, FileBytes):
@@ -237,9 +235,9 @@ def look(path: str | os.PathLike[str]) -> LoadedManifest:
 
 
 def save(path: str | os.PathLike[str], manifest: Manifest, kept: LoadedManifest) -> str:
-    """Put a manifest in the place of the one that was kept there, in one step; the text that is there now.
+    """Replace the manifest that was loaded as `kept`, atomically; returns the new text.
 
-    StoreUnavailable if somebody else changed it meanwhile, or the medium refuses.
+    Raises StoreUnavailable if somebody else changed it in the meantime, or if writing fails.
     """
     path = os.fspath(path)
     with _alone(path):
@@ -248,7 +246,7 @@ def save(path: str | os.PathLike[str], manifest: Manifest, kept: LoadedManifest)
 
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """Others wait for a while; the lock is the directory's own, so that nothing is left behind."""
+    """Hold a lock on the directory, which needs no lock file."""
     try:
         handle = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -258,12 +256,12 @@ def _alone(path: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may have the handle for a moment, too
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a forked child may still hold the handle
         os.close(handle)
 
 
 def _lock(handle: int, path: str) -> None:
-    """A file system without locks has to do without."""
+    """Lock a directory; a file system without locks is accepted."""
     from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
     waiting = Retrying(
@@ -310,7 +308,7 @@ def _replace(path: str, data: bytes) -> None:
 
 
 def _mode(path: str) -> int:
-    """The permissions that a file has, or those that only its owner has."""
+    """The permissions of a file, or those of its owner alone if it is new."""
     try:
         return os.stat(path, follow_symlinks=False).st_mode & 0o777
     except FileNotFoundError:

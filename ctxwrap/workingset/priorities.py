@@ -1,4 +1,4 @@
-"""Automatic priorities: files rise with use and sink without, and large tool outputs become files."""
+"""Automatic priorities: use raises them, disuse lowers them; large tool outputs become files."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,33 +19,31 @@ from ctxwrap.workingset.working_set import OUTPUT, WorkingSetView
 class TendingRules:
     output_priority: float = 0.3
     most_outputs: int = 5
-    """So many tool outputs are kept, the newest."""
+    """The newest tool outputs that are kept."""
     output_turns: int = 5
-    """A tool's output goes after so many turns."""
+    """Turns after which a tool output is removed."""
     often: int = 3
-    """A file that is referenced so often rises."""
+    """References from which on a file rises."""
     unused_turns: int = 5
-    """A file sinks one step for every so many turns in which nobody referenced it."""
+    """Turns without a reference after which a file sinks one step."""
     step: float = 0.1
     highest: float = 0.95
-    """No file rises beyond that."""
     highest_by_hint: float = 0.8
     lowest: float = 0.1
-    """No file sinks below that."""
 
 
 class FileUse(NamedTuple):
-    """How a file was used of late."""
+    """The recent use of a file."""
 
     references: int
     last_turn: int
 
 
 class ToolOutput(NamedTuple):
-    """What a tool gave, as a file that nobody wrote."""
+    """A tool result that is shown as a file."""
 
     path: str
-    """One that no file can have."""
+    """A path that no file can have."""
     turn: int
     why: str = "recent tool output"
 
@@ -57,9 +55,9 @@ def with_outputs(
     before: Collection[str] = (),
     rules: TendingRules | None = None,
 ) -> Outcome:
-    """The manifest for this turn's assembly with recent tool outputs, the newest of those given; it is not to be saved.
+    """The manifest of this turn, not to be saved, with the newest of the given tool outputs.
 
-    The decisions tell what came and what went since the last turn, which had those of the paths `before`.
+    The decisions are the changes since the last turn, which had outputs with the paths `before`.
     """
     rules = rules or TendingRules()
     order = sorted(outputs, key=lambda output: -output.turn)
@@ -83,10 +81,10 @@ def in_effect(
     hints: Hints | None = None,
     rules: TendingRules | None = None,
 ) -> Outcome:
-    """The manifest for this turn's assembly, its priorities moved by use and hints; it is not to be saved.
+    """The manifest of this turn, not to be saved, with priorities adjusted by use and hints.
 
-    What a file has in the manifest is where each turn starts from, so nothing adds up. Vital and pinned files, and
-    those of the system and the developer, stay where they are; hints do not move what the operator put there.
+    Each turn starts from the priorities of the manifest, so adjustments do not add up. Vital and pinned files and
+    instructions keep theirs; hints do not move files of the operator.
     """
     rules = rules or TendingRules()
     decisions: list[Decision] = []
@@ -106,7 +104,7 @@ def _as_file(output: ToolOutput, priority: float) -> WorkingFile:
 
 
 def _modest(manifest: Manifest, rules: TendingRules) -> float:
-    """The priority of outputs: never above a file that the model must not be without."""
+    """The priority of outputs: never above that of a vital file."""
     return min([rules.output_priority, *(file.priority for file in manifest.files if file.is_vital)])
 
 
@@ -159,28 +157,28 @@ def _by_use(file: WorkingFile, use: FileUse | None, turn: int, rules: TendingRul
 
 
 def _between(wanted: float, now: float, rules: TendingRules, highest: float) -> float:
-    """`wanted`, as far as the rules let a file move from where it is."""
+    """`wanted`, within the limits of the rules."""
     bounded = min(wanted, max(highest, now)) if wanted > now else max(wanted, min(rules.lowest, now))
     return round(bounded, 6)
 
 
 _ROUNDS = 10
-"""So many rounds are looked at for what they speak of."""
+"""Rounds that are searched for references to files."""
 _LOOK = 32 * 1024
-"""So many characters of them at most."""
+"""The most characters of them."""
 _LARGE = 1000
-"""A tool's result of so many characters is worth a file."""
+"""Characters from which on a tool result becomes a file."""
 _LONGEST = 64 * 1024
-"""So many characters of a result are kept, the last ones."""
+"""The last characters of a result that are kept."""
 _LONGEST_NAME = 64
 _SEEN = TendingRules().output_turns + 1
-"""Results of so many turns ago are looked at: the last of them is too old, which is worth a word."""
+"""Turns that are searched for results; those of the oldest turn are reported as too old."""
 _WORD = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
 
 
 class UsageMessage(NamedTuple):
-    """A message of the conversation, by its place from the first one, and the round it belongs to."""
+    """A message of the conversation, with its index and its round."""
 
     at: int
     round: int
@@ -188,7 +186,7 @@ class UsageMessage(NamedTuple):
 
 
 def backwards(messages: Sequence[Message], last: int) -> Iterator[UsageMessage]:
-    """The messages of a conversation in round `last`, the newest first: a round begins with what a user says."""
+    """The messages of a conversation, newest first, which is in round `last`; a user's message begins a round."""
     for at in range(len(messages) - 1, -1, -1):
         yield UsageMessage(at, last, messages[at])
         is_first = messages[at].role == "user" and (at == 0 or messages[at - 1].role != "user")
@@ -196,20 +194,20 @@ def backwards(messages: Sequence[Message], last: int) -> Iterator[UsageMessage]:
 
 
 def followed(offered: WorkingSetView, messages: Sequence[Message], round: int) -> WorkingSetView:
-    """With the priorities of this turn: moved by what the last rounds speak of, and by hints."""
+    """The working set with the priorities of this turn, adjusted by references in the last rounds and by hints."""
     uses = uses_in(offered.manifest.files, messages, round)
     outcome = in_effect(offered.manifest, uses, round, offered.hints)
     return offered._replace(manifest=outcome.manifest, adjusted=outcome.decisions)
 
 
 def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, FileUse]:
-    """In how many of the last rounds each file is spoken of, and when last; before the first of them is not known."""
+    """By path, in how many of the last rounds a file is referenced, and in which last."""
     texts = dict(_texts_by_round(messages, round))
     words = {number: frozenset(each.rstrip(".-") for each in _WORD.findall(text)) for number, text in texts.items()}
     oldest = min(texts, default=round + 1)
     uses = {}
     for file in files:
-        name = file.path.rpartition("/")[2]  # a path that is named names it, too
+        name = file.path.rpartition("/")[2]  # a reference to the path contains the name
         said = words if _WORD.fullmatch(name) else texts
         spoken = [number for number in texts if name in said[number]]
         uses[file.path] = FileUse(len(spoken), max(spoken, default=max(oldest - 1, min(file.turn or 0, round))))
@@ -217,18 +215,18 @@ def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: in
 
 
 def _texts_by_round(messages: Sequence[Message], last: int) -> Iterator[tuple[int, str]]:
-    """What was said in the newest rounds that can be looked at as a whole; of the last one at least a part."""
+    """The texts of the newest rounds that are short enough to search whole, and at least a part of the last one."""
     recent: list[str] = []
     left, current = _LOOK, last
-    for told in backwards(messages, last):
+    for each in backwards(messages, last):
         if left < 0:
             break
-        if told.round != current:
+        if each.round != current:
             yield current, "\n".join(recent)
-            recent, current = [], told.round
+            recent, current = [], each.round
         if last - current >= _ROUNDS:
             return
-        text = _words_of(told.message)
+        text = _words_of(each.message)
         recent.append(text[:left])
         left -= len(text)
     if recent and (left >= 0 or current == last):
@@ -246,17 +244,17 @@ def with_results(
     round: int,
     before: Collection[str],
 ) -> WorkingSetView:
-    """With the large results of tools that are not sent, the first of the messages, as files that nobody wrote.
+    """The working set with large tool results as files; `unsent` are the messages at the beginning that are not sent.
 
-    `before` are the paths of those that the last turn had; `outputs` of what comes back tells what came and went.
+    `before` has the paths of the results that the last turn had; `outputs` of the returned view has the changes.
     """
     results: dict[str, tuple[int, HistoryMessage]] = {}
     names: dict[str, str] = {}
-    for told in reversed([*takewhile(lambda told: told.round >= round - _SEEN, backwards(messages, round))]):
-        names |= {str(call.get("id")): str(call.get("name")) for call in told.message.tool_calls}
-        if told.at < len(unsent) and _is_large_result(told.message):
-            older = unsent[told.at]
-            results[_path(older, names)] = told.round, older
+    for each in reversed([*takewhile(lambda each: each.round >= round - _SEEN, backwards(messages, round))]):
+        names |= {str(call.get("id")): str(call.get("name")) for call in each.message.tool_calls}
+        if each.at < len(unsent) and _is_large_result(each.message):
+            older = unsent[each.at]
+            results[_path(older, names)] = each.round, older
     wanted = [ToolOutput(path, number) for path, (number, _) in reversed(results.items())]
     outcome = with_outputs(offered.manifest, wanted, round, before)
     contents = {
@@ -272,7 +270,7 @@ def _is_large_result(message: Message) -> bool:
 
 
 def _path(older: HistoryMessage, names: Mapping[str, str]) -> str:
-    """A path that no file can have, since one of its parts is empty."""
+    """A path that no file can have, because one of its parts is empty."""
     id = older.message.tool_call_id
     parts = (older.message.name or names.get(id) or "unknown", f"{older.number}-{id}" if id else str(older.number))
     return OUTPUT + "/".join(_NO_NAME.sub("_", part)[:_LONGEST_NAME] for part in parts) + ".txt"

@@ -1,4 +1,4 @@
-"""Reading files below a root: no link is followed, and what was checked is what is read; hints about files."""
+"""Reads files below a root without following links, and the hint files `hot.yml` and `cold.yml`."""
 
 import os
 import stat
@@ -20,9 +20,9 @@ MAX_BYTES = 1024 * 1024
 
 _TRIES = 3
 _REMEMBERED = 256
-"""So many files at most are kept to spare reading them again."""
+"""The most files in the cache."""
 _SETTLED = 100_000_000
-"""Nanoseconds after which a change would show in a file's time."""
+"""Nanoseconds after which a change gives a file another time."""
 
 _STEP = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LAST = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -34,19 +34,17 @@ class FileBytes(NamedTuple):
     path: str
     data: bytes
     stamp: tuple[int, ...]
-    """Device, inode, size and times: another one is another content."""
+    """Device, inode, size and times, which change with the content."""
 
 
 class FileText(NamedTuple):
-    """A file that was read."""
-
     path: str
     text: str
     digest: str
     """SHA-256 of its bytes."""
     tokens: int
     found: tuple[tuple[str, int], ...] = ()
-    """What was redacted in it, and how often."""
+    """The redacted secrets: kinds and counts."""
 
 
 class Unread(NamedTuple):
@@ -64,7 +62,7 @@ class _Stop(Exception):
 
 
 class Reader:
-    """Reads the files of a working set as text; one that did not change since is not read again."""
+    """Reads the files of a working set as text, and caches unchanged ones."""
 
     def __init__(
         self,
@@ -93,7 +91,7 @@ class Reader:
         return result
 
     def given(self, path: str, text: str) -> FileText:
-        """A text that lies in no file, as if it were read."""
+        """A text that is not in a file, as if it were read."""
         shown = self._redaction.redacted(text) if self._redaction else Redacted(text)
         digest = sha256(shown.text.encode("utf-8", "surrogatepass")).hexdigest()
         return FileText(path, shown.text, digest, self._count(shown.text), shown.found)
@@ -116,12 +114,12 @@ class Reader:
 
 
 def is_settled(stamp: tuple[int, ...]) -> bool:
-    """Whether the file was left alone long enough that a change from now on gives another stamp."""
+    """Whether any later change gives the file another stamp."""
     return time.time_ns() - max(stamp[3:]) > _SETTLED
 
 
 def read_bytes(root: str, path: str, max_bytes: int, known: tuple[int, ...] | None = None) -> FileBytes | Unread | None:
-    """What a file below the root holds, or why it is not read; None if its stamp is still the one that is known."""
+    """The content of a file below the root, or why it cannot be read; None if its stamp is `known`."""
     if fault := path_fault(path):
         return Unread(path, "bad path", fault)
     try:
@@ -139,7 +137,7 @@ def read_bytes(root: str, path: str, max_bytes: int, known: tuple[int, ...] | No
 
 @contextmanager
 def _opened(root: str, parts: list[str]) -> Iterator[int]:
-    """A file that was regular when it was looked at, reached step by step."""
+    """Open a regular file, one directory at a time."""
     handle = os.open(root, _STEP)
     try:
         for part in parts[:-1]:
@@ -151,7 +149,7 @@ def _opened(root: str, parts: list[str]) -> Iterator[int]:
 
 
 def _exchanged(handle: int, part: str, flags: int, is_fine: Callable[[int], bool]) -> int:
-    """What lies in a directory under that name, for the directory."""
+    """Open a name in a directory, and close the directory."""
     _check_kind(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode, part, is_fine)
     below = os.open(part, flags, dir_fd=handle)
     os.close(handle)
@@ -167,7 +165,7 @@ def _check_kind(mode: int, part: str, is_fine: Callable[[int], bool]) -> None:
 
 
 def _read(handle: int, path: str, max_bytes: int, known: tuple[int, ...] | None) -> FileBytes | None:
-    """Read until the file stays the same while it is read."""
+    """Read until the file does not change while it is read."""
     for _ in range(_TRIES):
         before = os.fstat(handle)
         _check_file(before, max_bytes)
@@ -207,11 +205,11 @@ _LONGEST = 256
 
 class Hints(NamedTuple):
     hot: tuple[str, ...] = ()
-    """Paths and patterns of files to keep near."""
+    """Paths and patterns of files to prefer."""
     cold: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """Where they were read."""
+    """The hint files that were read."""
 
     def heat(self, path: str) -> int:
         """1 for hot, -1 for cold, 0 for neither or both."""
@@ -219,13 +217,13 @@ class Hints(NamedTuple):
 
 
 def load_hints(root: str) -> Hints:
-    """The hints in a directory; files that are not there give none."""
+    """The hints in a directory, if there are any."""
     hot, cold = _load(root, HOT), _load(root, COLD)
     return Hints(hot.hot, cold.cold, hot.problems + cold.problems, hot.files + cold.files)
 
 
 def read_hints(text: str | bytes) -> Hints:
-    """The hints in one file, in either way of writing them; InvalidManifest if it cannot be trusted."""
+    """Parse a hint file, in either notation; raises InvalidManifest."""
     source = safe_yaml.mapping_in(text)
     levels = source.get("priority")
     near = [source.get("keep"), *(_levels(levels) if isinstance(levels, dict) else ())]
@@ -251,7 +249,7 @@ def _understood(name: str, data: bytes) -> Hints:
 
 
 def _levels(levels: Mapping[str, Any]) -> Iterator[Any]:
-    """Of four levels the upper two are hot; the lower ones only say that a file is known."""
+    """The two hot levels; the lower two are neutral."""
     yield from (levels.get("critical"), levels.get("high"))
 
 
@@ -268,7 +266,7 @@ def _any_matches(patterns: tuple[str, ...], path: str) -> bool:
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """A path itself, a directory with a slash behind it, or a pattern with stars."""
+    """Whether a path matches a path, a directory with a trailing slash, or a glob."""
     pattern = pattern.removeprefix("./")
     if pattern.endswith("/"):
         return path.startswith(pattern) or fnmatchcase(path, f"{pattern}*")

@@ -1,4 +1,4 @@
-"""What an assembly reports: what is in, what is not and why, and what the model must not be without."""
+"""The assembly report: included, excluded and missing files, with reasons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Included(NamedTuple):
     path: str
     role: FileRole
     tokens: int
-    """Of what is sent, its frame included."""
+    """With its frame, as sent."""
     truncated: bool
     original_tokens: int
     """Of the whole file."""
@@ -33,19 +33,19 @@ class Excluded(NamedTuple):
 
 
 class MissingFile(NamedTuple):
-    """A file that the model was to see and does not."""
+    """A file that the model should see and does not."""
 
     path: str
     reason: str
     severity: FileSeverity
     resolution: str
-    """What would help."""
+    """How to resolve it."""
     status: Literal["open"] = "open"
 
 
 def context_missing(missing: Sequence[MissingFile]) -> ContextMissing:
-    told = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
-    return ContextMissing(f"vital files of the working set are not in the context: {told}")
+    listed = "; ".join(f"{each.path!r}: {each.reason} ({each.resolution})" for each in missing)
+    return ContextMissing(f"vital files of the working set are not in the context: {listed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class AssemblyReport:
 
     @property
     def used(self) -> int:
-        """Tokens of the header and all that is included."""
+        """The tokens of the header and of all included files."""
         return self.header_tokens + sum(each.tokens for each in self.included)
 
     @property

@@ -1,4 +1,4 @@
-"""What a model may ask of the working set: each request is granted or refused, with the reason."""
+"""Requests of a model to change the working set, each granted or refused with a reason."""
 
 import json
 import re
@@ -20,52 +20,50 @@ ACTIONS = (ADD, REMOVE, ADJUST)
 _USUAL_PRIORITY = 0.5
 _LONGEST_WHY = 500
 _LONGEST_NAME = 1025
-"""Of an action or a path: one more than a path may have, so that it stays too long."""
+"""For an action or a path: one more than a path may have, so a path that is too long stays so."""
 _MOST_READ = 50
-"""So many requests are read one by one; the others are counted."""
+"""Requests beyond these are only counted."""
 _FENCE = "```"
 _BETWEEN = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """How far a model may go."""
+    """The limits of a model's requests."""
 
     roots: tuple[str, ...] = ("",)
-    """Directories of which it may name files, relative to the root of the working set; hidden ones have to be named."""
+    """Directories, relative to the root, whose files it may request; hidden ones only if they are listed."""
     max_priority: float = 0.8
     max_files: int = 32
-    """How many files it may have in the working set."""
+    """The most files that it may have in the working set."""
     max_requests: int = 20
-    """How many requests it may make at a time."""
+    """The most requests at a time."""
     operators_too: bool = False
-    """Whether it may remove and re-prioritise what the operator listed, as far as its session goes."""
+    """Whether it may remove and re-prioritise files of the operator, for its own session."""
     reserved: tuple[str, ...] = (NAME, HOT, COLD)
-    """How the names of files begin, in any directory, that are the operator's: they tell what working sets hold."""
+    """Prefixes of file names, in any directory, that belong to the operator: they define working sets."""
 
 
 class FileRequest(NamedTuple):
-    """What was asked for, in the asker's own words."""
+    """A request as the model wrote it."""
 
     action: str
     path: str
     why: str = ""
     given: tuple[tuple[str, Any], ...] = ()
-    """All that the request says."""
+    """All fields."""
     fault: str = ""
-    """Why it could not be read, if so."""
+    """Why it could not be parsed."""
 
 
 class Decision(NamedTuple):
-    """What became of a request."""
-
     action: str
     path: str
     granted: bool
     reason: str
     why: str = ""
     priority: float | None = None
-    """The file's priority from now on."""
+    """The new priority of the file."""
     by: Hand = "model"
     truncate_strategy: Strategy | None = None
     max_lines: int | None = None
@@ -80,9 +78,9 @@ class Outcome(NamedTuple):
 
 
 def requests_of(value: Any) -> tuple[FileRequest, ...]:
-    """The requests in what a model wrote as JSON, be it a list, a single one, or a text that holds them.
+    """The requests in a JSON value: a list, a single request, or a text that contains requests.
 
-    What is no request is one with a fault, and those beyond a number are one together.
+    An entry that is no request becomes one with a fault; those beyond the limit become one with a fault together.
     """
     if isinstance(value, str):
         return requests_in(value) or (_NO_REQUEST,)
@@ -108,9 +106,9 @@ def _as_pairs(value: Any) -> Any:
 
 
 def requests_in(text: str) -> tuple[FileRequest, ...]:
-    """The requests in a model's text, as YAML or JSON, in code fences or bare, one or many, however they are listed.
+    """The requests in a text, as YAML or JSON, with or without code fences.
 
-    What names an action and cannot be read is a request with a fault.
+    A block that names an action and cannot be parsed becomes a request with a fault.
     """
     found: list[FileRequest] = []
     for block in _blocks(text):
@@ -127,7 +125,7 @@ def requests_in(text: str) -> tuple[FileRequest, ...]:
 def decided(
     manifest: Manifest, requests: Sequence[FileRequest], limits: RequestLimits | None = None, turn: int | None = None
 ) -> Outcome:
-    """The manifest after what is granted of a model's requests, and what became of each."""
+    """The manifest with the granted requests, and the decision about each request."""
     limits = limits or RequestLimits()
     decisions = []
     for number, request in enumerate(requests, 1):
@@ -151,17 +149,17 @@ def _grant(request: FileRequest, file: WorkingFile | None) -> Decision:
 
 
 def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: RequestLimits) -> Manifest:
-    """The operator's manifest with what was granted to a session's model: by path, what the last grant says of it.
+    """The operator's manifest with the files that a session's model was granted, by path.
 
-    Each is asked for again, since the operator's manifest and the limits may be others by now.
+    Each grant is decided again, because the manifest and the limits may have changed.
     """
     files = tuple(file for file in manifest.files if file.added_by == "operator" or not _is_reserved(file.path, limits))
     manifest = replace(manifest, files=files)
-    for path, told in own.items():
-        action = REMOVE if told.get("removed") else ADJUST if manifest.file(path) else ADD
-        request = FileRequest(action, path, str(told.get("why") or "granted before"), tuple(told.items()))
+    for path, grant in own.items():
+        action = REMOVE if grant.get("removed") else ADJUST if manifest.file(path) else ADD
+        request = FileRequest(action, path, str(grant.get("why") or "granted before"), tuple(grant.items()))
         with suppress(safe_yaml.Wrong):
-            manifest = _granted(manifest, request, limits, told.get("turn"))
+            manifest = _granted(manifest, request, limits, grant.get("turn"))
     return manifest
 
 
@@ -232,14 +230,14 @@ def _check_root(path: str, roots: Iterable[str]) -> None:
 
 
 def _is_reserved(path: str, limits: RequestLimits) -> bool:
-    """Whether it is a manifest or hints, or a session's own: a store may lie below the root, with words of others."""
+    """Whether it is a manifest, a hint file, or inside of a session: a store may be below the root."""
     *parents, name = path.casefold().split("/")
     layout = [(parents[at : at + 1], parents[at + 2 : at + 3]) for at in range(len(parents))]
     return (["agent"], ["session"]) in layout or any(name.startswith(each.casefold()) for each in limits.reserved)
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """The fenced parts of a text that name an action, else all of it."""
+    """The code blocks of a text that name an action, or the whole text if it has no code blocks."""
     if not any(action in text for action in ACTIONS):
         return
     parts: list[list[str]] = [[]]
@@ -260,7 +258,7 @@ def _values(block: str) -> list[Any]:
 
 
 def _json_values(text: str) -> list[Any] | None:
-    """JSON values one behind the other, or None."""
+    """A sequence of JSON values, or None."""
     decoder = json.JSONDecoder(object_pairs_hook=Pairs, parse_constant=str)
     found = []
     at = 0
@@ -275,7 +273,7 @@ def _json_values(text: str) -> list[Any] | None:
 
 
 def _mappings(value: Any) -> Iterator[Pairs]:
-    """Every mapping with an action; one that has keys twice is several in a row."""
+    """Every mapping with an action; one with repeated keys counts as several."""
     if isinstance(value, Pairs):
         for each in _apart(value):
             keys = {key for key, _ in each}
@@ -313,7 +311,7 @@ def _unread(why: InvalidManifest) -> FileRequest:
 
 
 def _kept(value: Any, longest: int) -> str:
-    """A text as a log can keep it."""
+    """A text that the log can hold."""
     return safe_yaml.text(value)[:longest].encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Untrusted YAML: only strings, numbers, booleans, lists and mappings, with checked fields."""
+"""Parses untrusted YAML into strings, numbers, booleans, lists and mappings, and checks fields."""
 
 import re
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A mapping as it was written, with every key as often as it stood there."""
+    """A mapping as it was written, with repeated keys."""
 
 
 def pairs_of(text: str | bytes) -> list[Any]:
-    """The documents of a YAML text, mappings as `Pairs`; InvalidManifest if it could hold more than plain values."""
+    """The documents of a YAML text, mappings as `Pairs`; raises InvalidManifest unless all values are plain."""
     checked = checked_text(text)
     import yaml  # type: ignore[import-untyped]
 
@@ -40,7 +40,7 @@ def pairs_of(text: str | bytes) -> list[Any]:
 
 
 def checked_text(text: str | bytes) -> str:
-    """`text` if it is short enough to be read at all, and UTF-8."""
+    """The text as a string; raises InvalidManifest if it is too long or not UTF-8."""
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise InvalidManifest(f"it has more than {MAX_BYTES} bytes")
@@ -53,7 +53,7 @@ def checked_text(text: str | bytes) -> str:
 
 
 def mapping_in(text: str | bytes) -> dict[str, Any]:
-    """The one mapping that a YAML text holds; an empty text is an empty mapping."""
+    """The mapping that a YAML text contains; an empty text is an empty mapping."""
     documents = pairs_of(text)
     if len(documents) > 1:
         raise InvalidManifest("it has more than one document; leave out the '---' between them")
@@ -66,7 +66,7 @@ def mapping_in(text: str | bytes) -> dict[str, Any]:
 
 
 def without_doubles(value: Any) -> Any:
-    """`value` with its `Pairs` as dicts; InvalidManifest if one holds a key twice."""
+    """`value` with its `Pairs` as dicts; raises InvalidManifest if a key is repeated."""
     if isinstance(value, Pairs):
         found: dict[str, Any] = {}
         for key, part in value:
@@ -78,7 +78,7 @@ def without_doubles(value: Any) -> Any:
 
 
 def has_controls(text: str) -> bool:
-    """Whether a text steers terminals, turns the direction of writing, or holds what no file can."""
+    """Whether a text has control characters, bidirectional marks or surrogates."""
     return _CONTROLS.search(text) is not None
 
 
@@ -156,11 +156,11 @@ _SHOWN = 60
 
 
 class Wrong(Exception):
-    """A field that cannot be what it is, and what to write instead."""
+    """An invalid field; the message says what is valid."""
 
 
 def number(name: str, value: Any) -> float:
-    """A finite number, also if it came as a text."""
+    """A finite number; a text is parsed."""
     if isinstance(value, str) and len(value) <= _LONGEST_NUMBER:
         try:
             value = float(value)
@@ -194,7 +194,7 @@ def choice(name: str, value: Any, choices: tuple[str, ...], default: str) -> Any
 
 
 def targets(value: Any) -> tuple[Target, ...] | None:
-    """Whom something is for, one or several; a word that names nobody is wrong, and not a way to be seen."""
+    """One or several targets."""
     if value is None:
         return None
     given = [value] if isinstance(value, str) else value
@@ -210,14 +210,14 @@ def inline_text(value: Any) -> str | None:
 
 
 def path(value: Any) -> str:
-    """A path that can name a file below a root."""
+    """A valid path below a root."""
     if fault := path_fault(value):
         raise Wrong(fault)
     return str(value)
 
 
 def path_fault(value: object) -> str:
-    """Why it can name no file below a root, or nothing."""
+    """Why a value is no valid path below a root; empty if it is one."""
     if not isinstance(value, str) or not value:
         return "a path must be a text that is not empty"
     if has_controls(value) or any(mark in value for mark in "\t\n\r"):
@@ -236,6 +236,6 @@ def text(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for a message, short and on one line."""
+    """A value for an error message, shortened."""
     written = repr(value)
     return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 3]}..."

@@ -1,16 +1,17 @@
-"""A working set in use: its manifest and files as they are before each call, and what of them a call gets to see."""
+"""The working set of a client: reads manifest and files before each call, and packs those that fit."""
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ctxwrap.kinds import KINDS
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import CountTokens
-from ctxwrap.types import Offer, PackItem, SessionKey
+from ctxwrap.types import Offer, PackItem, SessionKey, SourcedText
 from ctxwrap.workingset.assembly import Boot, FileAssembly, assembled
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
 from ctxwrap.workingset.manifest_file import look
@@ -22,58 +23,63 @@ logger = logging.getLogger("ctxwrap")
 
 
 OUTPUT = "tool://"
-"""How the paths begin of what a tool gave; no file's path does, since one part of it is empty."""
-
+"""The prefix of tool outputs. No file has such a path, because one of its parts is empty."""
 
 _OUTPUT_SINK = "messages.jsonl"
-"""What the model answers is appended to it."""
+"""The file that gets the model's answers."""
 _HIGHEST = 0.95
-"""The priority that a model may give to files that are not its own: below what it must not be without."""
+"""The highest priority that a model may give to files of the operator: below vital ones."""
 _MOST_WARNINGS = 1000
 
 Own = Mapping[str, Mapping[str, Any]]
-"""What a session's model was granted, by path."""
+"""The grants of a session's model, by path."""
 
 
 class WorkingSetView(NamedTuple):
-    """A manifest and the files it names, as they were read."""
+    """A manifest with the contents of its files, as read before a call."""
 
     path: str
-    """Of the manifest."""
+    """The path of the manifest."""
     manifest: Manifest
     contents: Mapping[str, FileText | Unread]
     boot: Boot
     problems: tuple[str, ...] = ()
     hints: Hints = Hints()
     adjusted: tuple[Decision, ...] = ()
-    """How priorities differ from what the manifest says, and why."""
+    """The adjusted priorities, with reasons."""
     outputs: tuple[Decision, ...] = ()
-    """What came of tool outputs and what went since the last turn."""
+    """The tool outputs added and removed since the last turn."""
     warned: set[str] | None = None
-    """What the process's log was told of this manifest before."""
+    """The problems that were logged before."""
 
     @property
     def output_paths(self) -> tuple[str, ...]:
         return tuple(file.path for file in self.manifest.files if file.path.startswith(OUTPUT))
 
+    def texts(self, kind: str) -> Iterator[SourcedText]:
+        """The contents of a kind that could be read."""
+        for file in self.manifest.files:
+            found = self.contents.get(file.path)
+            if file.kind == kind and isinstance(found, FileText):
+                yield SourcedText(file.path, found.text, "file")
+
 
 class PackedFiles(NamedTuple):
-    """What files bring to a call."""
+    """The files of a call."""
 
     instructions: str = ""
-    """For the place of the system's own words."""
+    """For the system prompt."""
     context: str = ""
-    """Data."""
     offered: str = ""
-    """Data of this call alone."""
+    """Texts that the caller offers for this call."""
     tokens: int = 0
     items: tuple[PackItem, ...] = ()
     report: Mapping[str, Any] = {}
-    """What is in, what is not and why."""
+    """The assembly report."""
 
 
 class WorkingSet:
-    """Files lie below the directory of the manifest; what did not change is not read again."""
+    """All files are below the directory of the manifest; unchanged ones are not read again."""
 
     def __init__(self, path: str, redaction: Redaction | None = None, *, operators_too: bool = False) -> None:
         self._path = os.path.abspath(path)
@@ -86,10 +92,10 @@ class WorkingSet:
         self._redaction = redaction
         self._warned: set[str] = set()
         self._readers: dict[str, Reader] = {}
-        """By the name of what counts their tokens."""
+        """By name of the token counter."""
 
     def offer(self, model: str, key: SessionKey, own: Own | None = None) -> WorkingSetView:
-        """The files as they are now, for a call of that model; `own` are those that its session asked for."""
+        """Read the files for a call; `own` are the grants of its session."""
         measure, kept = Measure(model), look(self._path)
         manifest = with_own(kept.manifest, own or {}, self._limits)
         directory, name = os.path.split(self._path)
@@ -114,20 +120,20 @@ class WorkingSet:
         return WorkingSetView(self._path, manifest, contents, boot, hints.problems, hints, warned=self._warned)
 
     def _session_path(self, key: SessionKey) -> str:
-        """Where a store keeps the session, below its root."""
+        """The directory of the session, relative to the root of the store."""
         shown = [self._redaction.redacted(name).text for name in key] if self._redaction else key
         tenant, agent, session = map(safe_name, shown)
         return f"home/{tenant}/agent/{agent}/session/{session}/"
 
     def decide(self, requests: Sequence[FileRequest], own: Own, turn: int) -> tuple[Decision, ...]:
-        """What a session's model may have of what it asks for, beside what is its `own` already."""
+        """Decide about requests of a session's model, given its earlier grants."""
         kept = look(self._path)
         if kept.problem:
             return refused(requests, kept.problem)
         return self._decided(with_own(kept.manifest, own, self._limits), requests, turn).decisions
 
     def _decided(self, manifest: Manifest, requests: Sequence[FileRequest], turn: int) -> Outcome:
-        """What a model may have, without files that cannot be read: these would be missed with every call."""
+        """Decide about requests; files that cannot be read are refused, or every call would report them."""
         reader = Reader(os.path.dirname(self._path))
         granted = decided(manifest, requests, self._limits, turn)
         unread = {
@@ -143,7 +149,7 @@ class WorkingSet:
 
 
 def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unread]:
-    """What the entries of a manifest hold, by path."""
+    """The contents of a manifest's entries, by path."""
     return {
         file.path: reader.read(file.path) if file.text is None else reader.given(file.path, file.text)
         for file in manifest.files
@@ -153,7 +159,7 @@ def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unre
 def with_offers(
     files: WorkingSetView | None, offers: Sequence[Offer], model: str, redaction: Redaction | None
 ) -> WorkingSetView:
-    """The files of a call, if it has any, with what its caller offers beside them."""
+    """The files of a call, if it has any, and the texts that its caller offers."""
     reader = Reader("", Measure(model).text, redaction=redaction)
     new: dict[str, WorkingFile] = {}
     for each in offers:
@@ -170,26 +176,26 @@ def with_offers(
 
 
 def refused(requests: Sequence[FileRequest], reason: str) -> tuple[Decision, ...]:
-    """A model's requests, all of them refused."""
+    """Refuse all requests."""
     return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
 
 
 def pack_files(
-    offered: WorkingSetView, boundary: str, room: int, count: CountTokens, *, strict: bool = False, quiet: bool = False
+    offered: WorkingSetView, boundary: str, limit: int, count: CountTokens, *, strict: bool = False, quiet: bool = False
 ) -> PackedFiles:
-    """What fits into `room` and the manifest's own budget; with `strict` a vital file that is missing is an error.
+    """The files that fit into `limit` tokens and the budget of the manifest.
 
-    `quiet` is for a second look, about which the log of the process need not hear again.
+    With `strict`, a vital file that is missing raises ContextMissing. `quiet` does not log problems again.
     """
     own = offered.manifest.budget
-    budget = replace(own, max_tokens=min(own.effective, room) + own.reserved_for_response)
+    budget = replace(own, max_tokens=min(own.effective, limit) + own.reserved_for_response)
     assembly = assembled(
         offered.manifest,
         offered.contents,
         boundary=boundary,
         count=count,
         boot=offered.boot,
-        budget=budget if room < own.effective else own,
+        budget=budget if limit < own.effective else own,
         strict=strict,
     )
     blocking = [f"{each.path!r}: {each.reason}" for each in assembly.report.blocking]
@@ -212,16 +218,16 @@ def pack_files(
 
 
 def _warn(offered: WorkingSetView, problems: Sequence[str]) -> None:
-    """Tell the process's log of problems, each once: they stay the same from call to call."""
-    told = set() if offered.warned is None else offered.warned
+    """Log each problem once, not with every call."""
+    logged = set() if offered.warned is None else offered.warned
     for problem in problems:
-        if problem not in told and len(told) < _MOST_WARNINGS:
-            told.add(problem)
+        if problem not in logged and len(logged) < _MOST_WARNINGS:
+            logged.add(problem)
             logger.warning("ctxwrap: working set %s: %s", offered.path, problem)
 
 
 def _items(assembly: FileAssembly, offered: WorkingSetView) -> tuple[PackItem, ...]:
-    """Every file of the manifest, with the reason why it is in or out."""
+    """Every file of the manifest, with the reason why it is included or not."""
     report = assembly.report
     known = {file.path: file for file in offered.manifest.files}
 
@@ -229,15 +235,16 @@ def _items(assembly: FileAssembly, offered: WorkingSetView) -> tuple[PackItem, .
         origin, file = "tool" if path.startswith(OUTPUT) else "file", known.get(path) or WorkingFile(path, 0.0)
         return PackItem(file.kind, path, tokens, included, reason, file.priority, origin=origin)
 
-    header = [PackItem("boot_header", "working set", report.header_tokens, True, "tells the model where it is")]
+    boot = KINDS["boot_header"]
+    header = [PackItem(boot.name, boot.source, report.header_tokens, True, boot.reason)]
     files = [item(each.path, each.tokens, True, _as_included(each)) for each in report.included]
     files += [item(path, _size(offered.contents.get(path)), False, reason) for path, reason in report.excluded]
     return (*(header if report.header_tokens else []), *files)
 
 
 def _as_adjusted(decision: Decision) -> dict[str, Any]:
-    told = {"path": decision.path, "granted": decision.granted, "reason": decision.reason}
-    return told if decision.priority is None else {**told, "priority": decision.priority}
+    adjusted = {"path": decision.path, "granted": decision.granted, "reason": decision.reason}
+    return adjusted if decision.priority is None else {**adjusted, "priority": decision.priority}
 
 
 def _as_included(file: Included) -> str:

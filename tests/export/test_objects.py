@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import schema_of, vocabulary
-from ctxwrap.export.evidence.items import KINDS, POINTS, kind_of, omission_of, visibility_of
+from ctxwrap.export.evidence.items import POINTS, kind_of, omission_of, visibility_of
 from ctxwrap.export.evidence.objects import OBJECTS, Budget, Envelope, Event, Item, Missing
+from ctxwrap.kinds import KINDS
 from tests.export.logs import TIME
 
 V = {"schema_version": "0.1.1"}
@@ -80,7 +81,11 @@ def test_the_vocabularies_are_the_standards() -> None:
 
 
 def test_every_kind_of_a_pack_has_a_word() -> None:
-    assert set(KINDS.values()) <= set(get_args(vocabulary.ContextKind))
+    rows = [row.evidence for row in KINDS.values()]
+    terms = {term for row in rows for term in (row.kind, *(variant[2] for variant in row.variants))}
+    assert terms <= set(get_args(vocabulary.ContextKind))
+    assert {row.omission for row in rows} <= set(get_args(vocabulary.OmissionReason))
+    assert {signal for row in rows for signal in row.signals} <= set(get_args(vocabulary.RankingSignal))
     assert set(POINTS.values()) <= set(get_args(vocabulary.InjectionPoint))
     assert [kind_of("facts", tier=tier) for tier in ("core", "working", "")] == [
         "durable_memory",

@@ -1,24 +1,26 @@
 """The ledger: nobody takes more than is left, more than a share, or what is kept for another."""
 
+from dataclasses import fields
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.budget import Budget, Ledger, Limit, reckon
+from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within
 from ctxwrap.settings import Shares
 
-KINDS = ("pinned", "summary", "memory", "working_set", "recent", "retrieved", "children")
-SHARES = st.builds(Shares, **{kind: st.floats(0, 1) for kind in KINDS})
+KINDS = ("pinned", "summary", "memory", "working_set", "recent_messages", "retrieved", "children")
+SHARES = st.builds(Shares, **{field.name: st.floats(0, 1) for field in fields(Shares)})
 
 
 @given(st.integers(0, 50_000), st.integers(0, 60_000), SHARES, st.permutations(KINDS), st.data())
 def test_all_claims_together_fit(limit: int, fixed: int, shares: Shares, order: list[str], data: st.DataObject) -> None:
     budget = Budget(limit, "settings", 0, fixed)
     ledger = Ledger(budget, shares)
-    ledger.hold("recent", data.draw(st.integers(0, 60_000)))
+    ledger.hold("recent_messages", data.draw(st.integers(0, 60_000)))
     for kind in order:
-        room = ledger.rest(kind) if kind == "recent" else ledger.room(kind)
+        room = ledger.unreserved(kind) if kind == "recent_messages" else ledger.claimable(kind)
         assert room >= 0
-        if kind != "recent":
+        if kind != "recent_messages":
             assert room <= getattr(shares, kind) * limit
         ledger.spend(kind, data.draw(st.integers(0, room)))
         assert ledger.left >= 0
@@ -29,19 +31,19 @@ def test_all_claims_together_fit(limit: int, fixed: int, shares: Shares, order: 
 @given(st.integers(1000, 50_000), st.floats(0, 1))
 def test_what_is_held_is_there_when_its_turn_comes(limit: int, share: float) -> None:
     ledger = Ledger(Budget(limit, "settings", 0, 100), Shares(recent=share, working_set=1.0))
-    ledger.hold("recent", 500)
-    ledger.spend("working_set", ledger.room("working_set"))
-    assert ledger.rest("recent") >= min(500, int(share * limit), limit - 100)
+    ledger.hold("recent_messages", 500)
+    ledger.spend("working_set", ledger.claimable("working_set"))
+    assert ledger.unreserved("recent_messages") >= min(500, int(share * limit), limit - 100)
 
 
 def test_a_little_less_room_is_the_same_room() -> None:
     rooms = set()
     for fixed in range(1000, 1200):
-        rooms.add(Ledger(Budget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).room("working_set"))
+        rooms.add(Ledger(Budget(10_000, "settings", 0, fixed), Shares(working_set=1.0)).claimable("working_set"))
     assert len(rooms) <= 2
 
 
 def test_the_smallest_limit_counts() -> None:
     limits = [Limit(5000, "settings"), Limit(3000, "the window of m"), Limit(3000, "the provider")]
-    assert reckon(limits, 10, reply=5, counter="c", exact=True).set_by == "the window of m"
-    assert reckon([Limit(-5, "the window of m")], 10, reply=5, counter="c", exact=True).limit == 0
+    assert budget_within(limits, 10, reply=5, counter="c", exact=True).set_by == "the window of m"
+    assert budget_within([Limit(-5, "the window of m")], 10, reply=5, counter="c", exact=True).limit == 0

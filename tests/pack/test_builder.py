@@ -73,11 +73,13 @@ def openings(draw: st.DrawFn) -> TurnInputs:
         first_message=len(history) + 1,
         numbers=(len(history) + 1,),
         epoch=draw(st.one_of(st.none(), st.just({**memory, "working": []}))),
-        pinned=draw(texts("context/pinned")),
-        summary=draw(
-            st.one_of(st.none(), WORDS.map(lambda text: SourcedText("context/summary.md", f"x{text}", "tool")))
-        ),
-        children=draw(texts("context/child/one")),
+        texts={
+            "pinned": draw(texts("context/pinned")),
+            "summary": draw(
+                st.just(()) | WORDS.map(lambda text: (SourcedText("context/summary.md", f"x{text}", "tool"),))
+            ),
+            "children": draw(texts("context/child/one")),
+        },
     )
 
 
@@ -132,9 +134,8 @@ def test_every_candidate_is_in_the_record_once(files: WorkingSetView, opening: T
     for each in made.items:
         names = each.refs if each.kind in ("facts", "decisions", "todo", "refs", "retrieved") else (each.source,)
         by_kind.setdefault(each.kind, []).extend(names)
-    assert sorted(by_kind.get("pinned", [])) == sorted(text.source for text in opening.pinned)
-    assert sorted(by_kind.get("children", [])) == sorted(text.source for text in opening.children)
-    assert by_kind.get("summary", []) == ([opening.summary.source] if opening.summary else [])
+    for kind, offered in opening.texts.items():
+        assert sorted(by_kind.get(kind, [])) == sorted(text.source for text in offered)
     ids = [each["id"] for tier in opening.state["memory"].values() for each in tier]
     assert sorted(by_kind.get("facts", [])) == sorted(ids)
     assert sorted(by_kind["working_set"]) == ["hostile.md", "log.txt", "rules.md"]
@@ -249,8 +250,13 @@ def test_shares_are_what_the_settings_say() -> None:
     body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
     asked = PackRequest(KEY, CHAT, body, CHAT.read(body), "enabled")
     pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
-    assert pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000)).budget["spent"]["pinned"] > 400
-    made = pack(asked, opening(pinned=pinned), PackSources(), Settings(budget=4000, shares=Shares(pinned=0.1)))
+    assert (
+        pack(asked, opening(texts={"pinned": pinned}), PackSources(), Settings(budget=4000)).budget["spent"]["pinned"]
+        > 400
+    )
+    made = pack(
+        asked, opening(texts={"pinned": pinned}), PackSources(), Settings(budget=4000, shares=Shares(pinned=0.1))
+    )
     assert made.budget["spent"]["pinned"] == 0
     assert "over budget" in next(each.reason for each in made.items if each.kind == "pinned")
 

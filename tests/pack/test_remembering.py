@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.memory.items import TIERS
-from ctxwrap.pack.memory import Sizes, chosen, remembered
+from ctxwrap.pack.memory import Sizes, items_that_fit, memory_block
 
 SIZES = Sizes(whole=lambda item: int(item["size"]) + 12, brief=lambda item: int(item["size"]))
 WORDS = ("Lisbon", "bakery", "telescope", "violin", "invoice")
@@ -31,11 +31,11 @@ def flat(tiers: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 @given(SIZED, SIZED, st.integers(0, 900))
-def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], working: list[Any], room: int) -> None:
+def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], working: list[Any], limit: int) -> None:
     items = flat(memory(core, working))
-    lasting, asked = chosen(memory(core, working), room, SIZES)
+    lasting, asked = items_that_fit(memory(core, working), limit, SIZES)
     assert not asked
-    left = room
+    left = limit
     for item in items:
         assert (item["id"] in lasting) == (SIZES.brief(item) <= left), "whatever fits behind those before it is in"
         left -= SIZES.brief(item) if item["id"] in lasting else 0
@@ -43,40 +43,42 @@ def test_memory_is_chosen_by_tier_first_and_in_its_order(core: list[Any], workin
 
 @given(SIZED, SIZED, st.integers(0, 900), QUESTIONS)
 def test_a_question_takes_room_only_for_what_it_is_about(
-    core: list[Any], working: list[Any], room: int, question: str
+    core: list[Any], working: list[Any], limit: int, question: str
 ) -> None:
     items = {item["id"]: item for item in flat(memory(core, working))}
-    lasting, asked = chosen(memory(core, working), room, SIZES, question)
+    lasting, asked = items_that_fit(memory(core, working), limit, SIZES, question)
     assert not lasting & asked
     taken = sum(SIZES.brief(items[id]) for id in lasting) + sum(SIZES.whole(items[id]) for id in asked)
-    assert taken <= room
+    assert taken <= limit
     assert all(any(word in items[id]["content"] for word in question.split()) for id in asked)
-    without = chosen(memory(core, working), room, SIZES)[0]
+    without = items_that_fit(memory(core, working), limit, SIZES)[0]
     if without == items.keys():
         assert lasting == without, "where all fits, nothing makes way"
 
 
 def test_what_is_asked_about_is_shown_although_much_matters_more() -> None:
     many = memory([("bakery", 20)] * 50, [("telescope", 20)])
-    assert chosen(many, 400, SIZES, "Where does the violin lie?")[1] == set()
-    lasting, asked = chosen(many, 400, SIZES, "Where is my telescope?")
+    assert items_that_fit(many, 400, SIZES, "Where does the violin lie?")[1] == set()
+    lasting, asked = items_that_fit(many, 400, SIZES, "Where is my telescope?")
     assert asked == {"w0"}
     assert len(lasting) == 16, "eight tenths are for what matters most in any case"
 
 
 @given(SIZED, SIZED, st.integers(0, 1500), st.booleans(), st.booleans(), QUESTIONS)
 def test_what_is_told_fits_and_is_all_that_is_shown(
-    was: list[Any], now: list[Any], room: int, may: bool, at_hand: bool, question: str
+    was: list[Any], now: list[Any], limit: int, may: bool, history_cut: bool, question: str
 ) -> None:
-    made = remembered(memory(now), memory(was), room, SIZES, may_begin=may, at_hand=at_hand, question=question)
-    epoch, changes = flat(made.epoch), flat(made.told.changes)
-    assert made.tokens == sum(map(SIZES.brief, epoch)) + sum(map(SIZES.whole, changes)) <= room
+    made = memory_block(
+        memory(now), memory(was), limit, SIZES, may_begin=may, history_cut=history_cut, question=question
+    )
+    epoch, changes = flat(made.epoch), flat(made.memory.changes)
+    assert made.tokens == sum(map(SIZES.brief, epoch)) + sum(map(SIZES.whole, changes)) <= limit
     assert may or not made.is_new
     by_id = {item["id"]: item for item in (*epoch, *changes)}
-    shown = {item["id"]: item for item in flat(made.told.shown)}
-    assert shown == {id: item for id, item in by_id.items() if id not in made.told.dropped}
+    shown = {item["id"]: item for item in flat(made.memory.shown)}
+    assert shown == {id: item for id, item in by_id.items() if id not in made.memory.dropped}
     assert shown.keys() == {id for item in made.items if item.included for id in item.refs}
-    assert {*made.told.unchanged} == shown.keys() - {item["id"] for item in changes}
+    assert {*made.memory.unchanged} == shown.keys() - {item["id"] for item in changes}
     assert sorted(id for item in made.items for id in item.refs) == sorted(item["id"] for item in flat(memory(now)))
 
 
@@ -87,7 +89,7 @@ def test_memory_that_is_too_large_does_not_begin_an_epoch_with_every_call() -> N
         decays = {at: ((at * 7 + round) % 50) / 50 for at in range(100)}
         order = sorted(decays, key=lambda at: decays[at])
         items = [{"id": f"m{at}", "type": "fact", "decay": decays[at], "content": f"{at}", "size": 38} for at in order]
-        made = remembered({"core": items, "working": [], "ephemeral": []}, epoch, 3000, SIZES, may_begin=True)
+        made = memory_block({"core": items, "working": [], "ephemeral": []}, epoch, 3000, SIZES, may_begin=True)
         epoch, began = made.epoch, began + made.is_new
     assert began <= 15
 
@@ -98,7 +100,7 @@ def test_what_is_asked_about_begins_no_epoch() -> None:
     for round in range(20):
         many = memory([(word, 20) for word in WORDS] * 40)
         question = f"What of the {WORDS[round % len(WORDS)]}?"
-        made = remembered(many, epoch, 1200, SIZES, may_begin=True, question=question)
+        made = memory_block(many, epoch, 1200, SIZES, may_begin=True, question=question)
         epoch, began = made.epoch, began + made.is_new
-        assert made.told.changes["core"]
+        assert made.memory.changes["core"]
     assert began == 1

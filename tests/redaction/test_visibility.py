@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import envelope_of, faults_in
-from ctxwrap.redaction.visibility import ALONE, TARGETS, seen_by
+from ctxwrap.kinds import seen_by
+from ctxwrap.redaction.visibility import ALONE, TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.testing.practice.answer import ToolCall

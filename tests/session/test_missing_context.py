@@ -185,7 +185,7 @@ def test_what_a_smaller_request_leaves_out_is_missing() -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     runtime = Runtime(4, "2026-02-20T18:45:12.000001Z", "2026-02-20T18:30:00.000000Z")
     pinned = (SourcedText("context/pinned/a.md", "word " * 400),)
-    opening = TurnInputs(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", pinned=pinned)
+    opening = TurnInputs(runtime, empty_state(), ((Message("user", "hi"), 4),), (), "", texts={"pinned": pinned})
     turn = Turn("t", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
     assert [event["type"] for event in turn.opening_records()[1] if "missing" in event["type"]] == []
     assert turn.shrink(TooLong(limit=800, size=2000))

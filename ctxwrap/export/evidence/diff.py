@@ -15,7 +15,7 @@ from ctxwrap.export.evidence.items import ContextRecord, records_of
 from ctxwrap.export.evidence.objects import Envelope, Event, Item
 from ctxwrap.inspect.streams import round_in, text_in
 from ctxwrap.inspect.turns import named, runs_in
-from ctxwrap.redaction.visibility import REMEMBERED
+from ctxwrap.kinds import names_of
 from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.stores import given_store
 
@@ -102,7 +102,7 @@ class EnvelopeReader:
 
     def _is_named(self, item: Item) -> bool:
         """Whether a memory has its name, which only those are told who may see it."""
-        return item.metadata.get("pack_kind") not in REMEMBERED or bool(self._place(item)[1])
+        return item.metadata.get("pack_kind") not in names_of("memory") or bool(self._place(item)[1])
 
     def _place(self, item: Item) -> tuple[str, str]:
         """Where it lies, and which part of that."""

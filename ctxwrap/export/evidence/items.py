@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from ctxwrap.export.evidence.history import RequestAttempt, SessionHistory
 from ctxwrap.export.evidence.vocabulary import (
@@ -14,46 +15,16 @@ from ctxwrap.export.evidence.vocabulary import (
     OmissionReason,
     TargetName,
 )
+from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.items import ORIGINS, TIERS
 from ctxwrap.protocol.framing import blocks_in, boundary_of
 from ctxwrap.protocol.instructions import escaped
-from ctxwrap.redaction.visibility import FILES, REMEMBERED
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.pack_view import Block, PackView
 from ctxwrap.stores.log_format import numbers_in
 from ctxwrap.types import PackItem
 from ctxwrap.workingset.manifest import OFFER
 from ctxwrap.workingset.working_set import OUTPUT
-
-KINDS: dict[str, ContextKind] = {
-    "system": "system_prompt",
-    "memory": "runtime_state",
-    "request": "user_message",
-    "boot_header": "developer_instruction",
-    "pinned": "manual_note",
-    "summary": "thread_summary",
-    "facts": "working_memory",
-    "decisions": "working_memory",
-    "todo": "working_memory",
-    "refs": "working_memory",
-    "working_set": "file_excerpt",
-    "retrieved": "retrieval_result",
-    "recent_messages": "session_history",
-    "children": "peer_agent_message",
-    "knowledge_pack_item": "knowledge_pack_item",
-    "document_excerpt": "document_excerpt",
-    "browser_state": "browser_state",
-    "team_memory": "team_memory",
-    "external_resource": "external_resource",
-}
-"""What each kind of a pack is, as long as nothing more is known of it (`kind_of`)."""
-
-_BY_ROLE: dict[tuple[str, str], ContextKind] = {
-    ("request", "system"): "system_prompt",
-    ("request", "assistant"): "session_history",
-    ("request", "tool"): "tool_result",
-    ("recent_messages", "tool"): "tool_result",
-}
 
 _MODES: dict[ContextKind, ContentMode] = {
     "tool_result": "tool_result_ref",
@@ -90,17 +61,14 @@ _OMISSIONS: tuple[tuple[str, OmissionReason], ...] = (
 """What stands in a pack's reason for leaving something out, and the standard's word for it."""
 
 
-def kind_of(kind: str, *, source: str = "", role: str = "", tier: str = "", origin: str = "") -> ContextKind:
-    """A pack's kind, by what is known of the thing: who said it, where it lies in memory, whose words it is."""
-    if kind in REMEMBERED and tier == "core":
-        return "durable_memory"
-    if kind == "working_set" and source.startswith(OUTPUT):
-        return "tool_result"
-    if kind == "pinned" and origin == "operator":
-        return "policy_note"
-    if kind == "children" and not source.endswith("/result.md"):
-        return "artifact_ref"
-    return _BY_ROLE.get((kind, role)) or KINDS.get(kind, "custom")
+_TERMS: dict[str, ContextKind] = {term: term for term in get_args(ContextKind)}
+
+
+def kind_of(kind: str, **known: str) -> ContextKind:
+    """The term for a kind of pack item, given the item's source, role, tier or origin."""
+    evidence = kind_named(kind).evidence
+    variants = (term for name, glob, term in evidence.variants if fnmatchcase(known.get(name, ""), glob))
+    return _TERMS[next(variants, evidence.kind)]
 
 
 def mode_of(kind: ContextKind) -> ContentMode:
@@ -108,10 +76,13 @@ def mode_of(kind: ContextKind) -> ContentMode:
     return _MODES.get(kind, "ref")
 
 
+_REASONS: dict[str, OmissionReason] = {reason: reason for reason in get_args(OmissionReason)}
+
+
 def omission_of(kind: str, reason: str) -> OmissionReason:
     told = reason.lower()
     known = next((word for words, word in _OMISSIONS if words in told), None)
-    return known or ("low_relevance" if kind == "retrieved" else "custom")
+    return known or _REASONS[kind_named(kind).evidence.omission]
 
 
 def visibility_of(words: Iterable[str]) -> tuple[TargetName, ...]:
@@ -167,11 +138,12 @@ class _Things:
     def all(self) -> Iterator[ContextRecord]:
         for at, item in enumerate(self.view.items):
             self._at = at
+            form = kind_named(item.kind).form
             if item.kind == "request":
                 yield from self._messages(item, [*self._system, *self._newest])
-            elif item.kind == "recent_messages" and item.included:
+            elif form == "messages" and item.included:
                 yield from self._messages(item, self._recent)
-            elif item.kind in REMEMBERED:
+            elif form == "memory":
                 yield from (self._memory(item, id) for id in item.refs)
             else:
                 yield self._one(item)
@@ -183,7 +155,7 @@ class _Things:
         content = self._content(item) if item.included else None
         is_gone = content is None and (bool(self._gone.intersection(blocks)) or self._is_purged(item))
         part = " ".join(item.refs)
-        whole = self._digests.get(item.source, "") if item.kind in FILES else ""
+        whole = self._digests.get(item.source, "") if is_file(item.kind) else ""
         return ContextRecord(
             self._at, item, kind, _uri(item), part, False, content, is_gone, item.tokens, digest=whole, blocks=blocks
         )
@@ -273,7 +245,7 @@ class _Things:
             return escaped(self.attempt.event["runtime"])
         if item.kind == "boot_header":
             return self.view.boot_header or None
-        if item.kind == "retrieved":
+        if kind_named(item.kind).form == "passage":
             return None if self._is_purged(item) else self._found.get(item.refs[0])
         return self._framed.get(item.source)
 
@@ -284,14 +256,14 @@ class _Things:
 
     def _is_purged(self, item: PackItem) -> bool:
         """Whether it is a finding in a message that was purged."""
-        return item.kind == "retrieved" and int(item.refs[0].partition(".")[0]) in self.told.purged
+        return kind_named(item.kind).form == "passage" and int(item.refs[0].partition(".")[0]) in self.told.purged
 
     def _place(self, item: PackItem) -> str:
         if item.source.startswith(OFFER):
             return "offered"
-        if item.kind in FILES:
+        if is_file(item.kind):
             return "boot" if self._roles.get(item.source) in ("system", "developer") else "background"
-        return _PLACES.get(item.kind, "state")
+        return kind_named(item.kind).block
 
     @cached_property
     def _roles(self) -> dict[str, str]:
@@ -302,24 +274,13 @@ class _Things:
         return {str(each["path"]): str(each["digest"]) for each in self.view.report.get("included", ())}
 
 
-_PLACES = {
-    "system": "protocol",
-    "boot_header": "boot",
-    "pinned": "pinned",
-    "summary": "background",
-    "children": "background",
-    "retrieved": "found",
-}
-
-
 def _ids(memory: Mapping[str, Any]) -> set[str]:
     return {str(item["id"]) for tier in TIERS for item in memory.get(tier, ())}
 
 
 def _uri(item: PackItem) -> str:
     """Where it lies: in the session, in the working set, at a tool's, or in ctxwrap itself."""
-    if item.kind in ("system", "boot_header"):
-        return f"ctxwrap:{item.source.replace(' ', '-')}"
-    if item.kind in FILES:
-        return item.source if item.source.startswith((OUTPUT, OFFER)) else f"workingset:{item.source}"
-    return f"session:{item.source}"
+    kind = kind_named(item.kind)
+    if kind.store == "workingset" and item.source.startswith((OUTPUT, OFFER)):
+        return item.source
+    return f"{kind.store}:{item.source.replace(' ', '-') if kind.store == 'ctxwrap' else item.source}"

@@ -35,11 +35,9 @@ from ctxwrap.export.evidence.objects import (
 )
 from ctxwrap.export.evidence.vocabulary import VERSION
 from ctxwrap.inspect.streams import text_in
+from ctxwrap.kinds import kind_named
 from ctxwrap.pack.receipt import budget_in
 from ctxwrap.stores.log_format import count_in
-
-_UNRANKED = ("system", "memory", "request", "recent_messages")
-"""What is sent in any case, or by its age alone."""
 
 _FULL = 1.0
 """The priority of what an answer should not be without."""
@@ -144,7 +142,9 @@ class _Projecting:
             candidate_item_refs=tuple(each.id for each in self.placed),
             selected_item_refs=tuple(each.id for each in selected),
             omitted_item_refs=tuple(_omission(each) for each in self.placed if not each.thing.item.included),
-            ranking_signals={each.id: _signals(each) for each in self.placed if each.thing.item.kind not in _UNRANKED},
+            ranking_signals={
+                each.id: _signals(each) for each in self.placed if kind_named(each.thing.item.kind).evidence.ranked
+            },
             selection_policy="claims in their order, each within its share of the budget",
             budget_ref=f"budget-{self.attempt.id}",
             model_ref=text_in(self.attempt.event, "model"),
@@ -211,10 +211,13 @@ def _omission(placed: PlacedRecord) -> Omission:
 
 def _signals(placed: PlacedRecord) -> dict[Any, Any]:
     item = placed.thing.item
-    known = {"authority": trust_of(item.origin), "token_cost": placed.thing.tokens, "recency": item.freshness or None}
-    return {name: value for name, value in known.items() if value is not None} | (
-        {"user_pin": True} if item.kind == "pinned" else {}
-    )
+    known: dict[str, Any] = {
+        "authority": trust_of(item.origin),
+        "token_cost": placed.thing.tokens,
+        "recency": item.freshness or None,
+    }
+    known |= kind_named(item.kind).evidence.signals
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _truncations(placed: Sequence[PlacedRecord]) -> Iterator[Truncation]:

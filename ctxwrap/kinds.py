@@ -1,0 +1,276 @@
+"""The kinds of pack items: a table with one row per kind, and the visibility rules that name kinds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from ctxwrap.errors import SettingsError, unknown_name
+from ctxwrap.redaction.visibility import ALONE, TARGETS, Target, VisibilityRules, check_target
+
+Severity = Literal["info", "low", "medium", "high", "blocking"]
+
+Form = Literal["fixed", "messages", "memory", "text", "file", "offer", "passage"]
+"""What an item of a kind is made of.
+
+fixed: part of every request. messages: messages of the conversation. memory: memory items. text: a text of the session.
+file: an entry of a working set. offer: a text that the caller offers, or an entry of a working set with another kind.
+passage: a part of an earlier message.
+"""
+
+
+class Share(NamedTuple):
+    """A part of the budget, claimed by one kind or by several together."""
+
+    name: str
+    """The field of `Shares` that changes it, if there is one, and its key in the `spent` of a budget."""
+    part: float
+    """Of the limit, by default."""
+    of_conversation: float = 0.0
+    """Of the limit for the whole conversation, where that applies; 0 if it does not apply to this share."""
+
+
+class Evidence(NamedTuple):
+    """A kind in the terms of Agent Context."""
+
+    kind: str
+    variants: tuple[tuple[str, str, str], ...] = ()
+    """Other kinds for some items: what decides (role, tier, origin or source), a glob for its value, and the kind."""
+    omission: str = "custom"
+    """The reason for an omission whose own reason has no term."""
+    ranked: bool = True
+    """Whether items compete, so that a selection tells their ranking signals."""
+    signals: Mapping[str, Any] = MappingProxyType({})
+    """Ranking signals that all items of the kind have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackKind:
+    name: str
+    form: Form
+    evidence: Evidence
+    share: Share | None = None
+    """None for what is sent in any case."""
+    claims: Literal["early", "late"] = "late"
+    """Whether texts claim their share before memory, files and messages, or after them."""
+    truncates: bool = False
+    """Whether a text that exceeds the share is cut at its end; otherwise it is left out."""
+    block: Literal["protocol", "boot", "pinned", "background", "found", "state", "messages"] = "background"
+    """The block of the request that holds it. Texts stand in `pinned`, the operator's notes, or `background`, data."""
+    store: Literal["session", "workingset", "ctxwrap"] = "session"
+    """What a source is relative to."""
+    source: str = ""
+    """The source, if all items have the same one."""
+    reason: str = ""
+    """Why an item is in the pack. The log abbreviates it: a change also changes how older logs read."""
+    label: str = ""
+    """Its name in `pack.json` and `pack.md`, if it has another one there."""
+    severity: Severity | None = None
+    """How bad it is if an item exceeds the budget; None if that is not missing context."""
+    noun: str = ""
+    """What missing context calls an item."""
+    visibility: tuple[Target, ...] = ALONE
+    """Who may see an item unless rules or the item itself say otherwise."""
+    is_required: bool = False
+    """Whether no rule may hide it from the model."""
+
+
+_MEMORY = Share("memory", 0.4, of_conversation=0.45)
+_FILES = Share("working_set", 0.75)
+_REMEMBERED = Evidence("working_memory", (("tier", "core", "durable_memory"),))
+
+
+def _memory(name: str, source: str) -> PackKind:
+    return PackKind(
+        name=name,
+        form="memory",
+        evidence=_REMEMBERED,
+        share=_MEMORY,
+        block="state",
+        source=source,
+        reason="remembered",
+        is_required=True,
+    )
+
+
+def _offer(name: str) -> PackKind:
+    return PackKind(name=name, form="offer", evidence=Evidence(name), share=_FILES, store="workingset")
+
+
+_ROWS = (
+    PackKind(
+        name="system",
+        form="fixed",
+        evidence=Evidence("system_prompt", ranked=False),
+        block="protocol",
+        store="ctxwrap",
+        source="protocol",
+        reason="tells the model what the blocks are",
+        is_required=True,
+    ),
+    PackKind(
+        name="memory",
+        form="fixed",
+        evidence=Evidence("runtime_state", ranked=False),
+        share=_MEMORY,
+        block="state",
+        source="events.jsonl",
+        reason="frames, and the runtime fields",
+        is_required=True,
+    ),
+    PackKind(
+        name="request",
+        form="messages",
+        evidence=Evidence(
+            "user_message",
+            (
+                ("role", "system", "system_prompt"),
+                ("role", "assistant", "session_history"),
+                ("role", "tool", "tool_result"),
+            ),
+            ranked=False,
+        ),
+        block="messages",
+        source="caller",
+        reason="sent by the caller",
+        is_required=True,
+    ),
+    PackKind(
+        name="boot_header",
+        form="fixed",
+        evidence=Evidence("developer_instruction"),
+        share=_FILES,
+        block="boot",
+        store="ctxwrap",
+        source="working set",
+        reason="tells the model where it is",
+        is_required=True,
+    ),
+    _memory("facts", "context/facts.jsonl"),
+    _memory("decisions", "context/decisions.jsonl"),
+    _memory("todo", "context/todo.md"),
+    _memory("refs", "context/refs.jsonl"),
+    PackKind(
+        name="recent_messages",
+        form="messages",
+        evidence=Evidence("session_history", (("role", "tool", "tool_result"),), ranked=False),
+        share=Share("recent", 0.25, of_conversation=0.4),
+        block="messages",
+        source="messages.jsonl",
+        reason="recent history",
+        is_required=True,
+    ),
+    PackKind(
+        name="pinned",
+        form="text",
+        evidence=Evidence("manual_note", (("origin", "operator", "policy_note"),), signals={"user_pin": True}),
+        share=Share("pinned", 0.15),
+        claims="early",
+        block="pinned",
+        reason="pinned by the operator",
+        label="system",
+        severity="high",
+        noun="the pinned text",
+    ),
+    PackKind(
+        name="summary",
+        form="text",
+        evidence=Evidence("thread_summary"),
+        share=Share("summary", 0.1),
+        claims="early",
+        truncates=True,
+        reason="what was said before",
+        severity="medium",
+        noun="the summary",
+    ),
+    PackKind(
+        name="working_set",
+        form="file",
+        evidence=Evidence("file_excerpt", (("source", "tool://*", "tool_result"),)),
+        share=_FILES,
+        store="workingset",
+    ),
+    _offer("knowledge_pack_item"),
+    _offer("document_excerpt"),
+    _offer("browser_state"),
+    _offer("team_memory"),
+    _offer("external_resource"),
+    PackKind(
+        name="retrieved",
+        form="passage",
+        evidence=Evidence("retrieval_result", omission="low_relevance"),
+        share=Share("retrieved", 0.04, of_conversation=0.25),
+        block="found",
+        source="messages.jsonl",
+        reason="found",
+    ),
+    PackKind(
+        name="children",
+        form="text",
+        evidence=Evidence("artifact_ref", (("source", "*/result.md", "peer_agent_message"),)),
+        share=Share("children", 0.1),
+        reason="the result of a child",
+        label="child_result",
+        severity="low",
+        noun="the result",
+    ),
+)
+
+KINDS: dict[str, PackKind] = {row.name: row for row in _ROWS}
+
+_UNKNOWN = PackKind(name="", form="text", evidence=Evidence("custom"), block="state")
+
+
+def kind_named(name: str) -> PackKind:
+    """The row of a kind; a log of a later version may name others, which have a row without a name."""
+    return KINDS.get(name, _UNKNOWN)
+
+
+def names_of(*forms: Form) -> tuple[str, ...]:
+    return tuple(row.name for row in KINDS.values() if row.form in forms)
+
+
+def is_file(name: str) -> bool:
+    """Whether items of a kind are entries of a working set."""
+    return kind_named(name).form in ("file", "offer")
+
+
+def text_kinds(claims: Literal["early", "late"]) -> list[PackKind]:
+    """The kinds of texts that claim their share early, or late, in the order of their claims."""
+    return [row for row in KINDS.values() if row.form == "text" and row.claims == claims]
+
+
+def default_share(kind: str) -> float:
+    share = KINDS[kind].share
+    assert share is not None
+    return share.part
+
+
+def check_rules(rules: object) -> None:
+    """Raise a SettingsError unless these are valid visibility rules."""
+    if not isinstance(rules, Mapping):
+        raise SettingsError(f"visibility must be a mapping from kinds or sources to targets, not {rules!r}")
+    for name, targets in rules.items():
+        if not isinstance(name, str) or (name not in KINDS and not {"/", "."} & {*name}):
+            raise unknown_name("kind of context in visibility", name, KINDS)
+        if isinstance(targets, str) or not isinstance(targets, Sequence):
+            raise SettingsError(f"visibility[{name!r}] must be a list of targets, not {targets!r}")
+        for target in targets:
+            check_target(target)
+        if kind_named(name).is_required and "model" not in targets:
+            raise SettingsError(f"visibility[{name!r}] must name the model: every request contains it")
+
+
+def seen_by(rules: VisibilityRules, kind: str, source: str, own: Sequence[str] | None = None) -> tuple[Target, ...]:
+    """The targets that may see an item: those that the caller's rules name and, if the item names some, it does, too.
+
+    A rule for the source comes before a rule for the kind, and that before the defaults of the item and of its kind.
+    """
+    row = kind_named(kind)
+    if not rules and own is None:
+        return row.visibility
+    named = [source, kind, *(("memory",) if row.form == "memory" else ())]
+    asked = next((rules[name] for name in named if name in rules), None)
+    if asked is None:
+        asked = row.visibility if own is None else own
+    return tuple(target for target in TARGETS if target in asked and (own is None or target in own))
