@@ -43,9 +43,9 @@ def own_keys(text: str, start: int = 0, end: int | None = None) -> int:
     return len({match[1].lower() for match in found})
 
 
-def is_snapshot(text: str, start: int, end: int, place: SeparatorMatch) -> bool:
+def is_snapshot(text: str, start: int, end: int, match: SeparatorMatch) -> bool:
     """Whether the text there is intended as a snapshot."""
-    return place.bare or _has_own_keys(text, start, end, 1 if place.exact else 2)
+    return match.bare or _has_own_keys(text, start, end, 1 if match.exact else 2)
 
 
 def _has_own_keys(text: str, start: int, end: int, least: int) -> bool:
@@ -143,54 +143,54 @@ class Landmarks:
         self._sure = [match.start() for match in _SURE_KEY.finditer(text, at)]
         self._last_key = max((match.start() for match in OWN_KEY.finditer(text, at)), default=-1)
         places = separators_in(text, at)
-        self._places = [place.start for place in places]
+        self._places = [match.start for match in places]
         self.looked_to = at
         """How far the last search for an end read."""
         self._readable: list[int] = []
         """Starts of readable snapshots; no earlier snapshot extends beyond one."""
         left = 2 * len(text) + _FREE_CHARACTERS
-        for place in places:
-            if left > 0 and place.object_at >= 0:
-                end = strict_end(text, place.object_at)
-                left -= max(end - place.object_at, _FAILED_COST)
-                if end >= 0 and is_snapshot(text, place.end, end, place) and self._is_over(end):
-                    self._readable.append(place.start)
+        for match in places:
+            if left > 0 and match.object_at >= 0:
+                end = strict_end(text, match.object_at)
+                left -= max(end - match.object_at, _FAILED_COST)
+                if end >= 0 and is_snapshot(text, match.end, end, match) and self._is_over(end):
+                    self._readable.append(match.start)
 
     def _is_over(self, end: int, *, more: bool = False) -> bool:
         """Whether neither JSON nor a string continues at `end`; with `more`, also not in text still to come."""
-        goes_on = json_continues(self._text, end, more=more)
-        return goes_on is False and self._text[end : end + 1] not in ('"', "'", "\\", "”", "’")
+        continues = json_continues(self._text, end, more=more)
+        return continues is False and self._text[end : end + 1] not in ('"', "'", "\\", "”", "’")
 
     def has_keys(self, at: int) -> bool:
         """Whether a snapshot key follows `at`."""
         return self._last_key >= at
 
-    def next_separator(self, place: SeparatorMatch) -> int:
+    def next_separator(self, match: SeparatorMatch) -> int:
         """Return the next separator with a snapshot, or the end of the text."""
-        following = bisect_right(self._places, place.start)
+        following = bisect_right(self._places, match.start)
         begins = self._places[following] if following < len(self._places) else len(self._text)
-        in_line = separator_in_line(self._text, place.end, begins)
+        in_line = separator_in_line(self._text, match.end, begins)
         return begins if in_line < 0 else in_line
 
-    def end_of(self, place: SeparatorMatch) -> tuple[int, bool]:
-        """Return the plausible end of the snapshot at `place`, and whether it is closed there."""
-        readable = bisect_right(self._readable, place.start)
+    def end_of(self, match: SeparatorMatch) -> tuple[int, bool]:
+        """Return the plausible end of the snapshot at `match`, and whether it is closed there."""
+        readable = bisect_right(self._readable, match.start)
         limit = self._readable[readable] if readable < len(self._readable) else len(self._text)
-        if place.object_at < 0 and (yaml := self._yaml_end(place, limit)) > 0:
+        if match.object_at < 0 and (yaml := self._yaml_end(match, limit)) > 0:
             return yaml, True
-        end = self.looked_to = self._balanced(place.object_at, limit) if place.object_at >= 0 else -1
+        end = self.looked_to = self._balanced(match.object_at, limit) if match.object_at >= 0 else -1
         if end < 0:
             self.looked_to = limit
-            end = self._by_keys(place, limit)
+            end = self._by_keys(match, limit)
             if end >= 0 and not self._is_over(end, more=True):
                 end = -1
         return (limit, False) if end < 0 else (end, True)
 
-    def _yaml_end(self, place: SeparatorMatch, limit: int) -> int:
-        lines = _YAML.match(self._text, place.end, limit)
-        if lines is None or own_keys(self._text, place.end, lines.end()) < 2:
+    def _yaml_end(self, match: SeparatorMatch, limit: int) -> int:
+        lines = _YAML.match(self._text, match.end, limit)
+        if lines is None or own_keys(self._text, match.end, lines.end()) < 2:
             return -1
-        return place.end + len(self._text[place.end : lines.end()].rstrip())
+        return match.end + len(self._text[match.end : lines.end()].rstrip())
 
     def _balanced(self, at: int, limit: int) -> int:
         """Return where the brackets are balanced, or -1 if more of the snapshot follows."""
@@ -217,10 +217,10 @@ class Landmarks:
         key = bisect_left(self._sure, end)
         return key < len(self._sure) and self._sure[key] < limit
 
-    def _by_keys(self, place: SeparatorMatch, limit: int) -> int:
+    def _by_keys(self, match: SeparatorMatch, limit: int) -> int:
         """Return the end of the line that closes the last known key's value, before the next or a later separator."""
-        start = place.end
-        first, last = bisect_right(self._places, place.start), bisect_left(self._places, limit)
+        start = match.end
+        first, last = bisect_right(self._places, match.start), bisect_left(self._places, limit)
         for stop in (*self._places[first:last], limit):
             end = self._closed(start, stop, is_last=stop == limit)
             if end >= 0:

@@ -215,7 +215,7 @@ class BlockEnd(NamedTuple):
 
     start: int
     end: int
-    goes_on: bool
+    text_follows: bool
     """More than white space and a closing tag follows."""
 
 
@@ -230,8 +230,8 @@ def block_end(text: str, at: int, fence: str, *, more: bool) -> BlockEnd | int |
         if not line["fence"].startswith(fence):
             continue
         following = _TEXT_FOLLOWS.match(text, line.end())
-        goes_on = following is not None and bool(following["last"])
-        return BlockEnd(candidate.start(), line.end(), goes_on) if goes_on or not more else candidate.start()
+        text_follows = following is not None and bool(following["last"])
+        return BlockEnd(candidate.start(), line.end(), text_follows) if text_follows or not more else candidate.start()
     return None
 
 

@@ -152,10 +152,10 @@ class Splitter:
         """After an object that is not a snapshot: if more text follows, it is text."""
         if not self._text[self._at :].strip(SPACE):
             return False
-        goes_on = json_continues(self._text, self._at, more=True)
-        if goes_on is None:
+        continues = json_continues(self._text, self._at, more=True)
+        if continues is None:
             return False
-        if goes_on:
+        if continues:
             self._step = self._into_tail
             return True
         self.visible_text.say("".join(self._held))
@@ -164,12 +164,12 @@ class Splitter:
 
     def _after_object(self) -> bool:
         """After the JSON of a snapshot: its closing marks and, without a separator, whether anything follows."""
-        goes_on = json_continues(self._text, self._at, more=True)
-        if goes_on:
+        continues = json_continues(self._text, self._at, more=True)
+        if continues:
             self._step = self._into_tail
             return True
         end, is_sure = closing_end(self._text, self._at, self._match, more=True)
-        if goes_on is None or not is_sure:
+        if continues is None or not is_sure:
             return False
         if self._match.bare and not self._text[end:].strip(SPACE):
             return False
@@ -195,7 +195,7 @@ class Splitter:
                 return False
             self._step = self._at_match
             return True
-        if not found.goes_on:
+        if not found.text_follows:
             self._step = self._at_match
             return True
         raw = "".join(self._held) + self._text[self._at : found.start]
@@ -236,64 +236,64 @@ class Splitter:
 
     def _at_match(self) -> bool:
         """At a match, with the complete text."""
-        place = self._match.moved(self._at)
+        match = self._match.moved(self._at)
         if self._cost > _MAX_READS * len(self._text) + _FREE_CHARACTERS:
             self.visible_text.say(self._text[self._at :])
             self._resume(len(self._text))
             return True
-        end, is_closed = self._strict_end_of(place), True
+        end, is_closed = self._strict_end_of(match), True
         if end < 0:
             self._cost += _MIN_COST
             landmarks = self._landmarks = self._landmarks or Landmarks(self._text, self._at)
-            if not (place.exact or landmarks.has_keys(place.end)):
-                return self._treat_as_text(place)
-            if place.alone:
-                return self._take_rest(place, landmarks) or self._treat_as_text(place)
-            end, is_closed = self._plausible_end_of(place, landmarks)
-        self._cost += end - place.start
-        stop, _ = closing_end(self._text, end, place, more=False) if is_closed else (end, True)
-        if not self._is_intended(place, end, stop, is_closed):
-            return (place.exact and self._take_rest(place, self._landmarks)) or self._treat_as_text(place)
+            if not (match.exact or landmarks.has_keys(match.end)):
+                return self._treat_as_text(match)
+            if match.alone:
+                return self._take_rest(match, landmarks) or self._treat_as_text(match)
+            end, is_closed = self._plausible_end_of(match, landmarks)
+        self._cost += end - match.start
+        stop, _ = closing_end(self._text, end, match, more=False) if is_closed else (end, True)
+        if not self._is_intended(match, end, stop, is_closed):
+            return (match.exact and self._take_rest(match, self._landmarks)) or self._treat_as_text(match)
         self._take(self._text[self._at : stop], self._match)
         self._is_cut_short = not is_closed and stop == len(self._text)
         self._resume(stop)
         return True
 
-    def _strict_end_of(self, place: SeparatorMatch) -> int:
+    def _strict_end_of(self, match: SeparatorMatch) -> int:
         end = self._strict + self._at if self._strict >= 0 else -1
-        if end < 0 and place.object_at >= 0:
-            end = strict_end(self._text, place.object_at)
+        if end < 0 and match.object_at >= 0:
+            end = strict_end(self._text, match.object_at)
         return -1 if end >= 0 and json_continues(self._text, end, more=False) else end
 
-    def _plausible_end_of(self, place: SeparatorMatch, landmarks: Landmarks) -> tuple[int, bool]:
-        end, is_closed = landmarks.end_of(place)
+    def _plausible_end_of(self, match: SeparatorMatch, landmarks: Landmarks) -> tuple[int, bool]:
+        end, is_closed = landmarks.end_of(match)
         self._cost += max(landmarks.looked_to - end, 0)
-        if is_closed and self._text[end : end + 1] == '"' == self._text[place.object_at - 1]:
+        if is_closed and self._text[end : end + 1] == '"' == self._text[match.object_at - 1]:
             end += 1
         return end, is_closed
 
-    def _take_rest(self, place: SeparatorMatch, landmarks: Landmarks | None) -> bool:
+    def _take_rest(self, match: SeparatorMatch, landmarks: Landmarks | None) -> bool:
         """Remove everything after an exact separator if it is a state in any form."""
-        end = (landmarks or Landmarks(self._text, self._at)).next_separator(place)
-        self._cost += end - place.start
-        tail = strip_examples(self._text[place.end : end])
+        end = (landmarks or Landmarks(self._text, self._at)).next_separator(match)
+        self._cost += end - match.start
+        tail = strip_examples(self._text[match.end : end])
         if not (self._reads(tail) or own_keys(tail) > 1 or is_blob(tail)):
             return False
         self._take(self._text[self._at : end], self._match)
         self._resume(end)
         return True
 
-    def _is_intended(self, place: SeparatorMatch, end: int, stop: int, is_closed: bool) -> bool:
+    def _is_intended(self, match: SeparatorMatch, end: int, stop: int, is_closed: bool) -> bool:
         """Whether this is intended as a snapshot, readable or not."""
         ends_reply = not self._text[stop:].strip(SPACE)
-        if place.bare:
-            is_all = ends_reply and self._reads(self._text[place.end : stop])
-            return is_all or self._is_current(self._text[place.end : end])
-        return is_snapshot(self._text, place.end, end, place) or (place.exact and (ends_reply or not is_closed))
+        if match.bare:
+            is_all = ends_reply and self._reads(self._text[match.end : stop])
+            return is_all or self._is_current(self._text[match.end : end])
+        return is_snapshot(self._text, match.end, end, match) or (match.exact and (ends_reply or not is_closed))
 
-    def _treat_as_text(self, place: SeparatorMatch) -> bool:
+    def _treat_as_text(self, match: SeparatorMatch) -> bool:
         """Treat a match as text, up to where its JSON would begin."""
-        until = max(place.end, place.start + 1, place.object_at + 1)
+        until = max(match.end, match.start + 1, match.object_at + 1)
         fence = self._match.fence
         self.visible_text.say(self._text[self._at : until])
         known = self._block_is_known
@@ -316,8 +316,8 @@ class Splitter:
         self._block_is_known = False
         self._step = self._in_text
 
-    def _take(self, raw: str, place: SeparatorMatch, parts: list[SnapshotPart] | None = None) -> None:
-        self.parts += parts or [SnapshotPart(raw.strip(SPACE), raw[: place.end], raw[place.end :])]
+    def _take(self, raw: str, match: SeparatorMatch, parts: list[SnapshotPart] | None = None) -> None:
+        self.parts += parts or [SnapshotPart(raw.strip(SPACE), raw[: match.end], raw[match.end :])]
         self._cut(len(raw))
 
     def _cut(self, length: int) -> None:
