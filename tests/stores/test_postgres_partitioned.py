@@ -11,6 +11,7 @@ import pytest
 
 from ctxwrap.stores.base import STREAMS, Store
 from ctxwrap.stores.postgres import PostgresStore, statements
+from ctxwrap.stores.postgres.connection import MIGRATIONS
 from ctxwrap.testing import KEY, StoreContract
 from tests.session.telling import Teller, item
 
@@ -106,7 +107,7 @@ def test_tables_that_somebody_made_and_noted_are_used_as_they_are(database: str)
     with psycopg.connect(database) as connection:
         connection.execute(statements.FIRST_TABLES.replace(' COLLATE "C"', "").replace("WITH (fillfactor = 50)", ""))
         connection.execute(statements.CREATE_MIGRATIONS)
-        for step in connection.MIGRATIONS:
+        for step in MIGRATIONS:
             connection.execute(statements.NOTE_MIGRATION, {"name": step.__name__})
         connection.execute(f"CREATE ROLE {worker} LOGIN")
         connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {worker}")
