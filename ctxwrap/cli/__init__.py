@@ -402,12 +402,18 @@ def diff(as_json: bool, **which: Any) -> None:
 
 @main.command()
 @click.argument("name", required=False)
-def schema(name: str | None) -> None:
-    """Print the JSON Schema of a record of Agent Context by its NAME, such as context_item; or all of them."""
-    from ctxwrap.cli.transfer import show_schema
+@click.option("--check", metavar="FILE", help="Validate a file of JSON or JSON lines; exit code 1 if it is not valid.")
+def schema(name: str | None, check: str | None) -> None:
+    """Print the JSON Schema NAME (snapshot, evidence, or a record of Agent Context such as context_item), or all."""
+    from ctxwrap.cli.transfer import check_schema, show_schema
 
+    if check and not name:
+        raise click.UsageError("--check needs the NAME of a schema")
     with friendly_errors():
-        show_schema(name)
+        if name and check:
+            check_schema(name, check)
+        else:
+            show_schema(name)
 
 
 @main.command()

@@ -14,6 +14,7 @@ import click
 from ctxwrap.cli.output import one_line, progress_bar, quietly
 from ctxwrap.errors import KeyMismatch, SettingsError, StoreError
 from ctxwrap.export.archive.format import is_input
+from ctxwrap.export.evidence.envelope import verify_evidence
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.threads import defer_finalizers
@@ -25,7 +26,7 @@ from ctxwrap.types import SessionKey
 
 def run_verify(session: str, place: dict[str, Any], *, as_json: bool) -> None:
     with quietly(), progress_bar("looking at the session") as progress:
-        verification = verify(session, progress=progress, **place)
+        verification = verify_evidence(verify(session, progress=progress, **place), place.get("store"))
     if as_json:
         click.echo(json.dumps(verification.as_json(), indent=2))
     else:

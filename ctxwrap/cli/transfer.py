@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ from ctxwrap.export.copy import copy_sessions
 from ctxwrap.export.evidence import Diff, diff_of, envelope_of, import_envelope, schema_of
 from ctxwrap.export.evidence.diff import ItemOutcome
 from ctxwrap.export.evidence.document import NAMED
-from ctxwrap.export.evidence.imports import LARGEST, is_envelope, note_export
+from ctxwrap.export.evidence.envelope import LARGEST, is_envelope, note_export
 from ctxwrap.export.evidence.vocabulary import EXPORT
+from ctxwrap.export.validation import file_faults
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,7 +68,7 @@ def run_copy(*, source: str, target: str, session: str | None, tenant: str, agen
                 click.echo(one_line(f"session {each.key.session!r} of tenant {each.key.tenant!r}: {counts}"))
 
 
-__all__ = ["is_envelope", "run_export_envelope", "run_import_envelope", "show_diff", "show_schema"]
+__all__ = ["check_schema", "is_envelope", "run_export_envelope", "run_import_envelope", "show_diff", "show_schema"]
 
 _SHOWN = (Column("kind"), Column("from", folds=True), Column("tokens", right=True), Column("why", fills=True))
 _MOVED = (Column("from", folds=True), Column("before"), Column("after", fills=True))
@@ -117,6 +119,16 @@ def run_import_envelope(
 
 def show_schema(name: str | None) -> None:
     click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
+
+
+def check_schema(name: str, file: str) -> None:
+    """Print the faults of a JSON or JSON lines file, and exit with code 1 if there are any."""
+    faults = [*file_faults(file, schema_of(name))]
+    for fault in faults:
+        click.echo(one_line(str(fault)))
+    if faults:
+        sys.exit(1)
+    click.echo(one_line(f"{file}: valid"))
 
 
 def show_diff(*, session: str, before: str, after: str, as_data: bool, **place: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 import ctxwrap
 from ctxwrap.export.evidence import envelope_of
 from ctxwrap.export.evidence.document import checked
-from ctxwrap.export.evidence.imports import note_export
+from ctxwrap.export.evidence.envelope import note_export
 from ctxwrap.inspect.streams import numbered
 from ctxwrap.inspect.turns import Stages
 from ctxwrap.pack.receipt import STAGES, EventClass
@@ -18,6 +18,7 @@ from ctxwrap.stores.log_format import turn_in
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Failure, Provider, within
 from ctxwrap.testing.practice.answer import ToolCall
+from ctxwrap.turn.summariser import wait_for_summaries
 from tests.export.logs import KEY, Chat, working_set
 from tests.support import Told, item, trailer
 
@@ -126,7 +127,7 @@ def many_kinds_of_turns(provider: Provider, store: MemoryStore, directory: Path,
     visibility = {"working_set": ("tool", "model")}
     chat = Chat(provider, store, evidence=evidence, visibility=visibility, **settings)
     chat.say("I am ada@example.com.", answer=lambda ask: Answer("So." + trailer(ask, [item("w-1"), item("w-2")])))
-    ctxwrap.summarising.wait_for_summaries(60)
+    wait_for_summaries(60)
     other = [item("w-1", "other words")]
     chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, other, dropped=["w-2"])))
     tools = [{"type": "function", "function": {"name": "lookup", "parameters": {"type": "object"}}}]
@@ -142,7 +143,7 @@ def many_kinds_of_turns(provider: Provider, store: MemoryStore, directory: Path,
         break
     chat.say("word " * 1400)
     chat.say("And now?", answer=within(1500, Told()))
-    ctxwrap.summarising.wait_for_summaries(60)
+    wait_for_summaries(60)
     forget("s", item="w-1", store=store)
     purge("s", message=1, store=store)
 
@@ -175,7 +176,7 @@ def test_a_session_can_have_every_class(provider: Provider, store: MemoryStore, 
     settings = {"summariser": asks, "working_set": manifest, "redaction": redaction, "budget_messages": 0}
     chat = Chat(provider, store, **settings)
     chat.say("I am ada@example.com.", answer=lambda ask: Answer("So." + trailer(ask, [item("w-1"), item("w-2")])))
-    ctxwrap.summarising.wait_for_summaries(60)
+    wait_for_summaries(60)
     other = [item("w-1", "other words")]
     chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, other, dropped=["w-2"])))
     chat.say("word " * 1400)

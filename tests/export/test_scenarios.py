@@ -17,6 +17,7 @@ from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Failure, Provider
 from ctxwrap.testing.practice.answer import ToolCall
+from ctxwrap.turn.summariser import wait_for_summaries
 from tests.export.logs import FIXED, KEY, TIME, Chat, append, begin, done, entry, frame, say, working_set
 from tests.support import Told, item, trailer
 
@@ -95,7 +96,7 @@ def test_scenario_3_compaction_of_a_long_session(provider: Provider, home: Path)
     chat = Chat(provider, store, summariser=ctxwrap.Summariser(lambda *_: next(told), every=4))
     for said in ("I bake.", "Rye.", "At six."):
         chat.say(said)
-        ctxwrap.summarising.wait_for_summaries(60)
+        wait_for_summaries(60)
     chat.say("And now?")
     evidence = whole(store, turn=4)
     (compaction,), (summary,) = evidence.compactions, evidence.summaries
@@ -129,7 +130,7 @@ def test_scenario_4_a_resource_for_a_tool_is_not_injected_into_the_model(store: 
     assert resource.item_id in tool.item_refs
     assert resource.item_id not in model.item_refs
     faults = " ".join(faults_in(_shown_to_a_tool(evidence, resource, target="model")))
-    assert f"shows '{resource.item_id}' to model, who may not see it" in faults
+    assert f"delivers '{resource.item_id}' to model, which may not see it" in faults
 
 
 def _shown_to_a_tool(evidence: Evidence, resource: Item, target: str = "tool") -> Evidence:
@@ -421,7 +422,7 @@ def test_failure_what_was_redacted_comes_back_by_another_way(provider: Provider,
     chat = Chat(provider, store, summariser=summariser)
     remembers = lambda ask: Answer("Noted." + trailer(ask, [item("w-1", secret)]))  # noqa: E731
     chat.say(secret, answer=remembers)
-    ctxwrap.summarising.wait_for_summaries(60)
+    wait_for_summaries(60)
     start_child("s", "one", handoff="look", store=store)
     attach_result("s", "one", result=f"It says: {secret}", store=store)
     chat.say("What opens the vault?")
