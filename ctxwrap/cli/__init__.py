@@ -26,7 +26,7 @@ COMMANDS = {
     "put": ("maintenance", "Put FILE or stdin into the context/ of SESSION as NAME."),
     "rebuild": ("maintenance", "Rebuild the derived files of SESSION from its log."),
     "rekey": ("maintenance", "Encrypt the key of SESSION with the first key in CTXWRAP_KEY."),
-    "schema": ("transfer", "Print the JSON Schema of the Agent Context record NAME, or all of them."),
+    "schema": ("transfer", "Print the JSON Schema NAME, or all of them."),
     "sessions": ("sessions", "List sessions, newest first."),
     "show": ("sessions", "Show SESSION: its state, memory, summary and turns."),
     "swap": ("missing", "List what left the prompt of SESSION, newest first."),

@@ -23,6 +23,7 @@ from ctxwrap.cli.output import (
     session_command,
 )
 from ctxwrap.errors import KeyMismatch, SettingsError, StoreError
+from ctxwrap.export.evidence.envelope import verify_evidence
 from ctxwrap.session.lookup import key_for
 from ctxwrap.session.verify import SEVERITIES, Rebuilding, Verification, VerifyFinding
 from ctxwrap.stores import open_store
@@ -38,11 +39,11 @@ if TYPE_CHECKING:
 def verify_command(handle: "SessionHandle", as_json: bool) -> None:
     """Check SESSION for damage; change nothing.
 
-    Checks every line and its checksum, references between records, large contents, and whether derived files match
-    the log. If it finds damage, the exit code is 1 and the first bad record is listed first.
+    Checks every line and its checksum, references between records, large contents, imported evidence, and whether
+    derived files match the log. If it finds damage, the exit code is 1 and the first bad record is listed first.
     """
     with quietly(), progress_bar("verifying") as progress:
-        verification = handle.verify(progress)
+        verification = verify_evidence(handle.verify(progress), handle.store)
     if as_json:
         click.echo(json.dumps(verification.as_json(), indent=2))
     else:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,9 @@ from ctxwrap.export.copy import copy_sessions
 from ctxwrap.export.evidence import Diff, import_envelope, schema_of
 from ctxwrap.export.evidence.diff import ItemOutcome
 from ctxwrap.export.evidence.document import NAMED
-from ctxwrap.export.evidence.imports import LARGEST, is_envelope
+from ctxwrap.export.evidence.envelope import LARGEST, is_envelope
 from ctxwrap.export.evidence.vocabulary import EXPORT
+from ctxwrap.export.validation import file_faults
 from ctxwrap.stores import encrypts
 
 if TYPE_CHECKING:
@@ -189,9 +191,23 @@ def _counts(result: Any) -> str:
 
 @command("schema")
 @click.argument("name", required=False)
-def schema_command(name: str | None) -> None:
-    """Print the JSON Schema of the Agent Context record NAME, or all of them."""
-    click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
+@click.option("--check", metavar="FILE", help="Validate a file of JSON or JSON lines; exit code 1 if it is not valid.")
+def schema_command(name: str | None, check: str | None) -> None:
+    """Print the JSON Schema NAME, or all of them.
+
+    NAME is snapshot, evidence, or a record of Agent Context such as context_item.
+    """
+    if not check:
+        click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
+        return
+    if not name:
+        raise click.UsageError("--check needs the NAME of a schema")
+    faults = [*file_faults(check, schema_of(name))]
+    for fault in faults:
+        click.echo(one_line(str(fault)))
+    if faults:
+        sys.exit(1)
+    click.echo(one_line(f"{check}: valid"))
 
 
 _SHOWN = (Column("kind"), Column("from", folds=True), Column("tokens", right=True), Column("why", fills=True))

@@ -1,6 +1,9 @@
-"""Checks of session folders, envelopes, manifests, reports and replies against the five documents, whoever wrote them.
+"""Conformance checks of session folders, envelopes, manifests, reports, replies and texts against five specifications.
 
-Each check is a row of a table: an id, the document's sentence, its level and the function that finds what breaks it.
+A path or a text of any producer enters; a `Conformance` with the broken sentences of the specifications leaves. Each
+check is a row of a table: an id, the specification's sentence, its level, and a function that yields findings. Begin
+with `runner`, which detects the kind of an input and runs its checks. `model_check` is separate: it has a conversation
+with a live model and recommends settings.
 """
 
 from ctxwrap.conformance.checks import DOCUMENTS, Check, Finding

@@ -1,11 +1,11 @@
-"""Working-set manifests and assembly reports under the Context Assembly Protocol."""
+"""Checks of working-set manifests and assembly reports against the Context Assembly Protocol."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
+from ctxwrap.conformance.checks import Check, Finding, at, describe, is_count, is_share, is_time
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.session.abi.names import parsed
 from ctxwrap.tokens.truncation import STRATEGIES
@@ -15,7 +15,7 @@ from ctxwrap.workingset.safe_yaml import mapping_in, path_fault
 _LINE = re.compile(r" in line (\d+)")
 _AUTHORS = ("model", "orchestrator", "user")
 _BUDGET = ("max_tokens", "reserved_for_response", "effective")
-_REPORTED = ("max", "used", "remaining")
+_REPORT_BUDGET = ("max", "used", "remaining")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_report(text: str) -> ReportInput:
     return ReportInput(value.get("assembly_report") if isinstance(value, dict) else None)
 
 
-def _no_yaml(subject: ManifestInput | ReportInput) -> Iterator[Finding]:
+def _invalid_yaml(subject: ManifestInput | ReportInput) -> Iterator[Finding]:
     if subject.error:
         line = _LINE.search(subject.error)
         yield Finding(_LINE.sub("", subject.error), line=int(line[1]) if line else None)
@@ -77,17 +77,17 @@ def _no_yaml(subject: ManifestInput | ReportInput) -> Iterator[Finding]:
 
 def _wrong_protocol(manifest: ManifestInput) -> Iterator[Finding]:
     if (protocol := manifest.value.get("protocol", PROTOCOL)) != PROTOCOL:
-        yield Finding(shown(protocol), path="protocol")
+        yield Finding(describe(protocol), path="protocol")
 
 
 def _bad_budget(manifest: ManifestInput) -> Iterator[Finding]:
     budget = manifest.value.get("budget", {})
     if not isinstance(budget, dict):
-        yield Finding(shown(budget), path="budget")
+        yield Finding(describe(budget), path="budget")
         return
     for name in _BUDGET:
         if name in budget and not is_count(budget[name]):
-            yield Finding(shown(budget[name]), path=at("budget", name))
+            yield Finding(describe(budget[name]), path=at("budget", name))
 
 
 def _wrong_effective(manifest: ManifestInput) -> Iterator[Finding]:
@@ -96,28 +96,28 @@ def _wrong_effective(manifest: ManifestInput) -> Iterator[Finding]:
         yield Finding(f"{effective}, but {most} - {reserved} is {most - reserved}", path="budget.effective")
 
 
-def _no_files(manifest: ManifestInput) -> Iterator[Finding]:
+def _bad_files(manifest: ManifestInput) -> Iterator[Finding]:
     if manifest.error:
         return
     files = manifest.value.get("files")
     if not isinstance(files, list):
-        yield Finding(f"no list of files, but {shown(files)}", path="files")
+        yield Finding(f"expected a list of files, got {describe(files)}", path="files")
         return
     for number, entry in enumerate(files):
         if not isinstance(entry, dict):
-            yield Finding(f"no file, but {shown(entry)}", path=f"files[{number}]")
+            yield Finding(f"expected a file, got {describe(entry)}", path=f"files[{number}]")
 
 
 def _bad_paths(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if fault := path_fault(entry.get("path")):
-            yield Finding(f"{shown(entry.get('path'))}: {fault}", path=at(path, "path"))
+            yield Finding(f"{describe(entry.get('path'))}: {fault}", path=at(path, "path"))
 
 
 def _bad_priorities(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if not is_share(entry.get("priority")):
-            yield Finding(shown(entry.get("priority")), path=at(path, "priority"))
+            yield Finding(describe(entry.get("priority")), path=at(path, "priority"))
 
 
 def _bad_roles(manifest: ManifestInput) -> Iterator[Finding]:
@@ -131,52 +131,52 @@ def _bad_strategies(manifest: ManifestInput) -> Iterator[Finding]:
 def _not_among(manifest: ManifestInput, name: str, words: tuple[str, ...]) -> Iterator[Finding]:
     for path, entry in manifest.files():
         if name in entry and entry[name] not in words:
-            yield Finding(shown(entry[name]), path=at(path, name))
+            yield Finding(describe(entry[name]), path=at(path, name))
 
 
 def _bad_max_lines(manifest: ManifestInput) -> Iterator[Finding]:
     for path, entry in manifest.files():
         lines = entry.get("max_lines")
         if lines is not None and not is_count(lines):
-            yield Finding(shown(lines), path=at(path, "max_lines"))
+            yield Finding(describe(lines), path=at(path, "max_lines"))
 
 
 def _bad_metadata(manifest: ManifestInput) -> Iterator[Finding]:
     metadata = manifest.part("metadata")
-    if "last_updated" in metadata and not is_moment(metadata["last_updated"]):
-        yield Finding(shown(metadata["last_updated"]), path="metadata.last_updated")
+    if "last_updated" in metadata and not is_time(metadata["last_updated"]):
+        yield Finding(describe(metadata["last_updated"]), path="metadata.last_updated")
     if "assembled_by" in metadata and metadata["assembled_by"] not in _AUTHORS:
-        yield Finding(shown(metadata["assembled_by"]), path="metadata.assembled_by")
+        yield Finding(describe(metadata["assembled_by"]), path="metadata.assembled_by")
 
 
 def _bad_report(report: ReportInput) -> Iterator[Finding]:
     if report.error:
         return
     if not isinstance(report.value, dict):
-        yield Finding(f"no mapping, but {shown(report.value)}", path="assembly_report")
+        yield Finding(f"expected a mapping, got {describe(report.value)}", path="assembly_report")
         return
     for name in ("included", "excluded", "warnings"):
         entries, kind = report.value.get(name), str if name == "warnings" else dict
         if not isinstance(entries, list) or not all(isinstance(entry, kind) for entry in entries):
-            yield Finding(shown(entries), path=f"assembly_report.{name}")
+            yield Finding(describe(entries), path=f"assembly_report.{name}")
 
 
 def _bad_report_budget(report: ReportInput) -> Iterator[Finding]:
     if isinstance(report.value, dict):
-        for name in _REPORTED:
+        for name in _REPORT_BUDGET:
             value = report.budget.get(name)
             if not isinstance(value, int) or isinstance(value, bool):
-                yield Finding(shown(value), path=f"assembly_report.budget.{name}")
+                yield Finding(describe(value), path=f"assembly_report.budget.{name}")
 
 
 def _wrong_remaining(report: ReportInput) -> Iterator[Finding]:
-    most, used, remaining = (report.budget.get(name) for name in _REPORTED)
+    most, used, remaining = (report.budget.get(name) for name in _REPORT_BUDGET)
     if is_count(most) and is_count(used) and isinstance(remaining, int) and most - used != remaining:
         yield Finding(f"{remaining}, but {most} - {used} is {most - used}", path="assembly_report.budget.remaining")
 
 
 def _over_budget(report: ReportInput) -> Iterator[Finding]:
-    most, used, _ = (report.budget.get(name) for name in _REPORTED)
+    most, used, _ = (report.budget.get(name) for name in _REPORT_BUDGET)
     if is_count(most) and is_count(used) and used > most:
         yield Finding(f"{used} of {most} tokens", path="assembly_report.budget.used")
 
@@ -184,31 +184,31 @@ def _over_budget(report: ReportInput) -> Iterator[Finding]:
 def _bad_included(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("included"):
         if not _is_text(entry.get("path")):
-            yield Finding(shown(entry.get("path")), path=at(path, "path"))
+            yield Finding(describe(entry.get("path")), path=at(path, "path"))
         if not is_count(entry.get("tokens")):
-            yield Finding(shown(entry.get("tokens")), path=at(path, "tokens"))
+            yield Finding(describe(entry.get("tokens")), path=at(path, "tokens"))
         if not isinstance(entry.get("truncated"), bool):
-            yield Finding(shown(entry.get("truncated")), path=at(path, "truncated"))
+            yield Finding(describe(entry.get("truncated")), path=at(path, "truncated"))
 
 
 def _truncated_without_original(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("included"):
         if entry.get("truncated") is True and not is_count(entry.get("original_tokens")):
-            yield Finding(shown(entry.get("original_tokens")), path=at(path, "original_tokens"))
+            yield Finding(describe(entry.get("original_tokens")), path=at(path, "original_tokens"))
 
 
 def _excluded_without_reason(report: ReportInput) -> Iterator[Finding]:
     for path, entry in report.listed("excluded"):
         for name in ("path", "reason"):
             if not _is_text(entry.get(name)):
-                yield Finding(shown(entry.get(name)), path=at(path, name))
+                yield Finding(describe(entry.get(name)), path=at(path, name))
 
 
-def _in_and_out(report: ReportInput) -> Iterator[Finding]:
+def _included_and_excluded(report: ReportInput) -> Iterator[Finding]:
     included = {entry["path"] for _, entry in report.listed("included") if _is_text(entry.get("path"))}
     for path, entry in report.listed("excluded"):
         if _is_text(entry.get("path")) and entry["path"] in included:
-            yield Finding(f"{shown(entry['path'])} is included as well", path=at(path, "path"))
+            yield Finding(f"{describe(entry['path'])} is also included", path=at(path, "path"))
 
 
 def _is_text(value: object) -> bool:
@@ -216,7 +216,7 @@ def _is_text(value: object) -> bool:
 
 
 MANIFEST_CHECKS: tuple[Check[ManifestInput], ...] = (
-    Check("CA-yaml", "MUST", "Schema ```yaml # working-set.yml", _no_yaml),
+    Check("CA-yaml", "MUST", "Schema ```yaml # working-set.yml", _invalid_yaml),
     Check("CA-protocol", "MUST", "protocol: CONTEXT-ASSEMBLY/0.1", _wrong_protocol),
     Check(
         "CA-budget",
@@ -225,7 +225,7 @@ MANIFEST_CHECKS: tuple[Check[ManifestInput], ...] = (
         _bad_budget,
     ),
     Check("CA-effective", "MUST", "max_tokens: 28000, reserved_for_response: 4000, effective: 24000", _wrong_effective),
-    Check("CA-files", "MUST", 'files: - path: ".agent/constitution.md" …', _no_files),
+    Check("CA-files", "MUST", 'files: - path: ".agent/constitution.md" …', _bad_files),
     Check("CA-path", "MUST", "`path` | string | File path relative to session", _bad_paths),
     Check("CA-priority", "MUST", "`priority` | float | 0.0-1.0, higher = more important", _bad_priorities),
     Check("CA-role", "MUST", "`role` | enum | How to inject: system/developer/user/context", _bad_roles),
@@ -240,7 +240,9 @@ MANIFEST_CHECKS: tuple[Check[ManifestInput], ...] = (
 )
 
 REPORT_CHECKS: tuple[Check[ReportInput], ...] = (
-    Check("CA-report-yaml", "MUST", "After assembly, the orchestrator reports: ```yaml assembly_report:", _no_yaml),
+    Check(
+        "CA-report-yaml", "MUST", "After assembly, the orchestrator reports: ```yaml assembly_report:", _invalid_yaml
+    ),
     Check(
         "CA-report",
         "MUST",
@@ -268,5 +270,10 @@ REPORT_CHECKS: tuple[Check[ReportInput], ...] = (
         'excluded: - path: "large_log.txt", reason: "Over budget, priority too low"',
         _excluded_without_reason,
     ),
-    Check("CA-report-once", "MUST", "included.append(file.path) … else: excluded.append(file.path)", _in_and_out),
+    Check(
+        "CA-report-once",
+        "MUST",
+        "included.append(file.path) … else: excluded.append(file.path)",
+        _included_and_excluded,
+    ),
 )

@@ -1,4 +1,4 @@
-"""What a check is and finds, and the session folder that checks read."""
+"""The types of checks and findings, and read access to a session folder."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from ctxwrap.errors import InvalidInput
 from ctxwrap.session.abi.names import parsed
 
 Level = Literal["MUST", "SHOULD"]
-"""As the sentence says. A plain statement is a MUST, an example or a recommendation a SHOULD; no MAY can be broken."""
+"""The sentence's level. A plain statement counts as MUST, an example or recommendation as SHOULD."""
 
 DOCUMENTS = {
     "CP": "Context Protocol",
@@ -22,19 +22,19 @@ DOCUMENTS = {
     "MR": "Context & Summary Rules",
     "CA": "Context Assembly Protocol",
 }
-"""By the letters with which the ids of their checks begin."""
+"""Specifications by the prefix of their checks' ids."""
 
-_SHOWN = 80
+_LONGEST_SHOWN = 80
 
 
 class Finding(NamedTuple):
-    """One place where a sentence is broken."""
+    """One violation of a sentence."""
 
     found: str
     file: str = ""
     line: int | None = None
     path: str = ""
-    """Where in a JSON or YAML value, such as `memory.core[0].decay`."""
+    """Path in a JSON or YAML value, such as `memory.core[0].decay`."""
 
     @property
     def where(self) -> str:
@@ -62,12 +62,12 @@ class Check(Generic[Subject]):
         return DOCUMENTS[self.id.partition("-")[0]]
 
 
-def shown(value: Any) -> str:
-    """A value for a message, short and on one line."""
+def describe(value: Any) -> str:
+    """Return a value for a message, short and on one line."""
     if isinstance(value, (dict, list)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    written = repr(value[: _SHOWN + 1] if isinstance(value, str) else value)
-    return written if len(written) <= _SHOWN else f"{written[: _SHOWN - 1]}…"
+    written = repr(value[: _LONGEST_SHOWN + 1] if isinstance(value, str) else value)
+    return written if len(written) <= _LONGEST_SHOWN else f"{written[: _LONGEST_SHOWN - 1]}…"
 
 
 def at(path: str, key: str | int) -> str:
@@ -81,12 +81,12 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def is_share(value: object) -> bool:
-    """Whether it is a number from 0 to 1."""
+    """Whether a value is a number from 0 to 1."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def is_moment(value: object) -> bool:
-    """Whether it is a time in ISO 8601."""
+def is_time(value: object) -> bool:
+    """Whether a value is a time in ISO 8601."""
     try:
         return isinstance(value, str) and bool(datetime.fromisoformat(value))
     except ValueError:
@@ -94,8 +94,8 @@ def is_moment(value: object) -> bool:
 
 
 MOST_ENTRIES = 100_000
-MOST_BYTES = 256 << 20
-"""Of one file."""
+LARGEST_LOG = 256 << 20
+"""Largest file of a session folder, in bytes."""
 
 EntryKind = Literal["file", "directory", "outside", "other"]
 
@@ -107,7 +107,7 @@ class FolderLine(NamedTuple):
 
 @dataclass(slots=True)
 class FolderLines:
-    """The objects of a file of JSON lines, and the lines that are none."""
+    """The objects of a file of JSON lines, and the faults of other lines."""
 
     objects: list[FolderLine] = field(default_factory=list)
     faults: list[tuple[int, str]] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Folder:
 
     @cached_property
     def entries(self) -> dict[str, EntryKind]:
-        """By their names below the root; a link that leads outside is neither followed nor anything else."""
+        """The files and directories below the root, by relative path; links that lead outside are not followed."""
         found: dict[str, EntryKind] = {}
         pending = [""]
         while pending:
@@ -131,7 +131,7 @@ class Folder:
                     if kind == "directory" and not entry.is_symlink():
                         pending.append(f"{name}/")
             if len(found) > MOST_ENTRIES:
-                raise InvalidInput(f"it holds more than {MOST_ENTRIES} files")
+                raise InvalidInput(f"it has more than {MOST_ENTRIES} files")
         return found
 
     def _kind(self, name: str) -> EntryKind:
@@ -145,24 +145,24 @@ class Folder:
         return "file" if stat.S_ISREG(mode) else "directory" if stat.S_ISDIR(mode) else "other"
 
     def names(self, under: str) -> list[str]:
-        """What lies right in a directory, by its whole name."""
+        """Return the relative paths of a directory's direct entries."""
         return [name for name in self.entries if name.startswith(under) and "/" not in name[len(under) :]]
 
     def has(self, name: str) -> bool:
         return self.entries.get(name) == "file"
 
     def read(self, name: str) -> bytes:
-        """What a file holds; nothing, if it is none."""
+        """Return the content of a file; empty if it does not exist."""
         if not self.has(name):
             return b""
-        with self._opened(name) as file:
-            return file.read(MOST_BYTES)
+        with self._open(name) as file:
+            return file.read(LARGEST_LOG)
 
     @contextmanager
-    def _opened(self, name: str) -> Iterator[BinaryIO]:
+    def _open(self, name: str) -> Iterator[BinaryIO]:
         with open(os.path.realpath(os.path.join(self._root, name)), "rb") as file:
-            if os.fstat(file.fileno()).st_size > MOST_BYTES:
-                raise InvalidInput(f"{name} has more than {MOST_BYTES} bytes")
+            if os.fstat(file.fileno()).st_size > LARGEST_LOG:
+                raise InvalidInput(f"{name} has more than {LARGEST_LOG} bytes")
             yield file
 
     def text(self, name: str) -> str:
@@ -178,10 +178,10 @@ class Folder:
         return found
 
     def values(self, name: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
-        """The object of every line that is not blank, or why it is none."""
+        """Yield the object of every line that is not blank, or the fault of the line."""
         if not self.has(name):
             return
-        with self._opened(name) as file:
+        with self._open(name) as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     yield number, _object(line)
@@ -192,4 +192,4 @@ def _object(line: bytes) -> dict[str, Any] | str:
         value = parsed(line.decode())
     except ValueError as error:
         return str(error)
-    return value if isinstance(value, dict) else "no JSON object"
+    return value if isinstance(value, dict) else "not a JSON object"

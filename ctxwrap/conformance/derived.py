@@ -1,4 +1,4 @@
-"""What a session folder derives from its history under the Context Runtime ABI: pack, compression, swap and dedup."""
+"""Checks of a session's derived files against the Context Runtime ABI: pack, compression, swap and dedup."""
 
 import hashlib
 import re
@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ctxwrap.conformance.checks import Check, Finding, at, is_count, shown
+from ctxwrap.conformance.checks import Check, Finding, at, describe, is_count
 from ctxwrap.conformance.session import DERIVED, EVENTS, HISTORY_CHECKS, MESSAGES, SessionFolder, range_in
 from ctxwrap.session.abi import RECORDS, RecordKind
 from ctxwrap.session.abi.names import parsed
@@ -27,7 +27,7 @@ _TAIL = re.compile(r"tail:([0-9]{1,12})")
 _ADDRESS = re.compile(r"([a-z0-9_]+)-([0-9a-f]+)")
 _REF_KINDS = ("file", "artifact", "tool_output", "swap", "child_result")
 _MOST_WINDOWS = 16
-"""A pack has one, or a few; each is compared with all that was swapped."""
+"""Most message windows of a pack to compare with the swap index."""
 _REFERENCE = ("source", "start_event", "end_event", "hash")
 
 
@@ -36,42 +36,42 @@ def _bad_pack(session: SessionFolder) -> Iterator[Finding]:
     if isinstance(pack, ValueError):
         yield Finding(str(pack), file=_PACK)
     elif pack is not None and not isinstance(pack, dict):
-        yield Finding("no JSON object", file=_PACK)
+        yield Finding("not a JSON object", file=_PACK)
     elif pack is not None:
         items = pack.get("items")
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            yield Finding(f"no list of objects, but {shown(items)}", file=_PACK, path="items")
+            yield Finding(f"expected a list of objects, got {describe(items)}", file=_PACK, path="items")
 
 
-def _lacking_pack(session: SessionFolder) -> Iterator[Finding]:
+def _missing_pack_fields(session: SessionFolder) -> Iterator[Finding]:
     if not isinstance(session.pack, dict):
         return
     for name in ("session", "agent"):
         if not isinstance(session.pack.get(name), str):
-            yield Finding(shown(session.pack.get(name)), file=_PACK, path=name)
+            yield Finding(describe(session.pack.get(name)), file=_PACK, path=name)
     if not is_count(session.pack.get("budget_tokens")):
-        yield Finding(shown(session.pack.get("budget_tokens")), file=_PACK, path="budget_tokens")
+        yield Finding(describe(session.pack.get("budget_tokens")), file=_PACK, path="budget_tokens")
     for path, item in session.pack_items():
         if not isinstance(item.get("kind"), str):
-            yield Finding(shown(item.get("kind")), file=_PACK, path=at(path, "kind"))
+            yield Finding(describe(item.get("kind")), file=_PACK, path=at(path, "kind"))
         if not is_count(item.get("tokens")):
-            yield Finding(shown(item.get("tokens")), file=_PACK, path=at(path, "tokens"))
+            yield Finding(describe(item.get("tokens")), file=_PACK, path=at(path, "tokens"))
 
 
-def _no_source(session: SessionFolder) -> Iterator[Finding]:
+def _missing_sources(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
         if not isinstance(item.get("source"), str) or not item["source"]:
-            yield Finding(shown(item.get("source")), file=_PACK, path=at(path, "source"))
+            yield Finding(describe(item.get("source")), file=_PACK, path=at(path, "source"))
 
 
-def _wrong_kinds(session: SessionFolder) -> Iterator[Finding]:
+def _unexpected_kinds(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
-        kind, usual = item.get("kind"), _usual_kind(item.get("source"))
+        kind, usual = item.get("kind"), _expected_kind(item.get("source"))
         if usual and isinstance(kind, str) and kind != usual:
-            yield Finding(f"{shown(kind)} for {shown(item['source'])}", file=_PACK, path=at(path, "kind"))
+            yield Finding(f"{describe(kind)} for {describe(item['source'])}", file=_PACK, path=at(path, "kind"))
 
 
-def _usual_kind(source: Any) -> str | None:
+def _expected_kind(source: Any) -> str | None:
     if not isinstance(source, str):
         return None
     if _RESULT.fullmatch(source):
@@ -79,14 +79,14 @@ def _usual_kind(source: Any) -> str | None:
     return next((kind for start, kind in _KINDS if source.startswith(start)), None)
 
 
-def _no_range(session: SessionFolder) -> Iterator[Finding]:
+def _missing_ranges(session: SessionFolder) -> Iterator[Finding]:
     for path, item in session.pack_items():
         if item.get("kind") == "recent_messages" and _window(item.get("range"), session) is None:
-            yield Finding(shown(item.get("range")), file=_PACK, path=at(path, "range"))
+            yield Finding(describe(item.get("range")), file=_PACK, path=at(path, "range"))
 
 
 def _window(text: Any, session: SessionFolder) -> tuple[int, int] | None:
-    """The messages that a pack's range names."""
+    """Return the messages in a pack's range."""
     tail = _TAIL.fullmatch(text) if isinstance(text, str) else None
     count = session.messages.lines
     return (count - int(tail[1]) + 1, count) if tail else range_in(text)
@@ -95,16 +95,16 @@ def _window(text: Any, session: SessionFolder) -> tuple[int, int] | None:
 def _over_budget(session: SessionFolder) -> Iterator[Finding]:
     text = session.folder.text(_BUDGET).strip()
     if text and not re.fullmatch(r"[0-9]{1,18}", text):
-        yield Finding(f"no number of tokens, but {shown(text)}", file=_BUDGET)
+        yield Finding(f"expected a number of tokens, got {describe(text)}", file=_BUDGET)
     elif text and int(text):
         tokens = [item["tokens"] for _, item in session.pack_items() if is_count(item.get("tokens"))]
         if sum(tokens) > int(text):
             yield Finding(f"{sum(tokens)} tokens of {text}", file=_PACK, path="items")
 
 
-def _unreadable_pack(session: SessionFolder) -> Iterator[Finding]:
+def _missing_pack_text(session: SessionFolder) -> Iterator[Finding]:
     if any(session.pack_items()) and not session.folder.text("context/pack.md").strip():
-        yield Finding("no text of what was sent", file="context/pack.md")
+        yield Finding("it has no text of the request", file="context/pack.md")
 
 
 def _bad_lines(session: SessionFolder) -> Iterator[Finding]:
@@ -112,14 +112,14 @@ def _bad_lines(session: SessionFolder) -> Iterator[Finding]:
         yield from (Finding(why, file=DERIVED[kind], line=number) for number, why in lines.faults)
 
 
-def _lacking_fields(kind: RecordKind, session: SessionFolder) -> Iterator[Finding]:
+def _missing_fields(kind: RecordKind, session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived[kind].objects:
         for name in RECORDS[kind]:
-            if not _is_as_in_example(name, record.get(name)):
-                yield Finding(shown(record.get(name)), file=DERIVED[kind], line=number, path=name)
+            if not _matches_example(name, record.get(name)):
+                yield Finding(describe(record.get(name)), file=DERIVED[kind], line=number, path=name)
 
 
-def _is_as_in_example(name: str, value: Any) -> bool:
+def _matches_example(name: str, value: Any) -> bool:
     if name in ("tokens", "bytes"):
         return is_count(value)
     if name == "refs":
@@ -133,46 +133,46 @@ def _repeated_ids(session: SessionFolder) -> Iterator[Finding]:
         for number, record in session.derived[kind].objects:
             id = record.get("id")
             if isinstance(id, str) and (first := seen.setdefault(id, number)) != number:
-                yield Finding(f"{shown(id)} is the id of line {first}", file=DERIVED[kind], line=number)
+                yield Finding(f"{describe(id)} is the id of line {first}", file=DERIVED[kind], line=number)
 
 
 def _unknown_ref_kinds(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["refs"].objects:
         if isinstance(kind := record.get("kind"), str) and kind not in _REF_KINDS:
-            yield Finding(shown(kind), file=DERIVED["refs"], line=number, path="kind")
+            yield Finding(describe(kind), file=DERIVED["refs"], line=number, path="kind")
 
 
-def _no_place(session: SessionFolder) -> Iterator[Finding]:
-    """Swapped content of which nobody can tell which part of its source it is."""
+def _missing_places(session: SessionFolder) -> Iterator[Finding]:
+    """Find swapped content whose part of the source is unknown."""
     for number, record in session.derived["swap_index"].objects:
         needed = "range" if record.get("source") == MESSAGES else "event" if record.get("source") == EVENTS else ""
         if needed and not isinstance(record.get(needed), str):
-            yield Finding(shown(record.get(needed)), file=DERIVED["swap_index"], line=number, path=needed)
+            yield Finding(describe(record.get(needed)), file=DERIVED["swap_index"], line=number, path=needed)
 
 
-def _deleted(session: SessionFolder) -> Iterator[Finding]:
+def _lost_content(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["swap_index"].objects:
-        if fault := _missing(record, session):
+        if fault := _lost_source(record, session):
             yield Finding(fault, file=DERIVED["swap_index"], line=number)
     for name, reference in _references(session):
         ids = (session.events if reference.get("source") == EVENTS else session.messages).ids
         for end in ("start_event", "end_event"):
             if isinstance(id := reference.get(end), str) and ids and id not in ids:
-                yield Finding(f"{shown(id)} is not there", file=name, path=end)
+                yield Finding(f"{describe(id)} does not exist", file=name, path=end)
 
 
-def _missing(record: dict[str, Any], session: SessionFolder) -> str:
+def _lost_source(record: dict[str, Any], session: SessionFolder) -> str:
     source, messages = record.get("source"), range_in(record.get("range"))
     if source == MESSAGES:
         is_lost = messages is not None and messages[1] > session.messages.lines
-        return f"range {shown(record['range'])} of {session.messages.lines} messages" if is_lost else ""
+        return f"range {describe(record['range'])} of {session.messages.lines} messages" if is_lost else ""
     if not isinstance(source, str) or source == EVENTS:
         return ""
     chunk = f"{_CHUNKS}{record.get('id')}"
-    return "" if session.folder.has(chunk) or session.folder.has(source) else f"{shown(source)} is not there"
+    return "" if session.folder.has(chunk) or session.folder.has(source) else f"{describe(source)} does not exist"
 
 
-def _in_window(session: SessionFolder) -> Iterator[Finding]:
+def _swapped_and_sent(session: SessionFolder) -> Iterator[Finding]:
     recent = (item.get("range") for _, item in session.pack_items() if item.get("kind") == "recent_messages")
     windows = [_window(range, session) for range in islice(recent, _MOST_WINDOWS)]
     for number, record in session.derived["swap_index"].objects:
@@ -184,12 +184,12 @@ def _in_window(session: SessionFolder) -> Iterator[Finding]:
 
 
 def _is_of_messages(record: dict[str, Any]) -> bool:
-    """Whether messages themselves are swapped, and nothing that was made of them."""
+    """Whether a record swaps messages themselves, not something derived from them."""
     return record.get("source") == MESSAGES and record.get("kind", "message_range") == "message_range"
 
 
 def _copied_chunks(session: SessionFolder) -> Iterator[Finding]:
-    """Chunks of messages that are no reference to them."""
+    """Find chunks that copy messages instead of referring to them."""
     known = dict(_references(session))
     for _, record in session.derived["swap_index"].objects:
         name = f"{_CHUNKS}{record.get('id')}"
@@ -197,7 +197,7 @@ def _copied_chunks(session: SessionFolder) -> Iterator[Finding]:
             continue
         missing = [part for part in _REFERENCE if not isinstance(known.get(name, {}).get(part), str)]
         if missing:
-            yield Finding(f"no reference: without {', '.join(missing)}", file=name)
+            yield Finding(f"not a reference: it lacks {', '.join(missing)}", file=name)
 
 
 def _references(session: SessionFolder) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -214,7 +214,7 @@ def _wrong_addresses(session: SessionFolder) -> Iterator[Finding]:
     for name in session.folder.names(_BLOBS):
         address = _ADDRESS.fullmatch(name.removeprefix(_BLOBS))
         if address is None:
-            yield Finding("its name is no digest", file=name)
+            yield Finding("its name is not a digest", file=name)
         elif address[1] in ("md5", "sha1", "sha256", "sha512"):
             digest = hashlib.new(address[1], session.folder.read(name), usedforsecurity=False).hexdigest()
             if not digest.startswith(address[2]):
@@ -222,7 +222,7 @@ def _wrong_addresses(session: SessionFolder) -> Iterator[Finding]:
 
 
 def _fields(id: str, kind: RecordKind, example: str) -> Check[SessionFolder]:
-    return Check(id, "SHOULD", f"Example {DERIVED[kind].rpartition('/')[2]}: {example}", partial(_lacking_fields, kind))
+    return Check(id, "SHOULD", f"Example {DERIVED[kind].rpartition('/')[2]}: {example}", partial(_missing_fields, kind))
 
 
 SESSION_CHECKS: tuple[Check[SessionFolder], ...] = (
@@ -233,20 +233,20 @@ SESSION_CHECKS: tuple[Check[SessionFolder], ...] = (
         "SHOULD",
         'Example pack.json: { "session": "default", "agent": "coder", "budget_tokens": 32000, "items": [ { "kind": …, '
         '"source": …, "tokens": … } ] }',
-        _lacking_pack,
+        _missing_pack_fields,
     ),
-    Check("RA-pack-source", "SHOULD", "pack items SHOULD identify their source.", _no_source),
+    Check("RA-pack-source", "SHOULD", "pack items SHOULD identify their source.", _missing_sources),
     Check(
         "RA-pack-kinds",
         "SHOULD",
         'Example pack.json: "kind": "system", "source": "context/pinned/system.md" …',
-        _wrong_kinds,
+        _unexpected_kinds,
     ),
     Check(
         "RA-pack-range",
         "SHOULD",
         'Example pack.json: "kind": "recent_messages", "source": "messages.jsonl", "range": "tail:40"',
-        _no_range,
+        _missing_ranges,
     ),
     Check("RA-pack-budget", "SHOULD", "pack generation SHOULD respect context/budget when present.", _over_budget),
     Check(
@@ -254,7 +254,7 @@ SESSION_CHECKS: tuple[Check[SessionFolder], ...] = (
         "SHOULD",
         "The runtime or agent should make it possible to inspect what was sent to the model by reading the generated "
         "pack.",
-        _unreadable_pack,
+        _missing_pack_text,
     ),
     Check(
         "RA-compression", "MUST", "Compression creates typed derived files instead of replacing history.", _bad_lines
@@ -271,10 +271,10 @@ SESSION_CHECKS: tuple[Check[SessionFolder], ...] = (
         "RA-swap-place",
         "SHOULD",
         'Example index.jsonl: "source":"messages.jsonl","range":"1-120" … "source":"events.jsonl","event":"ev-991"',
-        _no_place,
+        _missing_places,
     ),
-    Check("RA-swap-kept", "MUST", "Swap removes content from the prompt window, not from storage.", _deleted),
-    Check("RA-swap-window", "MUST", "Swap means content is out of the current prompt window", _in_window),
+    Check("RA-swap-kept", "MUST", "Swap removes content from the prompt window, not from storage.", _lost_content),
+    Check("RA-swap-window", "MUST", "Swap means content is out of the current prompt window", _swapped_and_sent),
     Check(
         "RA-swap-reference",
         "SHOULD",

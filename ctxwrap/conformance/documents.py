@@ -1,13 +1,12 @@
-"""Context documents and summaries of entries under the Context & Summary Rules."""
+"""Checks of context documents and entry summaries against the Context & Summary Rules."""
 
 import re
 from collections.abc import Iterator
 
-from ctxwrap.conformance.checks import Check, Finding, shown
-
-MOST_CONTEXT = 5000
-MOST_SUMMARY = 512
-MOST_NODES = 10
+from ctxwrap.conformance.checks import Check, Finding, describe
+from ctxwrap.documents import summary
+from ctxwrap.documents.sections import MOST_NODES
+from ctxwrap.documents.trimming import LONGEST
 
 _DIAGRAM = re.compile(r"(?ms)^[ \t]*```mermaid[ \t]*\n(.*?)^[ \t]*```")
 _NAME = re.compile(r"[^\s\[\](){}<>|;&:\"'=.-][^\s\[\](){}<>|;&:\"']*")
@@ -22,11 +21,11 @@ _PRONOUN = re.compile(
     r"(?<![\w'’])(?:I|[Mm]e|[Mm]y|[Mm]ine|[Ww]e|[Oo]ur|[Oo]urs|[Yy]ou|[Yy]our|[Yy]ours)(?!\w)|我|你|您"
     r"|^\s*(?:[Hh]e|[Ss]he|[Tt]hey|[Ii]t)(?!\w)"
 )
-"""Of the first and second person anywhere, of the third where nothing before it says who is meant."""
+"""First and second person anywhere; third person at the start of a line, where it has no antecedent."""
 
 
 def _long_context(text: str) -> Iterator[Finding]:
-    if len(text) > MOST_CONTEXT:
+    if len(text) > LONGEST:
         yield Finding(f"{len(text)} characters")
 
 
@@ -38,7 +37,7 @@ def _large_diagrams(text: str) -> Iterator[Finding]:
 
 
 def nodes_in(diagram: str) -> set[str]:
-    """The nodes of a Mermaid flowchart."""
+    """Return the nodes of a Mermaid flowchart."""
     nodes = set[str]()
     for line in diagram.splitlines():
         bare = line.partition("%%")[0]
@@ -51,13 +50,13 @@ def nodes_in(diagram: str) -> set[str]:
 
 
 def _long_summary(text: str) -> Iterator[Finding]:
-    if len(text.strip()) > MOST_SUMMARY:
+    if len(text.strip()) > summary.LONGEST:
         yield Finding(f"{len(text.strip())} characters")
 
 
 def _pronouns(text: str) -> Iterator[Finding]:
     for pronoun in _PRONOUN.finditer(_QUOTED.sub(" ", text.strip())):
-        yield Finding(shown(pronoun[0].strip()))
+        yield Finding(describe(pronoun[0].strip()))
 
 
 CONTEXT_CHECKS: tuple[Check[str], ...] = (

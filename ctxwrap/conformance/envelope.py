@@ -1,4 +1,4 @@
-"""Records of Agent Context, alone or in an envelope, checked against the published schemas."""
+"""Checks of Agent Context records, alone or in an envelope, against the standard's schemas and sentences."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -6,60 +6,59 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
-from ctxwrap.conformance.checks import Check, Finding, at, shown
-from ctxwrap.export.evidence.vocabulary import TARGETS, ContextKind, InjectionPoint
+from ctxwrap.conformance.checks import Check, Finding, at, describe
+from ctxwrap.export.evidence.vocabulary import TARGETS, ContextKind, ContextScope, InjectionPoint
+from ctxwrap.export.validation import schema_faults
 
 TEXT, OBJECT, COUNT = {"type": "string"}, {"type": "object"}, {"type": "integer", "minimum": 0}
-MOMENT = {"type": "string", "format": "date-time"}
+TIME = {"type": "string", "format": "date-time"}
 REF = {"type": ["string", "object"]}
 
 
-def many(each: dict[str, Any]) -> dict[str, Any]:
+def list_of(each: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": each}
 
 
-def _of(required: str, **types: str) -> dict[str, Any]:
-    """A schema: which fields a record must have, and by type the names of all that are typed."""
+def _schema(required: str, **types: str) -> dict[str, Any]:
+    """Build a schema from the required fields and, by type, the names of fields."""
     kinds = {
         "texts": TEXT,
         "objects": OBJECT,
         "counts": COUNT,
-        "moments": MOMENT,
+        "times": TIME,
         "refs": REF,
-        "lists_of_texts": many(TEXT),
-        "lists_of_objects": many(OBJECT),
-        "lists_of_refs": many(REF),
+        "lists_of_texts": list_of(TEXT),
+        "lists_of_objects": list_of(OBJECT),
+        "lists_of_refs": list_of(REF),
         "numbers": {"type": "number"},
     }
     fields = {name: kinds[kind] for kind, names in types.items() for name in names.split()}
     return {"type": "object", "required": required.split(), "properties": {**fields, "schema_version": TEXT}}
 
 
-SCOPES = ["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"]
-
 SCHEMAS = {
-    "context_envelope": _of(
+    "context_envelope": _schema(
         "schema_version context_id scope lifecycle created_at",
         texts="context_id lifecycle",
-        moments="created_at",
+        times="created_at",
         refs="producer budget_ref",
         objects="metadata",
         lists_of_refs="actor_refs runtime_refs surface_refs item_refs selection_refs assembly_refs injection_refs "
         "compaction_refs missing_context_refs policy_refs evidence_refs telemetry_refs",
     ),
-    "context_surface": _of(
+    "context_surface": _schema(
         "schema_version surface_id scope created_at",
         texts="surface_id scope surface_kind",
-        moments="created_at expires_at",
+        times="created_at expires_at",
         refs="producer",
         objects="metadata",
         lists_of_texts="visibility",
         lists_of_refs="available_source_refs available_item_refs capability_refs policy_refs",
     ),
-    "context_item": _of(
+    "context_item": _schema(
         "schema_version item_id context_kind content_mode visibility",
         texts="item_id context_kind title content_mode mime_type language trust_level sensitivity redaction_state",
-        moments="created_at",
+        times="created_at",
         refs="content_ref freshness",
         counts="token_estimate byte_size",
         numbers="priority",
@@ -67,69 +66,69 @@ SCHEMAS = {
         lists_of_texts="visibility",
         lists_of_refs="source_refs",
     ),
-    "context_source_ref": _of(
+    "context_source_ref": _schema(
         "schema_version source_id uri source_kind",
         texts="source_id uri source_kind digest authority license",
-        moments="retrieved_at modified_at",
+        times="retrieved_at modified_at",
         objects="metadata",
         lists_of_refs="provenance_refs",
         lists_of_objects="external_mappings",
     ),
-    "context_selection": _of(
+    "context_selection": _schema(
         "schema_version selection_id surface_id created_at",
         texts="selection_id surface_id query intent rationale",
-        moments="created_at",
+        times="created_at",
         refs="selection_policy budget_ref actor_ref model_ref",
         objects="ranking_signals metadata",
         lists_of_refs="candidate_item_refs selected_item_refs omitted_item_refs",
     ),
-    "context_budget": _of(
+    "context_budget": _schema(
         "schema_version budget_id target created_at",
         texts="budget_id target overflow_strategy",
-        moments="created_at",
+        times="created_at",
         counts="max_tokens reserved_tokens max_bytes max_items actual_tokens actual_bytes actual_items",
         objects="metadata",
         lists_of_objects="truncation_records window_segments",
     ),
-    "context_assembly": _of(
+    "context_assembly": _schema(
         "schema_version assembly_id target ordered_blocks created_at",
         texts="assembly_id target redaction_state",
-        moments="created_at",
+        times="created_at",
         refs="wrapping_policy separator_policy budget_ref",
         objects="metadata",
         lists_of_texts="visibility",
         lists_of_objects="ordered_blocks",
         lists_of_refs="source_item_refs",
     ),
-    "context_compaction": _of(
+    "context_compaction": _schema(
         "schema_version compaction_id scope source_item_refs method created_at",
         texts="compaction_id scope method trigger replacement_policy",
-        moments="created_at",
+        times="created_at",
         refs="summary_ref validation",
         objects="coverage metadata",
         lists_of_texts="loss_notes",
         lists_of_refs="source_item_refs",
     ),
-    "missing_context": _of(
+    "missing_context": _schema(
         "schema_version missing_id scope question severity status created_at",
         texts="missing_id scope question needed_for severity status",
-        moments="created_at",
+        times="created_at",
         refs="requested_from",
         objects="metadata",
         lists_of_texts="blocked_actions",
         lists_of_objects="candidate_sources",
         lists_of_refs="resolution_refs",
     ),
-    "context_event": _of(
+    "context_event": _schema(
         "schema_version event_id event_type source time",
         texts="event_id event_type source subject context_id runtime_id session_id thread_id turn_id task_id run_id "
         "attempt_id step_id tool_call_id action_id evidence_id",
-        moments="time",
+        times="time",
         objects="data metadata",
         lists_of_refs="policy_refs evidence_refs telemetry_refs",
     ),
 }
-SCHEMAS["context_envelope"]["properties"]["scope"] = {"enum": SCOPES}
+SCHEMAS["context_envelope"]["properties"]["scope"] = {"enum": [*get_args(ContextScope)]}
 SCHEMAS["context_source_ref"]["properties"]["selector"] = {"type": ["object", "array", "string"]}
 
 
@@ -149,10 +148,10 @@ _BY_ID = {
     "surface_id": "context_surface",
     "context_id": "context_envelope",
 }
-"""A record is of the type whose id it has; of several, the first here, since records name others by their ids."""
+"""Record types by id field; the first match decides, since records also have the ids of others."""
 
-_LARGEST_DEPTH = 4
-"""Of lists and objects around records."""
+_DEEPEST = 4
+"""Deepest nesting of lists and objects around records."""
 
 
 class FoundRecord(NamedTuple):
@@ -177,8 +176,8 @@ class Records:
 
 
 def records_in(value: Any) -> Records:
-    """The records in a JSON value: one alone, several in a list, or in lists or objects under any names."""
-    return Records(tuple(_records(value, "", _LARGEST_DEPTH)))
+    """Find the records in a JSON value, which may be nested in lists and objects."""
+    return Records(tuple(_records(value, "", _DEEPEST)))
 
 
 def _records(value: Any, path: str, depth: int) -> Iterator[FoundRecord]:
@@ -193,38 +192,33 @@ def _records(value: Any, path: str, depth: int) -> Iterator[FoundRecord]:
         yield from _records(part, at(path, key), depth - 1)
 
 
-def _misshapen(type: str, records: Records) -> Iterator[Finding]:
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-
-    validator = Draft202012Validator(SCHEMAS[type])
+def _schema_violations(type: str, records: Records) -> Iterator[Finding]:
     for record in records.of(type):
-        for error in validator.iter_errors(record.value):
-            path = record.path
-            for key in error.absolute_path:
-                path = at(path, key)
-            yield Finding(error.message[:200], path=path)
+        for fault in schema_faults(record.value, SCHEMAS[type]):
+            path = f"{record.path}.{fault.path}" if record.path and fault.path else record.path or fault.path
+            yield Finding(fault.message, path=path)
 
 
 def _unknown_kinds(records: Records) -> Iterator[Finding]:
     for record in records.of("context_item"):
         kind = record.value.get("context_kind")
         if isinstance(kind, str) and kind not in _KINDS:
-            yield Finding(shown(kind), path=at(record.path, "context_kind"))
+            yield Finding(describe(kind), path=at(record.path, "context_kind"))
 
 
-def _neither_inline_nor_reference(records: Records) -> Iterator[Finding]:
+def _missing_content(records: Records) -> Iterator[Finding]:
     for record in records.of("context_item"):
         mode = record.value.get("content_mode")
         needed = "content" if mode == "inline" else "content_ref"
         if isinstance(mode, str) and mode != "opaque" and record.value.get(needed) is None:
-            yield Finding(f"content_mode is {shown(mode)}, and there is no {needed}", path=record.path)
+            yield Finding(f"content_mode is {describe(mode)}, but {needed} is missing", path=record.path)
 
 
 def _unknown_targets(records: Records) -> Iterator[Finding]:
     for record in records.all:
         for path, target in _targets(record):
             if isinstance(target, str) and target not in TARGETS:
-                yield Finding(shown(target), path=path)
+                yield Finding(describe(target), path=path)
 
 
 def _targets(record: FoundRecord) -> Iterator[tuple[str, Any]]:
@@ -241,22 +235,24 @@ def _visible_to_nobody(records: Records) -> Iterator[Finding]:
             yield Finding("no target", path=at(record.path, "visibility"))
 
 
-def _shown_to_others(records: Records) -> Iterator[Finding]:
-    """Injections for a target that may not see the item."""
+def _delivered_to_others(records: Records) -> Iterator[Finding]:
+    """Find injections for a target that may not see the item."""
     visibility = {each.id: each.value.get("visibility") for each in records.of("context_item")}
     for record in records.of("context_injection"):
         target = record.value.get("target")
         for ref in _refs(record.value.get("item_refs")):
             seen_by = visibility.get(ref)
             if isinstance(seen_by, list) and isinstance(target, str) and target not in seen_by:
-                yield Finding(f"{shown(ref)} is not visible to {shown(target)}", path=at(record.path, "item_refs"))
+                yield Finding(
+                    f"{describe(ref)} is not visible to {describe(target)}", path=at(record.path, "item_refs")
+                )
 
 
 def _unknown_points(records: Records) -> Iterator[Finding]:
     for record in records.of("context_injection"):
         point = record.value.get("injection_point")
         if isinstance(point, str) and point not in _POINTS:
-            yield Finding(shown(point), path=at(record.path, "injection_point"))
+            yield Finding(describe(point), path=at(record.path, "injection_point"))
 
 
 def _not_candidates(records: Records) -> Iterator[Finding]:
@@ -265,26 +261,26 @@ def _not_candidates(records: Records) -> Iterator[Finding]:
         chosen = {name: set(_refs(record.value.get(name))) for name in ("selected_item_refs", "omitted_item_refs")}
         for name, refs in chosen.items():
             if candidates and (others := refs - candidates):
-                yield Finding(f"no candidate: {shown(min(others))}", path=at(record.path, name))
+                yield Finding(f"not a candidate: {describe(min(others))}", path=at(record.path, name))
         if both := chosen["selected_item_refs"] & chosen["omitted_item_refs"]:
-            yield Finding(f"selected and omitted: {shown(min(both))}", path=record.path)
+            yield Finding(f"selected and omitted: {describe(min(both))}", path=record.path)
         if left := candidates - chosen["selected_item_refs"] - chosen["omitted_item_refs"]:
-            yield Finding(f"neither selected nor omitted: {shown(min(left))}", path=record.path)
+            yield Finding(f"neither selected nor omitted: {describe(min(left))}", path=record.path)
 
 
-def _dangling(records: Records) -> Iterator[Finding]:
-    """References of an envelope to records that are not there, in a file that has records of that type."""
+def _dangling_refs(records: Records) -> Iterator[Finding]:
+    """Find references of an envelope to missing records, if the file has records of that type."""
     known = defaultdict[str, set[str]](set)
     for record in records.all:
         known[record.type].add(record.id)
     for record in records.of("context_envelope"):
-        for name, type in _HELD.items():
+        for name, type in _ENVELOPE_REFS.items():
             for ref in _refs(record.value.get(name)):
                 if known[type] and ref not in known[type]:
-                    yield Finding(f"{shown(ref)} is not in the file", path=at(record.path, name))
+                    yield Finding(f"{describe(ref)} is not in the file", path=at(record.path, name))
 
 
-_HELD = {
+_ENVELOPE_REFS = {
     "surface_refs": "context_surface",
     "item_refs": "context_item",
     "selection_refs": "context_selection",
@@ -297,7 +293,7 @@ _HELD = {
 
 
 def _refs(value: Any) -> Iterator[str]:
-    """Ids in a list of references, which are texts or objects that have one."""
+    """Yield the ids in a reference or list of references, each a text or an object with an id."""
     given: Iterable[Any] = value if isinstance(value, list) else (value,)
     for ref in given:
         if isinstance(ref, str):
@@ -307,7 +303,7 @@ def _refs(value: Any) -> Iterator[str]:
             yield from (ref[name] for name in names if isinstance(ref.get(name), str))
 
 
-def _lacking_one_of(type: str, names: tuple[str, ...], records: Records) -> Iterator[Finding]:
+def _missing_all_of(type: str, names: tuple[str, ...], records: Records) -> Iterator[Finding]:
     for record in records.of(type):
         if not any(record.value.get(name) not in (None, "", [], {}) for name in names):
             yield Finding(f"none of {', '.join(names)}", path=record.path)
@@ -330,29 +326,29 @@ _PURPOSES = {
     "context_event": "Lifecycle event for surfaces, selections, budgets, injections, compactions, redactions, and "
     "exports.",
 }
-"""What the document says an object is for."""
+"""The standard's sentence about each object."""
 
 
-def _row(name: str, type: str, find: Any) -> Check[Records]:
+def _check(name: str, type: str, find: Any) -> Check[Records]:
     return Check(f"AC-{name}", "MUST", f"{type}: {_PURPOSES[type]}", find)
 
 
 ENVELOPE_CHECKS: tuple[Check[Records], ...] = (
-    *(_row(type.replace("_", "-"), type, partial(_misshapen, type)) for type in SCHEMAS),
-    _row("context-window", "context_window", partial(_lacking_one_of, "context_window", ("segments",))),
-    _row(
+    *(_check(type.replace("_", "-"), type, partial(_schema_violations, type)) for type in SCHEMAS),
+    _check("context-window", "context_window", partial(_missing_all_of, "context_window", ("segments",))),
+    _check(
         "context-injection",
         "context_injection",
-        partial(_lacking_one_of, "context_injection", ("injection_point", "target")),
+        partial(_missing_all_of, "context_injection", ("injection_point", "target")),
     ),
-    _row(
+    _check(
         "context-summary",
         "context_summary",
-        partial(_lacking_one_of, "context_summary", ("content", "content_ref", "source_item_refs")),
+        partial(_missing_all_of, "context_summary", ("content", "content_ref", "source_item_refs")),
     ),
-    _row("inline-or-reference", "context_item", _neither_inline_nor_reference),
-    _row("candidates", "context_selection", _not_candidates),
-    _row("portable", "context_envelope", _dangling),
+    _check("inline-or-reference", "context_item", _missing_content),
+    _check("candidates", "context_selection", _not_candidates),
+    _check("portable", "context_envelope", _dangling_refs),
     Check("AC-kinds", "SHOULD", "Initial context_kind values: user_message, system_prompt, …, custom", _unknown_kinds),
     Check("AC-injection-points", "SHOULD", f"context_injection: {_PURPOSES['context_injection']}", _unknown_points),
     Check(
@@ -368,6 +364,6 @@ ENVELOPE_CHECKS: tuple[Check[Records], ...] = (
         "SHOULD",
         "A compatible implementation should not assume that context injected into one target is visible to every "
         "target.",
-        _shown_to_others,
+        _delivered_to_others,
     ),
 )

@@ -1,4 +1,4 @@
-"""A check of a live model: a short conversation, what became of its memory, and recommended settings."""
+"""Checks a live model: holds a short conversation, inspects its memory and recommends settings."""
 
 import re
 from collections import Counter
@@ -41,23 +41,23 @@ SCRIPT = (
     "What is my name?",
     "Thank you very much.",
 )
-"""Facts for good, one that changes, a task that is done, a remark about the moment, and talk about other things."""
+"""Lasting facts, a fact that changes, a task that is finished, a temporary remark, and unrelated questions."""
 
-_TOLD = {"the name": "ada", "the allergy": "peanut", "the colour": "green", "the work": "nurse"}
+_FACTS = {"the name": "ada", "the allergy": "peanut", "the colour": "green", "the work": "nurse"}
 _NEW_HOME, _OLD_HOME, _PASSING = "trondheim", "bergen", "train"
 
 
 class ModelFinding(NamedTuple):
-    """Something that has to be so at the end, and whether it is."""
+    """An expectation about the final memory, and whether it holds."""
 
     what: str
     holds: bool
 
 
 def findings(memory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[ModelFinding]:
-    """What has become of what was told, in a memory by tiers."""
+    """Check the facts of the script against a memory by tiers."""
     contents = [str(item["content"]).casefold() for items in memory.values() for item in items]
-    for name, word in _TOLD.items():
+    for name, word in _FACTS.items():
         yield ModelFinding(f"{name} is remembered", any(word in content for content in contents))
     yield ModelFinding("the new home is remembered", any(_NEW_HOME in content for content in contents))
     stale = [content for content in contents if _OLD_HOME in content and _NEW_HOME not in content]
@@ -69,25 +69,25 @@ def findings(memory: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[Mode
 SnapshotForm = Literal["delta", "full"]
 
 ENOUGH, HARDLY = 0.8, 0.2
-"""The shares of replies with a state that can be used: from the first on memory works, below the second it does not."""
+"""Shares of replies with a usable snapshot: memory works from the first on, and does not below the second."""
 
 _USABLE = ("clean", "repaired", "partial")
 _DETAIL = re.compile(r"'[^']*'|\d+")
 _LONGEST_FORM = 100
 
 
-class Heard(NamedTuple):
-    """One turn as the caller had it."""
+class CheckedTurn(NamedTuple):
+    """One turn as the caller received it."""
 
     turn: TurnRecord
     text: str
     seconds: float
-    behind: float | None = None
-    """The seconds from the last visible text of a stream to its end."""
+    snapshot_seconds: float | None = None
+    """Seconds from the last visible text of a stream to its end."""
 
 
 class Advice(NamedTuple):
-    """What to set for this model, and why."""
+    """Recommended settings for the model, and the reason."""
 
     settings: dict[str, str]
     why: str
@@ -97,41 +97,41 @@ class Advice(NamedTuple):
 class Checkup:
     model: str
     snapshot: SnapshotForm
-    """What the model was asked for."""
+    """The requested form of the snapshot."""
     turns: int
     clean: int
-    """Replies whose state was as it should be,"""
+    """Replies with a valid snapshot."""
     repaired: int
-    """was mended or taken in part,"""
+    """Replies with a snapshot that was repaired or used in part."""
     unusable: int
-    """could not be read at first,"""
+    """Replies with a snapshot that could not be used at first."""
     missing: int
-    """or was not there."""
+    """Replies without a snapshot."""
     asked_again: int
-    """Questions for a state that could not be used."""
+    """Further requests for an unusable snapshot."""
     rescued: int
-    """Replies that could be used after that."""
+    """Replies with a usable snapshot after a further request."""
     forms: dict[str, int]
-    """What was mended or broken, and in how many replies."""
+    """Repairs and violations, and the number of replies with each."""
     leaks: int
-    """Answers in which the user could see a separator,"""
+    """Answers with a visible separator."""
     blank: int
-    """and answers that were empty."""
+    """Empty answers."""
     findings: tuple[ModelFinding, ...]
     tokens_in: int
     cached: int | None
-    """Of these, what the provider says its cache gave; None if it tells no usage."""
+    """Input tokens read from the provider's cache; None if it reports no usage."""
     tokens_out: int
     snapshot_tokens: int
-    """Of the tokens out, those of the states."""
+    """Output tokens of the snapshots."""
     dollars: float | None
     seconds: float
     snapshot_seconds: float | None
-    """What a streamed reply took on average after its visible text."""
+    """Average seconds of a streamed reply after its visible text."""
 
     @property
     def usable(self) -> float:
-        """The share of replies with a state that could be used, at last."""
+        """Share of replies with a usable snapshot in the end."""
         return (self.clean + self.repaired + self.rescued) / self.turns
 
     @property
@@ -147,27 +147,29 @@ class Checkup:
         other: SnapshotForm = "full" if self.snapshot == "delta" else "delta"
         kept = {"snapshot": self.snapshot, "on_missing": "rules"}
         if self.usable < HARDLY:
-            return Advice({"context_mode": "readonly"}, "it hardly writes a state that can be used")
+            return Advice({"context_mode": "readonly"}, "it rarely writes a usable snapshot")
         if self.usable < ENOUGH and self.missing >= self.unusable - self.rescued:
-            return Advice(kept | {"on_missing": "reask"}, "it often writes no state, and may when asked again")
+            return Advice(kept | {"on_missing": "reask"}, "it often writes no snapshot, and may when asked again")
         if self.usable < ENOUGH:
-            return Advice(kept | {"snapshot": other}, "many of its states cannot be used; the other form may be easier")
+            return Advice(
+                kept | {"snapshot": other}, "many of its snapshots are unusable; the other form may be easier"
+            )
         if not self.is_remembered:
-            return Advice(kept | {"snapshot": other}, "its states do not say what matters; the other form may help")
-        return Advice(kept, "it writes states that can be used")
+            return Advice(kept | {"snapshot": other}, "its snapshots omit what matters; the other form may help")
+        return Advice(kept, "it writes usable snapshots")
 
     def as_json(self) -> dict[str, Any]:
-        told = asdict(self) | {"findings": {finding.what: finding.holds for finding in self.findings}}
-        return told | {"usable": self.usable, "works": self.works, "advice": self.advice._asdict()}
+        fields = asdict(self) | {"findings": {finding.what: finding.holds for finding in self.findings}}
+        return fields | {"usable": self.usable, "works": self.works, "advice": self.advice._asdict()}
 
 
-def summed_up(
-    model: str, snapshot: SnapshotForm, heard: list[Heard], found: Iterable[ModelFinding], cost: Cost
+def summarise_turns(
+    model: str, snapshot: SnapshotForm, checked: list[CheckedTurn], found: Iterable[ModelFinding], cost: Cost
 ) -> Checkup:
-    turns = [each.turn for each in heard]
+    turns = [each.turn for each in checked]
     at_once = Counter(turn.report.reading for turn in turns if not turn.report.reasks)
     again = [turn for turn in turns if turn.report.reasks]
-    behind = [each.behind for each in heard if each.behind is not None]
+    snapshot_seconds = [each.snapshot_seconds for each in checked if each.snapshot_seconds is not None]
     spent = cost.sent.total
     return Checkup(
         model=model,
@@ -180,53 +182,53 @@ def summed_up(
         asked_again=sum(turn.report.reasks for turn in turns),
         rescued=sum(turn.report.reading in _USABLE for turn in again),
         forms=dict(Counter(form for turn in turns for form in _forms(turn)).most_common()),
-        leaks=sum(SEPARATOR in each.text for each in heard),
-        blank=sum(not each.text.strip() for each in heard),
+        leaks=sum(SEPARATOR in each.text for each in checked),
+        blank=sum(not each.text.strip() for each in checked),
         findings=tuple(found),
         tokens_in=spent.tokens_in,
         cached=spent.cached if cost.reported else None,
         tokens_out=spent.tokens_out,
         snapshot_tokens=cost.snapshot,
         dollars=spent.money,
-        seconds=sum(each.seconds for each in heard),
-        snapshot_seconds=sum(behind) / len(behind) if behind else None,
+        seconds=sum(each.seconds for each in checked),
+        snapshot_seconds=sum(snapshot_seconds) / len(snapshot_seconds) if snapshot_seconds else None,
     )
 
 
 def _forms(turn: TurnRecord) -> Iterator[str]:
-    """What was mended or broken in a reply, each once and without its details."""
-    told = (*turn.repairs, *turn.violations)
-    yield from dict.fromkeys(_DETAIL.sub("…", form)[:_LONGEST_FORM] for form in told)
+    """Yield the repairs and violations of a reply, each once and without details."""
+    forms = (*turn.repairs, *turn.violations)
+    yield from dict.fromkeys(_DETAIL.sub("…", form)[:_LONGEST_FORM] for form in forms)
 
 
-PATIENCE = 120.0
-"""Seconds after which a model that does not answer will not."""
+TIMEOUT = 120.0
+"""Timeout of a request, in seconds."""
 
 _KEY = SessionKey("default", "default", "checkup")
 _ANSWER, _SNAPSHOT, _STATE = 40, 200, 250
-"""What an answer, the state behind it and the state in a request are taken to have, in tokens."""
+"""Assumed tokens of an answer, of its snapshot, and of the state in a request."""
 
 Progress = Callable[[int, int], None]
 
 
 class Estimate(NamedTuple):
-    """What a checkup will take, more or less; models that think before they answer take more."""
+    """The estimated cost of a check; reasoning models take more."""
 
     turns: int
     tokens_in: int
     tokens_out: int
     dollars: float | None
-    """None if the price of the model is not known."""
+    """None if the model's price is unknown."""
 
 
 def estimate(model: str) -> Estimate:
     counter, price = counter_for(model), price_of(model)
-    said = [counter.count(text) for text in SCRIPT]
+    sizes = [counter.count(text) for text in SCRIPT]
     each = counter.count(DELTA_TEXT) + counter.count(SYSTEM) + _STATE
-    earlier = sum((len(said) - at - 1) * (tokens + _ANSWER) for at, tokens in enumerate(said))
-    tokens_in, tokens_out = len(said) * each + sum(said) + earlier, len(said) * (_ANSWER + _SNAPSHOT)
+    earlier = sum((len(sizes) - at - 1) * (tokens + _ANSWER) for at, tokens in enumerate(sizes))
+    tokens_in, tokens_out = len(sizes) * each + sum(sizes) + earlier, len(sizes) * (_ANSWER + _SNAPSHOT)
     dollars = None if price is None else tokens_in * price.input + tokens_out * price.output
-    return Estimate(len(said), tokens_in, tokens_out, dollars)
+    return Estimate(len(sizes), tokens_in, tokens_out, dollars)
 
 
 def check_model(
@@ -238,54 +240,54 @@ def check_model(
     progress: Progress = lambda done, total: None,
     clock: Callable[[], float] = monotonic,
 ) -> Checkup:
-    """Talk with a model of litellm's and see what it remembers. What the provider raises is raised.
+    """Hold a conversation with a litellm model and check what it remembers. Errors of the provider propagate.
 
-    With a `base_url` and no `api_key` a placeholder is sent as the key: that of another place is not for this one.
+    With a `base_url` and no `api_key` a placeholder is sent, so that no key of another provider leaks to it.
     """
     litellm = load_litellm()
     store = open_store("memory:")
     place: dict[str, Any] = {"base_url": base_url, "api_key": api_key or "none"} if base_url else {"api_key": api_key}
-    options = place | {"model": _routed(litellm, model) if base_url else model, "timeout": PATIENCE}
+    options = place | {"model": _routed(litellm, model) if base_url else model, "timeout": TIMEOUT}
     completion = wrap(litellm, store=store, session=_KEY.session, snapshot=snapshot, strict=True).completion
-    heard = []
+    checked = []
     for at, text in enumerate(SCRIPT):
         progress(at, len(SCRIPT))
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
         hear = _streamed if at % 2 else _whole
-        heard.append(hear(completion, options | {"messages": messages}, clock))
+        checked.append(hear(completion, options | {"messages": messages}, clock))
     progress(len(SCRIPT), len(SCRIPT))
     found = findings(memory_of(store, _KEY)["memory"])
-    return summed_up(model, snapshot, heard, found, cost_of(store, _KEY))
+    return summarise_turns(model, snapshot, checked, found, cost_of(store, _KEY))
 
 
 def _routed(litellm: Any, model: str) -> str:
-    """The model's name with a provider that litellm knows; most servers of one's own speak OpenAI's API."""
+    """Return the model's name with a provider that litellm knows; most self-hosted servers speak OpenAI's API."""
     try:
         litellm.get_llm_provider(model=model)
-    except Exception:  # litellm's way to say that it does not know
+    except Exception:  # litellm raises for unknown models
         return f"openai/{model}"
     return model
 
 
-def _whole(completion: Callable[..., Any], asked: dict[str, Any], clock: Callable[[], float]) -> Heard:
+def _whole(completion: Callable[..., Any], asked: dict[str, Any], clock: Callable[[], float]) -> CheckedTurn:
     begun = clock()
     reply = completion(**asked)
-    return _heard(reply, reply.choices[0].message.content or "", clock() - begun)
+    return _checked_turn(reply, reply.choices[0].message.content or "", clock() - begun)
 
 
-def _streamed(completion: Callable[..., Any], asked: dict[str, Any], clock: Callable[[], float]) -> Heard:
-    begun = shown = clock()
+def _streamed(completion: Callable[..., Any], asked: dict[str, Any], clock: Callable[[], float]) -> CheckedTurn:
+    begun = visible = clock()
     stream = completion(**asked, stream=True, stream_options={"include_usage": True})
     text = ""
     for chunk in stream:
         piece = (chunk.choices[0].delta.content or "") if chunk.choices else ""
-        text, shown = text + piece, clock() if piece else shown
+        text, visible = text + piece, clock() if piece else visible
     ended = clock()
-    return _heard(stream, text, ended - begun, ended - shown)
+    return _checked_turn(stream, text, ended - begun, ended - visible)
 
 
-def _heard(result: Any, text: str, seconds: float, behind: float | None = None) -> Heard:
+def _checked_turn(result: Any, text: str, seconds: float, snapshot_seconds: float | None = None) -> CheckedTurn:
     turn = turn_of(result)
     if turn is None:
-        raise RuntimeError("litellm was called and ctxwrap did not see it")
-    return Heard(turn, text, seconds, behind)
+        raise RuntimeError("litellm was called without ctxwrap")
+    return CheckedTurn(turn, text, seconds, snapshot_seconds)

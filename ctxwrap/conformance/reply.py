@@ -1,4 +1,4 @@
-"""A model's reply under the Context Protocol, judged as it stands: what could be mended is broken."""
+"""Checks of a model's reply against the Context Protocol, before any repair."""
 
 import json
 import re
@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from ctxwrap.conformance.checks import Check, Finding, at, is_count, is_moment, is_share, shown
+from ctxwrap.conformance.checks import Check, Finding, at, describe, is_count, is_share, is_time
+from ctxwrap.memory.items import TIERS
 from ctxwrap.protocol.grammar import SEPARATOR
 from ctxwrap.protocol.reply import read_reply as read_by_ctxwrap
 
 _AT_LINE_START = re.compile(rf"(?m)^[ \t]*{SEPARATOR}")
 _MARKUP = re.compile(r"```\w*|~~~\w*|</?[\w:-]{1,40}>|[}\],;]")
-"""What wraps or closes JSON, and is no response text."""
+"""Markup around JSON that is not response text."""
 
 _RUNTIME = ("round", "datetime", "startup_at")
 _ITEM = ("id", "type", "decay", "round", "tags", "content")
-_TIERS = ("core", "working", "ephemeral")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyInput:
     text: str
     separators: tuple[int, ...] = ()
-    """Where they begin; the last one counts."""
+    """Start positions; the last one counts."""
     value: Any = None
     before: str = ""
     after: str = ""
-    """What stands before and behind the JSON."""
+    """The texts before and after the JSON."""
     json_at: int = 0
     json_end: int = 0
     error: str = ""
-    """Why there is no JSON."""
+    """Why the JSON cannot be parsed."""
 
     def line(self, position: int) -> int:
         return self.text.count("\n", 0, position) + 1
@@ -72,13 +72,15 @@ def read_reply(text: str) -> ReplyInput:
     try:
         value, end = _DECODER.raw_decode(text, json_at)
     except (ValueError, RecursionError) as error:
-        return ReplyInput(text, separators, before=text[start:json_at].strip(), json_at=json_at, error=_told(error))
+        return ReplyInput(
+            text, separators, before=text[start:json_at].strip(), json_at=json_at, error=_json_error(error)
+        )
     before, after = text[start:json_at].strip(), text[end:].strip()
     return ReplyInput(text, separators, value, before, after, json_at, end)
 
 
 def _json_start(text: str, start: int) -> int:
-    """Where the JSON begins: with what follows the separator, or with the first brace behind it."""
+    """Return the start of the JSON: right after the separator, else at the next brace."""
     begins = re.compile(r"\s*").match(text, start)
     assert begins is not None
     if text[begins.end() : begins.end() + 1] in ("{", "[", '"'):
@@ -86,25 +88,25 @@ def _json_start(text: str, start: int) -> int:
     return text.find("{", start)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not valid JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
-def _told(error: Exception) -> str:
+def _json_error(error: Exception) -> str:
     return "nested too deeply to be read" if isinstance(error, RecursionError) else str(error)
 
 
-def _no_section(reply: ReplyInput) -> Iterator[Finding]:
+def _missing_section(reply: ReplyInput) -> Iterator[Finding]:
     if not reply.separators:
         yield Finding(f"no {SEPARATOR} in {len(reply.text)} characters")
 
 
 def _text_below(reply: ReplyInput) -> Iterator[Finding]:
     if re.search(r"\w", _MARKUP.sub("", reply.after)):
-        yield Finding(f"text behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
+        yield Finding(f"text after the JSON: {describe(reply.after)}", line=reply.line(reply.json_end))
 
 
 def _several_separators(reply: ReplyInput) -> Iterator[Finding]:
@@ -112,35 +114,35 @@ def _several_separators(reply: ReplyInput) -> Iterator[Finding]:
     yield from (Finding("another separator before the last one", line=line) for line in others)
 
 
-def _no_json(reply: ReplyInput) -> Iterator[Finding]:
-    if reply.error and not _can_be_mended(reply):
+def _invalid_json(reply: ReplyInput) -> Iterator[Finding]:
+    if reply.error and not _is_repairable(reply):
         yield Finding(reply.error, line=reply.line(reply.json_at))
 
 
 def _needs_preprocessing(reply: ReplyInput) -> Iterator[Finding]:
-    if reply.error and _can_be_mended(reply):
+    if reply.error and _is_repairable(reply):
         yield Finding(reply.error, line=reply.line(reply.json_at))
 
 
-def _can_be_mended(reply: ReplyInput) -> bool:
+def _is_repairable(reply: ReplyInput) -> bool:
     return read_by_ctxwrap(reply.text).status == "repaired"
 
 
 def _extra_characters(reply: ReplyInput) -> Iterator[Finding]:
     if reply.before:
-        yield Finding(f"before the JSON: {shown(reply.before)}", line=reply.line(reply.separators[-1]))
+        yield Finding(f"before the JSON: {describe(reply.before)}", line=reply.line(reply.separators[-1]))
     if marks := "".join(_MARKUP.findall(reply.after)) if reply.after else "":
-        yield Finding(f"behind the JSON: {shown(marks)}", line=reply.line(reply.json_end))
+        yield Finding(f"after the JSON: {describe(marks)}", line=reply.line(reply.json_end))
     elif reply.after and not re.search(r"\w", reply.after):
-        yield Finding(f"behind the JSON: {shown(reply.after)}", line=reply.line(reply.json_end))
+        yield Finding(f"after the JSON: {describe(reply.after)}", line=reply.line(reply.json_end))
 
 
-def _runtime_lost(reply: ReplyInput) -> Iterator[Finding]:
+def _missing_runtime(reply: ReplyInput) -> Iterator[Finding]:
     if not reply.snapshot:
         return
     runtime = reply.snapshot.get("runtime")
     if not isinstance(runtime, dict):
-        yield Finding(f"not the injected fields: {shown(runtime)}", path="runtime")
+        yield Finding(f"not the injected fields: {describe(runtime)}", path="runtime")
         return
     yield from (Finding("missing", path=at("runtime", name)) for name in _RUNTIME if runtime.get(name) is None)
 
@@ -148,14 +150,14 @@ def _runtime_lost(reply: ReplyInput) -> Iterator[Finding]:
 def _bad_round(reply: ReplyInput) -> Iterator[Finding]:
     value = _runtime(reply).get("round")
     if value is not None and not is_count(value):
-        yield Finding(shown(value), path="runtime.round")
+        yield Finding(describe(value), path="runtime.round")
 
 
 def _bad_times(reply: ReplyInput) -> Iterator[Finding]:
     for name in _RUNTIME[1:]:
         value = _runtime(reply).get(name)
-        if value is not None and not is_moment(value):
-            yield Finding(shown(value), path=at("runtime", name))
+        if value is not None and not is_time(value):
+            yield Finding(describe(value), path=at("runtime", name))
 
 
 def _runtime(reply: ReplyInput) -> dict[str, Any]:
@@ -163,60 +165,62 @@ def _runtime(reply: ReplyInput) -> dict[str, Any]:
     return runtime if isinstance(runtime, dict) else {}
 
 
-def _lacking_items(reply: ReplyInput) -> Iterator[Finding]:
+def _incomplete_items(reply: ReplyInput) -> Iterator[Finding]:
     for path, item in reply.items():
         if missing := [name for name in _ITEM if item.get(name) is None]:
-            yield Finding(f"without {', '.join(missing)}", path=path)
+            yield Finding(f"lacks {', '.join(missing)}", path=path)
 
 
 def _bad_decays(reply: ReplyInput) -> Iterator[Finding]:
     for path, item in reply.items():
         if item.get("decay") is not None and not is_share(item["decay"]):
-            yield Finding(shown(item["decay"]), path=at(path, "decay"))
+            yield Finding(describe(item["decay"]), path=at(path, "decay"))
 
 
 def _narrative(reply: ReplyInput) -> Iterator[Finding]:
     if reply.error or not reply.separators:
         return
     if not isinstance(reply.value, dict):
-        yield Finding(f"no object, but {shown(reply.value)}")
+        yield Finding(f"expected an object, got {describe(reply.value)}")
     elif not isinstance(reply.value.get("memory"), dict):
-        yield Finding(f"no object of tiers, but {shown(reply.value.get('memory'))}", path="memory")
+        yield Finding(f"expected an object of tiers, got {describe(reply.value.get('memory'))}", path="memory")
     for tier, items in reply.memory.items():
         if not isinstance(items, list):
-            yield Finding(f"no list of items, but {shown(items)}", path=f"memory.{tier}")
+            yield Finding(f"expected a list of items, got {describe(items)}", path=f"memory.{tier}")
             continue
         for number, item in enumerate(items):
             if not isinstance(item, dict):
-                yield Finding(f"no item, but {shown(item)}", path=f"memory.{tier}[{number}]")
+                yield Finding(f"expected an item, got {describe(item)}", path=f"memory.{tier}[{number}]")
 
 
 def _unknown_tiers(reply: ReplyInput) -> Iterator[Finding]:
-    yield from (Finding("no tier of the protocol", path=at("memory", tier)) for tier in reply.memory.keys() - {*_TIERS})
+    yield from (
+        Finding("not a tier of the protocol", path=at("memory", tier)) for tier in reply.memory.keys() - {*TIERS}
+    )
 
 
-def _off_template(reply: ReplyInput) -> Iterator[Finding]:
+def _template_violations(reply: ReplyInput) -> Iterator[Finding]:
     value = reply.snapshot
     if not value:
         return
     if value.get("version") != "2.2":
-        yield Finding(shown(value.get("version")), path="version")
+        yield Finding(describe(value.get("version")), path="version")
     yield from (
-        Finding("missing", path=at("memory", tier)) for tier in _TIERS if reply.memory and tier not in reply.memory
+        Finding("missing", path=at("memory", tier)) for tier in TIERS if reply.memory and tier not in reply.memory
     )
     if not isinstance(value.get("capabilities"), list):
-        yield Finding(shown(value.get("capabilities")), path="capabilities")
+        yield Finding(describe(value.get("capabilities")), path="capabilities")
     if not isinstance(value.get("active_task"), str):
-        yield Finding(shown(value.get("active_task")), path="active_task")
+        yield Finding(describe(value.get("active_task")), path="active_task")
     for path, item in reply.items():
         yield from (
-            Finding(shown(item[name]), path=at(path, name))
+            Finding(describe(item[name]), path=at(path, name))
             for name in _ITEM
-            if item.get(name) is not None and name != "decay" and not _is_as_in_template(name, item[name])
+            if item.get(name) is not None and name != "decay" and not _matches_template(name, item[name])
         )
 
 
-def _is_as_in_template(name: str, value: Any) -> bool:
+def _matches_template(name: str, value: Any) -> bool:
     if name == "round":
         return is_count(value)
     if name == "tags":
@@ -229,7 +233,7 @@ def _section_in_disabled(reply: ReplyInput) -> Iterator[Finding]:
 
 
 REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
-    Check("CP-1", "MUST", "Every response MUST include a `<<<CONTEXT>>>` section.", _no_section),
+    Check("CP-1", "MUST", "Every response MUST include a `<<<CONTEXT>>>` section.", _missing_section),
     Check("CP-2", "MUST", "`<<<CONTEXT>>>` MUST appear at the very bottom of the response.", _text_below),
     Check(
         "CP-3",
@@ -237,7 +241,7 @@ REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
         "`<<<CONTEXT>>>` MUST be the ONLY separator between response text and structured context.",
         _several_separators,
     ),
-    Check("CP-4", "MUST", "All content AFTER `<<<CONTEXT>>>` MUST be valid JSON.", _no_json),
+    Check("CP-4", "MUST", "All content AFTER `<<<CONTEXT>>>` MUST be valid JSON.", _invalid_json),
     Check(
         "CP-5",
         "MUST",
@@ -250,7 +254,7 @@ REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
         "MUST",
         "`round`, `datetime`, and `startup_at` are SYSTEM-INJECTED fields. The model MUST preserve them exactly as "
         "received.",
-        _runtime_lost,
+        _missing_runtime,
     ),
     Check("CP-round", "MUST", "round: conversation counter (monotonic, system managed)", _bad_round),
     Check(
@@ -263,7 +267,7 @@ REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
         "CP-8",
         "MUST",
         "All memory objects MUST contain: `id`, `type`, `decay`, `round`, `tags`, `content`",
-        _lacking_items,
+        _incomplete_items,
     ),
     Check("CP-9", "MUST", "`decay` MUST be a floating point number between 0 and 1.", _bad_decays),
     Check("CP-10", "MUST", "Context represents a computable state snapshot, NOT narrative text.", _narrative),
@@ -273,7 +277,7 @@ REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (
         "core: long-term persistent memory; working: multi-round task memory; ephemeral: short-lived temporary memory",
         _unknown_tiers,
     ),
-    Check("CP-template", "SHOULD", "Context JSON Template", _off_template),
+    Check("CP-template", "SHOULD", "Context JSON Template", _template_violations),
 )
 
 DISABLED_REPLY_CHECKS: tuple[Check[ReplyInput], ...] = (

@@ -1,4 +1,4 @@
-"""Finding out what a path or a text is, and running every check that applies to it."""
+"""Detects the kind of a path or text, and runs all checks of that kind."""
 
 import os
 import re
@@ -23,10 +23,10 @@ from ctxwrap.stores.base import KEY_FILE
 InputKind = Literal["session", "envelope", "manifest", "report", "reply", "disabled-reply", "context", "summary"]
 KINDS: tuple[InputKind, ...] = get_args(InputKind)
 
-MOST_BYTES = 64 << 20
-"""Of one file that is no session."""
-MOST_SHOWN = 20
-"""Findings of one check."""
+LARGEST_FILE = 64 << 20
+"""Largest file other than a session folder, in bytes."""
+MOST_FINDINGS = 20
+"""Most findings to list per check."""
 
 _YAML = re.compile(r"(?m)^(?:protocol:[ \t]*[\"']?CONTEXT-ASSEMBLY|files:|(assembly_report:))")
 
@@ -35,38 +35,38 @@ def _records(text: str) -> Records:
     try:
         records = records_in(parsed(text))
     except ValueError as error:
-        raise InvalidInput(f"it is no JSON: {error}") from None
+        raise InvalidInput(f"it is not valid JSON: {error}") from None
     if not records.all:
-        raise InvalidInput("it holds no record of Agent Context")
+        raise InvalidInput("it has no record of Agent Context")
     return records
 
 
-class _Form(NamedTuple):
+class _KindChecks(NamedTuple):
     read: Callable[[str], Any]
     checks: tuple[Check[Any], ...]
 
 
-_FORMS: Mapping[InputKind, _Form] = {
-    "session": _Form(lambda path: SessionFolder(_session_folder(path)), SESSION_CHECKS),
-    "envelope": _Form(_records, ENVELOPE_CHECKS),
-    "manifest": _Form(read_manifest, MANIFEST_CHECKS),
-    "report": _Form(read_report, REPORT_CHECKS),
-    "reply": _Form(read_reply, REPLY_CHECKS),
-    "disabled-reply": _Form(read_reply, DISABLED_REPLY_CHECKS),
-    "context": _Form(str, CONTEXT_CHECKS),
-    "summary": _Form(str, SUMMARY_CHECKS),
+_CHECKS_BY_KIND: Mapping[InputKind, _KindChecks] = {
+    "session": _KindChecks(lambda path: SessionFolder(_session_folder(path)), SESSION_CHECKS),
+    "envelope": _KindChecks(_records, ENVELOPE_CHECKS),
+    "manifest": _KindChecks(read_manifest, MANIFEST_CHECKS),
+    "report": _KindChecks(read_report, REPORT_CHECKS),
+    "reply": _KindChecks(read_reply, REPLY_CHECKS),
+    "disabled-reply": _KindChecks(read_reply, DISABLED_REPLY_CHECKS),
+    "context": _KindChecks(str, CONTEXT_CHECKS),
+    "summary": _KindChecks(str, SUMMARY_CHECKS),
 }
 
-CHECKS: tuple[Check[Any], ...] = tuple(check for form in _FORMS.values() for check in form.checks)
+CHECKS: tuple[Check[Any], ...] = tuple(check for known in _CHECKS_BY_KIND.values() for check in known.checks)
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A sentence that is broken, and where."""
+    """A violated sentence and its findings."""
 
     check: Check[Any]
     findings: tuple[Finding, ...]
-    """The first of them."""
+    """The first findings."""
     count: int
 
     def as_json(self) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class Conformance:
     broken: tuple[Broken, ...]
 
     def holds(self, *, strict: bool = False) -> bool:
-        """Whether no MUST is broken and, if it is strict, no SHOULD."""
+        """Whether no MUST is violated and, if `strict`, no SHOULD."""
         return not any(strict or each.check.level == "MUST" for each in self.broken)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many sentences of each document were checked, and how many of each level are broken."""
-        checked = [check.document for check in _FORMS[self.kind].checks]
+        """Count, per specification, the checked sentences and the violated ones of each level."""
+        checked = [check.document for check in _CHECKS_BY_KIND[self.kind].checks]
         levels: tuple[Level, ...] = get_args(Level)
         return {
             document: {
@@ -108,37 +108,37 @@ class Conformance:
 
 
 def conform(path: str, kind: InputKind | None = None, *, stdin: BinaryIO | None = None) -> Conformance:
-    """What at `path` breaks the documents; an InvalidInput if it cannot be checked at all.
+    """Check the file or session folder at `path`; raises InvalidInput if it cannot be checked.
 
-    With `stdin`, the path is only a name.
+    With `stdin`, the input is read from there and the path is only a name.
     """
     try:
         if stdin is None and os.path.isdir(path):
             if kind not in (None, "session"):
-                raise InvalidInput(f"it is a folder, and no {kind}")
-            return _checked(path, "session", path)
+                raise InvalidInput(f"it is a directory, not a {kind}")
+            return _run_checks(path, "session", path)
         if kind == "session":
-            raise InvalidInput("it is no folder, and so no session")
-        text = _decoded(_read(path) if stdin is None else stdin.read(MOST_BYTES + 1))
-        return _checked(path, kind or kind_of(text, path), text)
+            raise InvalidInput("it is not a directory, so it is not a session")
+        text = _decode(_read(path) if stdin is None else stdin.read(LARGEST_FILE + 1))
+        return _run_checks(path, kind or detect_kind(text, path), text)
     except OSError as error:
         raise InvalidInput(f"it cannot be read: {error.strerror}") from None
 
 
-def _checked(name: str, kind: InputKind, given: str) -> Conformance:
-    form = _FORMS[kind]
-    subject = form.read(given)
+def _run_checks(name: str, kind: InputKind, given: str) -> Conformance:
+    known = _CHECKS_BY_KIND[kind]
+    subject = known.read(given)
     broken = []
-    for check in form.checks:
+    for check in known.checks:
         findings = check.find(subject)
-        first = tuple(islice(findings, MOST_SHOWN))
+        first = tuple(islice(findings, MOST_FINDINGS))
         if first:
             broken.append(Broken(check, first, len(first) + sum(1 for _ in findings)))
     return Conformance(name, kind, tuple(broken))
 
 
-def kind_of(text: str, name: str = "") -> InputKind:
-    """What a text is, by what stands in it and what its file is called."""
+def detect_kind(text: str, name: str = "") -> InputKind:
+    """Detect the kind of a text by its content and file name."""
     if SEPARATOR in text:
         return "reply"
     if text.lstrip()[:1] in ("{", "["):
@@ -159,24 +159,24 @@ def kind_of(text: str, name: str = "") -> InputKind:
 def _session_folder(path: str) -> Folder:
     folder = Folder(path)
     if folder.has(KEY_FILE):
-        raise InvalidInput("it is a session that is encrypted")
+        raise InvalidInput("it is an encrypted session")
     if not folder.entries.keys() & {"messages.jsonl", "context"}:
-        raise InvalidInput("it has neither messages.jsonl nor context/, and so is no session")
+        raise InvalidInput("it has neither messages.jsonl nor context/, so it is not a session")
     return folder
 
 
 def _read(path: str) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for whoever writes it
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not wait for a writer
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise InvalidInput("it is no file")
-        return file.read(MOST_BYTES + 1)
+            raise InvalidInput("it is not a regular file")
+        return file.read(LARGEST_FILE + 1)
 
 
-def _decoded(data: bytes) -> str:
-    if len(data) > MOST_BYTES:
-        raise InvalidInput(f"it has more than {MOST_BYTES} bytes")
+def _decode(data: bytes) -> str:
+    if len(data) > LARGEST_FILE:
+        raise InvalidInput(f"it has more than {LARGEST_FILE} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"it is no text in UTF-8 (byte {error.start})") from None
+        raise InvalidInput(f"it is not UTF-8 text (byte {error.start})") from None

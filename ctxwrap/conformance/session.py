@@ -1,4 +1,4 @@
-"""A session folder under the Context Runtime ABI: its layout, its history and what garbage collection must leave."""
+"""Checks of a session folder against the Context Runtime ABI: layout, history and garbage collection."""
 
 import hashlib
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ctxwrap.conformance.checks import Check, Finding, Folder, FolderLines, shown
+from ctxwrap.conformance.checks import Check, Finding, Folder, FolderLines, describe
 from ctxwrap.session.abi import SESSION_FILES
 from ctxwrap.session.abi.names import parsed
 
@@ -25,7 +25,7 @@ _CONTEXT_FILES = ("budget", "pack.json", "pack.md", "summary.md", "facts.jsonl",
 _FILES = (*SESSION_FILES, *(f"context/{name}" for name in (*_CONTEXT_FILES, "refs.jsonl", "gc.policy")))
 _DIRECTORIES = ("context", *(f"context/{name}" for name in ("pinned", "swap", "dedup", "child")))
 _LARGE = 4096
-"""Characters from which a content counts as large."""
+"""Fewest characters of a large content."""
 
 _RANGE = re.compile(r"(?:messages(?:\.jsonl)?:)?([0-9]{1,12})(?:-([0-9]{1,12}))?")
 _POLICY = re.compile(r"(?:pack_ttl|swap_ttl)=[0-9]+[smhdw]?|dedup_min_refs=[0-9]+|keep_(?:messages|events)=[01]")
@@ -33,17 +33,17 @@ _POLICY = re.compile(r"(?:pack_ttl|swap_ttl)=[0-9]+[smhdw]?|dedup_min_refs=[0-9]
 
 @dataclass(slots=True)
 class History:
-    """What the checks need to know of a stream, which may be large."""
+    """What the checks need of a stream, which may be too large to hold."""
 
     lines: int = 0
-    """The number of its last line."""
+    """Number of the last line."""
     faults: list[tuple[int, str]] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     types: set[str] = field(default_factory=set)
     tool_line: int = 0
-    """The first that is of a tool's call or result."""
+    """The first line with a tool call or result."""
     copies: list[tuple[int, int]] = field(default_factory=list)
-    """Lines with a large output of a tool, and the line that had it first."""
+    """Lines that repeat a large tool output, and the first line with it."""
 
 
 def read_history(folder: Folder, name: str) -> History:
@@ -67,7 +67,7 @@ def read_history(folder: Folder, name: str) -> History:
 
 
 def _ids(record: dict[str, Any]) -> set[str]:
-    """The document does not say where the id of a record stands; ours is under `ctx`."""
+    """Return a record's ids; the specification does not define the field, and ctxwrap uses `ctx`."""
     control = record.get("ctx")
     ids = (record.get("id"), control.get("id") if isinstance(control, dict) else None)
     return {id for id in ids if isinstance(id, str)}
@@ -91,7 +91,7 @@ class SessionFolder:
 
     @cached_property
     def pack(self) -> Any:
-        """What `pack.json` holds; a ValueError if it holds no JSON, None if it is not there."""
+        """The content of `pack.json`; a ValueError if it is not JSON, None if it does not exist."""
         if not self.folder.has("context/pack.json"):
             return None
         try:
@@ -111,7 +111,7 @@ class SessionFolder:
         return {key.strip(): value.strip() for key, _, value in lines}
 
     def references(self) -> Iterator[tuple[str, int | None, str]]:
-        """Every place that the parent's context names: the file that names it, the line and the place."""
+        """Yield every reference of the session's context: file, line and referenced path."""
         for path, item in self.pack_items():
             if isinstance(item.get("source"), str):
                 yield f"context/pack.json {path}", None, item["source"]
@@ -127,19 +127,19 @@ class SessionFolder:
 
 
 def range_in(text: object) -> tuple[int, int] | None:
-    """The messages that a text such as `12-18` or `messages:12-18` names."""
+    """Return the messages in a text such as `12-18` or `messages:12-18`."""
     found = _RANGE.fullmatch(text) if isinstance(text, str) else None
     return (int(found[1]), int(found[2] or found[1])) if found else None
 
 
-def _wrong_places(session: SessionFolder) -> Iterator[Finding]:
+def _wrong_layout(session: SessionFolder) -> Iterator[Finding]:
     for names, kind in ((_FILES, "file"), (_DIRECTORIES, "directory")):
         for name in names:
             if session.folder.entries.get(name, kind) not in (kind, "outside"):
-                yield Finding(f"no {kind}", file=name)
+                yield Finding(f"not a {kind}", file=name)
 
 
-def _outside(session: SessionFolder) -> Iterator[Finding]:
+def _links_outside(session: SessionFolder) -> Iterator[Finding]:
     for name, kind in session.folder.entries.items():
         if kind == "outside":
             yield Finding("a link that leads out of the session", file=name)
@@ -153,11 +153,11 @@ def _bad_events(session: SessionFolder) -> Iterator[Finding]:
     yield from (Finding(why, file=EVENTS, line=number) for number, why in session.events.faults)
 
 
-def _lost_messages(session: SessionFolder) -> Iterator[Finding]:
-    """Sources of derived records that name messages which are not there."""
+def _missing_messages(session: SessionFolder) -> Iterator[Finding]:
+    """Find derived records whose source messages do not exist."""
     for file, number, text in _sources(session):
         if text.startswith("messages") and (found := range_in(text)) and found[1] > session.messages.lines:
-            yield Finding(f"{shown(text)}, but there are {session.messages.lines} messages", file=file, line=number)
+            yield Finding(f"{describe(text)}, but there are {session.messages.lines} messages", file=file, line=number)
 
 
 def _sources(session: SessionFolder) -> Iterator[tuple[str, int | None, str]]:
@@ -168,11 +168,11 @@ def _sources(session: SessionFolder) -> Iterator[tuple[str, int | None, str]]:
     yield from (each for each in session.references() if each[0] == DERIVED["dedup_index"])
 
 
-def _lost_events(session: SessionFolder) -> Iterator[Finding]:
+def _missing_events(session: SessionFolder) -> Iterator[Finding]:
     for number, record in session.derived["swap_index"].objects:
         event = record.get("event")
         if isinstance(event, str) and session.events.ids and event not in session.events.ids:
-            yield Finding(f"event {shown(event)}, which is not there", file=DERIVED["swap_index"], line=number)
+            yield Finding(f"event {describe(event)} does not exist", file=DERIVED["swap_index"], line=number)
 
 
 def _unrecorded_events(session: SessionFolder) -> Iterator[Finding]:
@@ -180,20 +180,23 @@ def _unrecorded_events(session: SessionFolder) -> Iterator[Finding]:
         return
     line, types = session.messages.tool_line, session.events.types
     if line and not any("tool" in type for type in types):
-        yield Finding("a tool was called, and no event is of a tool", file=MESSAGES, line=line)
+        yield Finding("a tool was called, but there is no tool event", file=MESSAGES, line=line)
     if not any("child" in type for type in types):
-        yield from (Finding("a child, and no event is of one", file=name) for name in session.folder.names(CHILDREN))
+        yield from (
+            Finding("there is a child session, but no child event", file=name)
+            for name in session.folder.names(CHILDREN)
+        )
 
 
 def _only_a_summary(session: SessionFolder) -> Iterator[Finding]:
     is_empty = session.folder.has(MESSAGES) and not session.messages.lines
     if is_empty and session.folder.text("context/summary.md").strip():
-        yield Finding("a summary of messages that are not there", file="context/summary.md")
+        yield Finding("a summary of messages that do not exist", file="context/summary.md")
 
 
 def _removed_messages(session: SessionFolder) -> Iterator[Finding]:
     if not session.folder.has(MESSAGES) and session.policy.get("keep_messages") != "0":
-        yield Finding("it is not there", file=MESSAGES)
+        yield Finding("it does not exist", file=MESSAGES)
 
 
 def _removed_events(session: SessionFolder) -> Iterator[Finding]:
@@ -201,14 +204,14 @@ def _removed_events(session: SessionFolder) -> Iterator[Finding]:
         return
     for number, record in session.derived["swap_index"].objects:
         if record.get("source") == EVENTS:
-            yield Finding("events.jsonl is not there", file=DERIVED["swap_index"], line=number)
+            yield Finding("events.jsonl does not exist", file=DERIVED["swap_index"], line=number)
 
 
 def _removed_results(session: SessionFolder) -> Iterator[Finding]:
     for file, number, place in session.references():
         name = place.removeprefix("./")
         if name.startswith(CHILDREN) and name not in session.folder.entries:
-            yield Finding(f"{shown(place)} is not there", file=file, line=number)
+            yield Finding(f"{describe(place)} does not exist", file=file, line=number)
 
 
 def _unmerged_results(session: SessionFolder) -> Iterator[Finding]:
@@ -217,33 +220,33 @@ def _unmerged_results(session: SessionFolder) -> Iterator[Finding]:
     named = {"/".join(place.removeprefix("./").split("/", 3)[:3]) for _, _, place in session.references()}
     for child in session.folder.names(CHILDREN):
         if child not in named and session.folder.text(f"{child}/result.md").strip():
-            yield Finding("neither a pack item nor a reference names it", file=f"{child}/result.md")
+            yield Finding("no pack item or reference refers to it", file=f"{child}/result.md")
 
 
 def _copied_outputs(session: SessionFolder) -> Iterator[Finding]:
     for number, first in session.messages.copies:
-        yield Finding(f"the output of line {first} once more", file=MESSAGES, line=number)
+        yield Finding(f"repeats the output of line {first}", file=MESSAGES, line=number)
 
 
 def _bad_policy(session: SessionFolder) -> Iterator[Finding]:
     for number, line in enumerate(session.folder.text("context/gc.policy").splitlines(), 1):
         bare = re.sub(r"\s", "", line)
         if bare and not bare.startswith("#") and not _POLICY.fullmatch(bare):
-            yield Finding(shown(line), file="context/gc.policy", line=number)
+            yield Finding(describe(line), file="context/gc.policy", line=number)
 
 
 HISTORY_CHECKS: tuple[Check[SessionFolder], ...] = (
-    Check("RA-layout", "MUST", "A durable agent session may contain: messages.jsonl … context/ …", _wrong_places),
-    Check("RA-inside", "MUST", "Context files stay under the owning session, not the root ABI.", _outside),
+    Check("RA-layout", "MUST", "A durable agent session may contain: messages.jsonl … context/ …", _wrong_layout),
+    Check("RA-inside", "MUST", "Context files stay under the owning session, not the root ABI.", _links_outside),
     Check("RA-messages", "MUST", "messages.jsonl append-only logical conversation history", _bad_messages),
     Check(
         "RA-messages-append-only",
         "MUST",
         "messages.jsonl MUST be append-only logical history.",
-        _lost_messages,
+        _missing_messages,
     ),
     Check("RA-events", "MUST", "events.jsonl tool calls, child agents, errors, and state changes", _bad_events),
-    Check("RA-events-append-only", "SHOULD", "events.jsonl SHOULD be append-only runtime history.", _lost_events),
+    Check("RA-events-append-only", "SHOULD", "events.jsonl SHOULD be append-only runtime history.", _missing_events),
     Check(
         "RA-events-recorded",
         "SHOULD",

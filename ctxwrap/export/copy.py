@@ -1,10 +1,10 @@
-"""Copying sessions from one store to another: record by record, looked at again, and gone on with where it stopped."""
+"""Copies sessions from one store to another, verifies each record, and resumes an interrupted copy."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt
-from ctxwrap.export.archive.format import carried, is_content, is_input
+from ctxwrap.export.archive.format import is_content, is_input, without_store_fields
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
@@ -12,14 +12,13 @@ from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Log, Store
 from ctxwrap.types import Record, SessionKey
 
-_AT_A_TIME = 500
-"""So many records are copied in one step."""
+_BATCH = 500
 
 _ORDER = ("events", "messages")
-"""Events first: they tell how many messages there are, and so that some are missing."""
+"""Events first: they record the number of messages, so a partial copy is detectable."""
 
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Called with the work done and the total."""
 
 
 class Copied(NamedTuple):
@@ -27,9 +26,9 @@ class Copied(NamedTuple):
     messages: int
     events: int
     contents: int
-    """Large contents, and what somebody put into `context/`."""
+    """Large contents and input files in `context/`."""
     new: int
-    """How many of the records were not there yet."""
+    """Number of records that the target did not have."""
 
 
 def copy_sessions(
@@ -41,21 +40,20 @@ def copy_sessions(
     agent: str = "default",
     progress: Progress | None = None,
 ) -> Iterator[Copied]:
-    """Copy a session, or every session of everybody, under the same names; each is told when it is there.
+    """Copy one session, or all sessions of all tenants, under the same names, and yield each once it is copied.
 
-    What was copied before is looked at and not copied again, so that a copy that was interrupted goes on, and one of a
-    session that has grown since catches up. A Conflict if the target has other records. What follows from the log is
-    made anew.
+    Records that the target already has are compared, not copied again. This resumes an interrupted copy and updates
+    an older one. Raises Conflict if the target has different records. Derived files are rebuilt in the target.
     """
-    here, there = given_store(source), given_store(target)
-    keys = [key_for(session, tenant, agent)] if session is not None else sorted(here.keys())
+    source_store, target_store = given_store(source), given_store(target)
+    keys = [key_for(session, tenant, agent)] if session is not None else sorted(source_store.keys())
     if not keys:
         raise NotFound("there is no session to copy")
     for key in keys:
-        yield _Copying(key, here, there, progress or (lambda done, total: None)).done()
+        yield _SessionCopy(key, source_store, target_store, progress or (lambda done, total: None)).run()
 
 
-class _Copying:
+class _SessionCopy:
     def __init__(self, key: SessionKey, source: Store, target: Store, progress: Progress) -> None:
         self._key = key
         self._source = open_existing(key, source)
@@ -64,13 +62,13 @@ class _Copying:
         self._heads = dict(self._source.state.sequence)
         self._done, self._new = 0, 0
 
-    def done(self) -> Copied:
+    def run(self) -> Copied:
         target = self._target
         with defer_finalizers(), target.log.locked():
             contents = self._copy_files()
             for stream in _ORDER:
-                for first in range(1, self._heads[stream] + 1, _AT_A_TIME):
-                    self._copy_records(stream, first, min(first + _AT_A_TIME - 1, self._heads[stream]))
+                for first in range(1, self._heads[stream] + 1, _BATCH):
+                    self._copy_records(stream, first, min(first + _BATCH - 1, self._heads[stream]))
                 target.log.unsynced()()
             target.refresh()
             target.rebuild()
@@ -84,35 +82,40 @@ class _Copying:
             if data is not None and copies.load(name) != data:
                 copies.save(name, data, lasting=True)
                 if copies.load(name) != data:
-                    raise StoreCorrupt(f"session {self._key.session!r}: the copy of {name} is not what was written")
+                    raise StoreCorrupt(
+                        f"session {self._key.session!r}: the copy of {name} differs from what was written"
+                    )
         return len(names)
 
     def _copy_records(self, stream: str, first: int, last: int) -> None:
         wanted = self._read(self._source.log, stream, first, last)
         if len(wanted) < last - first + 1:
             raise StoreCorrupt(
-                f"session {self._key.session!r} lacks some {stream} from {first} to {last}: look at it with `ctxwrap "
-                "verify`; what is left of it can be exported (ctxwrap export --force) and imported"
+                f"session {self._key.session!r} lacks some {stream} from {first} to {last}: run `ctxwrap verify`. "
+                "The remaining records can be exported (ctxwrap export --force) and imported"
             )
-        there = self._read(self._target.log, stream, first, last)
-        self._check(stream, first, there, wanted[: len(there)])
-        rest = wanted[len(there) :]
-        if rest:
-            self._target.log.append({stream: rest}, lasting=True)
+        existing = self._read(self._target.log, stream, first, last)
+        self._check(stream, first, existing, wanted[: len(existing)])
+        new = wanted[len(existing) :]
+        if new:
+            self._target.log.append({stream: new}, lasting=True)
             self._check(stream, first, self._read(self._target.log, stream, first, last), wanted)
-        self._new += len(rest)
+        self._new += len(new)
         self._done += len(wanted)
         self._progress(self._done, sum(self._heads.values()))
 
     def _read(self, log: Log, stream: str, first: int, last: int) -> list[Record]:
-        return [carried(record) for record in log.between(stream, first, last)]
+        return [without_store_fields(record) for record in log.between(stream, first, last)]
 
-    def _check(self, stream: str, first: int, there: Sequence[Record], wanted: Sequence[Record]) -> None:
-        for number, (copy, original) in enumerate(zip(there, wanted, strict=False), first):
+    def _check(self, stream: str, first: int, existing: Sequence[Record], wanted: Sequence[Record]) -> None:
+        for number, (copy, original) in enumerate(zip(existing, wanted, strict=False), first):
             if copy != original:
                 raise Conflict(
-                    f"session {self._key.session!r}: {stream} {number} in the target is another record. Something was "
-                    "forgotten since it was copied, or it is another session of the same name: remove it there first"
+                    f"session {self._key.session!r}: {stream} {number} in the target is a different record. Either "
+                    "something was forgotten since the last copy, or the target has another session of this name: "
+                    "remove the session from the target first"
                 )
-        if len(there) < len(wanted):
-            raise StoreCorrupt(f"session {self._key.session!r}: {stream} from {first + len(there)} are not in the copy")
+        if len(existing) < len(wanted):
+            raise StoreCorrupt(
+                f"session {self._key.session!r}: {stream} from {first + len(existing)} are missing from the copy"
+            )

@@ -1,4 +1,4 @@
-"""Entries of a memory: pages, writes and search."""
+"""Entries of a memory: pages, new entries, search, and the check that contexts do not repeat summaries."""
 
 import json
 import re
@@ -15,44 +15,53 @@ from ctxwrap.documents.summary import fitted, summary_of
 from ctxwrap.errors import Conflict, InvalidInput
 from ctxwrap.language.words import terms_of
 from ctxwrap.service import arguments
-from ctxwrap.service.models import ContextDocument, Entry, Findings, Hit, entries_of, newest, sendable, versions
+from ctxwrap.service.models import (
+    ContextDocument,
+    Entry,
+    Findings,
+    Hit,
+    entries_of,
+    newest_version,
+    read_versions,
+    replace_surrogates,
+)
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import timestamp
 from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Message, Record, Role
 
-_TOKEN = re.compile(r"entry:([0-9]{1,15})")
+_CURSOR = re.compile(r"entry:([0-9]{1,15})")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ].*")
 
-_AT_A_TIME = 16
-"""So many messages at least are read at once."""
+_BATCH = 16
+"""Fewest messages to read at once."""
 
 
 class Page(NamedTuple):
     records: list[tuple[int, Record]]
-    """Messages with their numbers, the newest first."""
+    """Messages with their numbers, newest first."""
     has_older: bool
     next_after: int
 
 
-def token(number: int) -> str:
+def cursor_for(number: int) -> str:
     return urlsafe_b64encode(f"entry:{number}".encode()).decode().rstrip("=")
 
 
 def page_before(session: Session, cursor: str | None, limit: int) -> Page:
-    """The newest entries, or the newest before a cursor."""
+    """Return the newest entries, or the newest before a cursor."""
     end = session.next_message
-    below = end if cursor is None else _place(session, cursor, _first_later)
-    found = list(_some(session, _numbers_below(session, min(below, end)), limit + 1))
+    below = end if cursor is None else _position(session, cursor, _first_after)
+    found = list(_read_entries(session, _numbers_below(session, min(below, end)), limit + 1))
     shown = found[:limit]
     return Page(shown, len(found) > limit, shown[0][0] if shown else below - 1)
 
 
 def page_after(session: Session, cursor: str, limit: int) -> Page:
-    """The oldest entries behind a cursor, so that going on from there leaves none out."""
-    first = _place(session, cursor, _first_of, behind=1)
-    found = list(_some(session, _numbers_from(session, max(1, first)), limit))
-    older = any(True for _ in _some(session, _numbers_below(session, min(first, session.next_message)), 1))
+    """Return the oldest entries after a cursor, so that paging forward skips none."""
+    first = _position(session, cursor, _first_at, behind=1)
+    found = list(_read_entries(session, _numbers_from(session, max(1, first)), limit))
+    older = any(True for _ in _read_entries(session, _numbers_below(session, min(first, session.next_message)), 1))
     return Page(found[::-1], older, found[-1][0] if found else first - 1)
 
 
@@ -60,44 +69,44 @@ def is_entry(record: Record) -> bool:
     return record.get("role") != "system" and "purged" not in (record.get("ctx") or {})
 
 
-def _place(session: Session, cursor: str, at_time: Callable[[Session, datetime], int], behind: int = 0) -> int:
+def _position(session: Session, cursor: str, at_time: Callable[[Session, datetime], int], behind: int = 0) -> int:
     number = _number_in(cursor)
     return number + behind if number is not None else at_time(session, _time_in(cursor))
 
 
 def _number_in(cursor: str) -> int | None:
     try:
-        told = _TOKEN.fullmatch(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode())
+        found = _CURSOR.fullmatch(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode())
     except (ValueError, TypeError, AttributeError):
         return None
-    return int(told[1]) if told else None
+    return int(found[1]) if found else None
 
 
 def _time_in(cursor: str) -> datetime:
     try:
         if not _TIME.fullmatch(cursor):
             raise ValueError(cursor)
-        moment = datetime.fromisoformat(cursor)
+        time = datetime.fromisoformat(cursor)
     except (ValueError, TypeError):
         raise InvalidInput(
-            f"{str(cursor)[:60]!r} is no cursor: give what next_before or next_after of an answer says, or a time such "
-            "as 2025-08-17T12:00:00Z (a + in a URL is written %2B)"
+            f"{str(cursor)[:60]!r} is not a cursor: pass next_before or next_after of a page, or a time such "
+            "as 2025-08-17T12:00:00Z (write + as %2B in a URL)"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _first_of(session: Session, moment: datetime) -> int:
-    """The first message that is not from before a moment."""
-    return _bisected(session, lambda time: time >= moment)
+def _first_at(session: Session, time: datetime) -> int:
+    """Return the first message at or after a time."""
+    return _bisect(session, lambda each: each >= time)
 
 
-def _first_later(session: Session, moment: datetime) -> int:
-    """The first message from behind a moment."""
-    return _bisected(session, lambda time: time > moment)
+def _first_after(session: Session, time: datetime) -> int:
+    """Return the first message after a time."""
+    return _bisect(session, lambda each: each > time)
 
 
-def _bisected(session: Session, is_behind: Callable[[datetime], bool]) -> int:
-    """The first message whose time is behind, if times never go back in the log."""
+def _bisect(session: Session, is_behind: Callable[[datetime], bool]) -> int:
+    """Find the first message whose time matches; the log is in order of time."""
     low, high = 1, session.next_message
     while low < high:
         middle = (low + high) // 2
@@ -110,14 +119,14 @@ def _bisected(session: Session, is_behind: Callable[[datetime], bool]) -> int:
 
 
 def _time_near(session: Session, number: int, end: int) -> tuple[int, datetime | None]:
-    """The first message from a number on that says its time, should one be damaged."""
+    """Return the first message from a number on that has a time; damaged ones are skipped."""
     for at in range(number, end):
         record = session.log.pick("messages", [at]).get(at)
         try:
-            moment = datetime.fromisoformat(str((record or {})["ctx"]["time"]))
+            time = datetime.fromisoformat(str((record or {})["ctx"]["time"]))
         except (LookupError, TypeError, ValueError):
             continue
-        return at, moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return at, time if time.tzinfo else time.replace(tzinfo=UTC)
     return end, None
 
 
@@ -139,10 +148,10 @@ def _numbers_from(session: Session, first: int) -> Iterator[int]:
         number = (left[1] if left else number) + 1
 
 
-def _some(session: Session, numbers: Iterator[int], limit: int) -> Iterator[tuple[int, Record]]:
-    """The first entries of these numbers, with their contents."""
+def _read_entries(session: Session, numbers: Iterator[int], limit: int) -> Iterator[tuple[int, Record]]:
+    """Yield the first `limit` entries with these numbers, with their contents."""
     missing = limit
-    while missing and (batch := list(islice(numbers, max(missing, _AT_A_TIME)))):
+    while missing and (batch := list(islice(numbers, max(missing, _BATCH)))):
         records = session.log.pick("messages", batch)
         found = [(number, records[number]) for number in batch if number in records and is_entry(records[number])]
         for number, record in found[:missing]:
@@ -150,47 +159,47 @@ def _some(session: Session, numbers: Iterator[int], limit: int) -> Iterator[tupl
         missing -= len(found[:missing])
 
 
-_SUMMARY = 20_000
-"""A summary may be so long, in characters, to be made to fit."""
+_LONGEST_SUMMARY = 20_000
+"""Longest summary accepted, in characters; it is shortened to fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """An entry that somebody wants to be stored, as far as it can be checked without its memory."""
+    """An entry to store, with checked arguments."""
 
     role: Role
     raw: str
     summary: str
     tags: Mapping[str, str]
     request: str
-    """A digest of the request's id, or nothing."""
+    """Digest of the request's id, or empty."""
 
     @classmethod
-    def checked(cls, raw: Any, summary: Any, tags: Any, role: Any, request_id: Any) -> "NewEntry":
+    def from_arguments(cls, raw: Any, summary: Any, tags: Any, role: Any, request_id: Any) -> "NewEntry":
         if not isinstance(raw, str) or not raw.strip():
-            raise InvalidInput("raw_entry must be a text that is not empty: the message, word for word")
+            raise InvalidInput("raw_entry must be a non-empty text: the message, word for word")
         known = arguments.tags(tags)
-        said = arguments.role(known.get("role", role) if role == "user" else role)
-        short = "" if summary is None else arguments.text("summary", summary, _SUMMARY, empty=True).strip()
+        speaker = arguments.role(known.get("role", role) if role == "user" else role)
+        short = "" if summary is None else arguments.text("summary", summary, _LONGEST_SUMMARY, empty=True).strip()
         request = arguments.request_id(request_id)
-        return cls(said, raw, short, known, _digest(request) if request else "")  # type: ignore[arg-type]  # checked
+        return cls(speaker, raw, short, known, _digest(request) if request else "")  # type: ignore[arg-type]  # checked
 
     @property
-    def said(self) -> str:
-        """A digest of all that is to be stored."""
+    def digest(self) -> str:
+        """Digest of the entry's content."""
         return _digest(json.dumps([self.role, self.raw, self.summary, sorted(self.tags.items())]))
 
-    def stored(self, session: Session) -> int | None:
-        """The number of the message, if the same request stored it already; a Conflict if it stored something else."""
+    def find_stored(self, session: Session) -> int | None:
+        """Return the message that the same request already stored; raises Conflict if its content differs."""
         known = session.state.derived.collected.requests.get(self.request)
-        if known is not None and known.said != self.said:
+        if known is not None and known.said != self.digest:
             raise Conflict(
-                f"request_id was used for entry {known.number}, which says something else: each entry has its own"
+                f"request_id was already used for entry {known.number} with other content: use a new one for each entry"
             )
         return known.number if known else None
 
-    def records(self, session: Session, now: datetime, asked: str = "") -> tuple[list[Record], list[Record]]:
-        """The message and the event that belongs to it; each says where the other is. `asked` is a model's summary."""
+    def records(self, session: Session, now: datetime, written: str = "") -> tuple[list[Record], list[Record]]:
+        """Return the message and its event, which refer to each other; `written` is a model's summary."""
         screen = TurnRedactor(session.redaction)
         number, message = session.next_message, Message(self.role, self.raw)
         shown = screen.message(message)
@@ -199,23 +208,23 @@ class NewEntry:
             shown,
             round=session.rounds([message])[-1],
             entry=session.state.sequence["events"] + 1,
-            request={"id": self.request, "said": self.said} if self.request else None,
+            request={"id": self.request, "said": self.digest} if self.request else None,
         )
         raw = RawMessage(number, self.role, shown.text, timestamp(now))
-        given = self.summary or asked
+        given = self.summary or written
         summary = fitted(given) if given else summary_of(raw, session.state.documents.text)
         event = {"type": "entry", "message": number, "summary": screen.text(str(summary))}
-        by = "agent" if self.summary else "model" if asked else "rules"
+        by = "agent" if self.summary else "model" if written else "rules"
         return [record], [{**event, "tags": screen.value(dict(self.tags)), "by": by, "ctx": {}}]
 
 
-def metadata(title: str, memory_type: str, description: str, screen: TurnRedactor) -> Record:
-    said = {"title": screen.text(title), "description": screen.text(description)}
-    return {"type": "memory", **said, "memory_type": memory_type, "ctx": {}}
+def metadata_event(title: str, memory_type: str, description: str, screen: TurnRedactor) -> Record:
+    texts = {"title": screen.text(title), "description": screen.text(description)}
+    return {"type": "memory", **texts, "memory_type": memory_type, "ctx": {}}
 
 
-def no_earlier(session: Session, now: datetime) -> datetime:
-    """Now, or the time of the newest record: the times of entries never go back."""
+def ordered_time(session: Session, now: datetime) -> datetime:
+    """Return now, or the time of the newest record if that is later: paging needs ordered times."""
     try:
         return max(now, datetime.fromisoformat(session.state.derived.updated_at))
     except (TypeError, ValueError):
@@ -226,31 +235,36 @@ def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def found(session: Session, query: str, top_k: int) -> Findings:
+def search_entries(session: Session, query: str, top_k: int) -> Findings:
     hits = _hits(session, query, top_k)
-    best, score = best_of(versions(session), query)
+    best, score = best_version(read_versions(session), query)
     return Findings(
         entries=tuple(hits),
         count=len(hits),
         bestContext=best,
         bestContextScore=round(score, 4),
-        latestContext=newest(session.state.documents),
+        latestContext=newest_version(session.state.documents),
     )
 
 
 def _hits(session: Session, query: str, top_k: int) -> list[Hit]:
     passages = {each.number: each for each in session.search(query, top_k)}
     records = session.log.pick("messages", passages)
-    there = [(number, session.whole(records[number])) for number in passages if number in records]
+    found = [(number, session.whole(records[number])) for number in passages if number in records]
     return [
-        Hit(entry=entry, score=round(told.score, 4), passage=sendable(told.text), reasons=told.reasons)
-        for entry in entries_of(session, there)
-        if (told := passages[int(entry.entryId)])
+        Hit(
+            entry=entry,
+            score=round(passage.score, 4),
+            passage=replace_surrogates(passage.text),
+            reasons=passage.reasons,
+        )
+        for entry in entries_of(session, found)
+        if (passage := passages[int(entry.entryId)])
     ]
 
 
-def best_of(documents: Sequence[ContextDocument], query: str) -> tuple[ContextDocument | None, float]:
-    """The version with the largest share of a query's words, of equals the newest; none if none has any."""
+def best_version(documents: Sequence[ContextDocument], query: str) -> tuple[ContextDocument | None, float]:
+    """Return the version with the largest share of a query's words, and the share; the newest of equals."""
     words = set(terms_of(query))
     best: tuple[ContextDocument | None, float] = None, 0.0
     for each in documents:
@@ -261,32 +275,32 @@ def best_of(documents: Sequence[ContextDocument], query: str) -> tuple[ContextDo
 
 
 _SHORTEST = 40
-"""From that length on, words that are the same are no accident."""
+"""Shorter repetitions may be coincidence."""
 
 _NEWEST = 200
-"""The summaries of so many of the newest entries are looked at in any case."""
+"""Number of newest entries whose summaries are always compared."""
 
 _LINES, _HITS = 40, 5
-"""So many new lines are looked for among all entries, with so many of the likeliest for each."""
+"""Number of new lines to search for among older entries, and of search results to compare per line."""
 
 
-def refuse_summaries(session: Session, content: str, before: str) -> None:
-    """An InvalidInput if what `content` has beyond the version `before` repeats the summary of an entry."""
+def reject_summaries(session: Session, content: str, before: str) -> None:
+    """Raise InvalidInput if the lines of `content` that are not in `before` repeat the summary of an entry."""
     known = set(before.splitlines())
     new = [line for line in content.splitlines() if len(line) >= _SHORTEST and line not in known]
-    told = _plain("\n".join(line for line in content.splitlines() if line not in known))
-    if len(told) < _SHORTEST:
+    text = _plain("\n".join(line for line in content.splitlines() if line not in known))
+    if len(text) < _SHORTEST:
         return
-    for entry in _likely(session, new):
-        repeated = _repeated(entry, told)
+    for entry in _likely_entries(session, new):
+        repeated = _repeated(entry, text)
         if repeated:
             raise InvalidInput(
-                f"the context repeats the summary of entry {entry.entryId} ({repeated[:60]!r}…): it may be made of "
-                "what entries say themselves (rawEntry) only, never of their summaries"
+                f"the context repeats the summary of entry {entry.entryId} ({repeated[:60]!r}…): write it from raw "
+                "entries (rawEntry) only, never from summaries"
             )
 
 
-def _likely(session: Session, lines: Iterable[str]) -> Iterator[Entry]:
+def _likely_entries(session: Session, lines: Iterable[str]) -> Iterator[Entry]:
     newest = page_before(session, None, _NEWEST).records
     yield from entries_of(session, newest)
     if len(newest) < _NEWEST:
@@ -301,11 +315,11 @@ def _likely(session: Session, lines: Iterable[str]) -> Iterator[Entry]:
         )
 
 
-def _repeated(entry: Entry, told: str) -> str:
-    """The first piece of a summary that is told again and not in the words of the entry itself."""
+def _repeated(entry: Entry, text: str) -> str:
+    """Return the first part of a summary that a text repeats and the raw entry does not have."""
     raw = _plain(entry.rawEntry)
     pieces = (_plain(piece).strip(" .…") for piece in (entry.summary, *sentences_in(entry.summary)))
-    return next((each for each in pieces if len(each) >= _SHORTEST and each in told and each not in raw), "")
+    return next((each for each in pieces if len(each) >= _SHORTEST and each in text and each not in raw), "")
 
 
 def _plain(text: str) -> str:

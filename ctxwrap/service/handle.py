@@ -271,6 +271,6 @@ class SessionHandle:
 
     def note_export(self, evidence: "Evidence") -> None:
         """Record in the log that evidence was exported, and for which target."""
-        from ctxwrap.export.evidence.imports import note_export
+        from ctxwrap.export.evidence.envelope import note_export
 
         note_export(evidence, self.key.session, **self._place)

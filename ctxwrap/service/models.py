@@ -1,4 +1,4 @@
-"""What the service returns, as models with a schema."""
+"""The service's result models, and how they are read from a session."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -68,9 +68,9 @@ class Entries(ApiModel):
     count: int
     applied_limit: int
     next_before: str = ""
-    """Give it as `before` for older entries; empty if there are none."""
+    """Pass it as `before` for older entries; empty if there are none."""
     next_after: str = ""
-    """Give it as `after` for newer ones, now or later."""
+    """Pass it as `after` for newer entries, now or later."""
 
 
 class ContextDocument(ApiModel):
@@ -78,10 +78,10 @@ class ContextDocument(ApiModel):
 
     content: str
     version: int
-    """0 as long as nobody wrote one: then it is the placeholder."""
+    """0 is the placeholder of a memory without a context document."""
     time: str = ""
     by: str = ""
-    """Who wrote it: agent, extract (made of the messages without a model) or model."""
+    """The writer: agent, extract (rules without a model) or model."""
 
 
 class Stored(ApiModel):
@@ -89,18 +89,18 @@ class Stored(ApiModel):
 
     status: str = "stored"
     id: str
-    """Of the entry, or of the memory whose context it is."""
+    """Id of the entry, or of the memory for a context."""
     version: int = 0
-    """Of the context, if it is one."""
+    """Version of the context, for a context."""
     note: str = ""
-    """What else is to be known, such as that a text was trimmed."""
+    """A remark, such as that a text was trimmed."""
 
 
 class Hit(ApiModel):
     entry: Entry
     score: float
     passage: str
-    """What of it answers the query."""
+    """The passage that matches the query."""
     reasons: tuple[str, ...] = ()
 
 
@@ -117,7 +117,7 @@ class Findings(ApiModel):
 class Consistent(ApiModel):
     status: str = "consistent"
     entries: int
-    """How many entries the memory holds for good."""
+    """Number of durable entries."""
     contextVersion: int
 
 
@@ -137,29 +137,28 @@ class Prompts(ApiModel):
 
 
 def entries_of(session: Session, records: Sequence[tuple[int, Record]]) -> list[Entry]:
-    """The messages as entries, in their order."""
-    noted = _noted(session, [record for _, record in records])
-    return [_entry(session, number, record, noted.get(number, {})) for number, record in records]
+    """Return messages as entries, in order."""
+    events = _entry_events(session, [record for _, record in records])
+    return [_entry(session, number, record, events.get(number, {})) for number, record in records]
 
 
-def raw_of(number: int, record: Record) -> RawMessage:
-    """A message as it was said."""
+def _raw_message(number: int, record: Record) -> RawMessage:
     control: Any = record.get("ctx") or {}
     try:
         message = message_in(record)
     except ValueError:
         message = Message("tool")
-    return RawMessage(number, message.role, told_by(message), str(control.get("time") or ""), message.name)
+    return RawMessage(number, message.role, _message_text(message), str(control.get("time") or ""), message.name)
 
 
-def told_by(message: Message) -> str:
-    """A message in words: what it says, and which tools it calls."""
+def _message_text(message: Message) -> str:
+    """Return a message's text and tool calls as one text."""
     calls = (f"calls {call['name']}({call['arguments']})" for call in message.tool_calls)
     return "\n".join(filter(None, [message.text, *calls]))
 
 
-def _noted(session: Session, records: Iterable[Record]) -> dict[int, Record]:
-    """What was stored with messages beside what they say, by their numbers."""
+def _entry_events(session: Session, records: Iterable[Record]) -> dict[int, Record]:
+    """Return the entry events of messages, by message number."""
     places = [place for record in records if type(place := (record.get("ctx") or {}).get("entry")) is int]
     events = session.log.pick("events", places) if places else {}
     return {event["message"]: event for event in events.values() if _is_entry(event)}
@@ -169,68 +168,68 @@ def _is_entry(event: Record) -> bool:
     return event.get("type") == "entry" and type(event.get("message")) is int
 
 
-def _entry(session: Session, number: int, record: Record, noted: Record) -> Entry:
-    raw = raw_of(number, record)
-    tags = noted.get("tags")
+def _entry(session: Session, number: int, record: Record, event: Record) -> Entry:
+    raw = _raw_message(number, record)
+    tags = event.get("tags")
     return Entry(
         entryId=str(number),
         memoryId=session.key.session,
         vaultId=session.key.agent,
         creationTime=raw.time,
-        rawEntry=sendable(raw.text),
-        summary=sendable(_summary(raw, noted)),
+        rawEntry=replace_surrogates(raw.text),
+        summary=replace_surrogates(_summary(raw, event)),
         role=raw.role,
-        tags={sendable(str(name)): sendable(str(value)) for name, value in tags.items()}
+        tags={replace_surrogates(str(name)): replace_surrogates(str(value)) for name, value in tags.items()}
         if isinstance(tags, dict)
         else {},
     )
 
 
-def _summary(raw: RawMessage, noted: Record) -> Summary:
-    """The one that was stored with the message, else one that is made of it and nothing else."""
-    stored = noted.get("summary")
+def _summary(raw: RawMessage, event: Record) -> Summary:
+    """Return the stored summary, else one computed from the message alone."""
+    stored = event.get("summary")
     return fitted(stored) if isinstance(stored, str) and stored.strip() else summary_of(raw)
 
 
-def sendable(text: str) -> str:
-    """The text without halves of characters, which no answer can carry."""
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates in a text, which UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def newest(documents: Documents) -> ContextDocument:
-    """The newest version that was not forgotten; the placeholder, of version 0, if there is none."""
+def newest_version(documents: Documents) -> ContextDocument:
+    """Return the newest version that was not forgotten, else the placeholder."""
     if not documents.text:
         return ContextDocument(content=PLACEHOLDER, version=0)
     return ContextDocument(
-        content=sendable(documents.text), version=documents.number, time=documents.time, by=documents.by
+        content=replace_surrogates(documents.text), version=documents.number, time=documents.time, by=documents.by
     )
 
 
 def version_of(session: Session, wanted: int) -> ContextDocument:
-    """A version by its number."""
+    """Return a version by its number; raises NotFound."""
     documents = session.state.documents
     if wanted == 0:
         return ContextDocument(content=PLACEHOLDER, version=0)
     place = next((at for version, at in documents.places if version == wanted), None)
     event = _event(session, place) if place else _older(session, wanted)
     if event is None or event.get("content") == FORGOTTEN:
-        newest = f"the newest one is {documents.number}" if documents.text else "there is none"
-        raise NotFound(f"there is no version {wanted} of the context: {newest}")
-    return shown(event)
+        known = f"the newest one is {documents.number}" if documents.text else "there is none"
+        raise NotFound(f"there is no version {wanted} of the context: {known}")
+    return _document(event)
 
 
-def versions(session: Session) -> list[ContextDocument]:
-    """The newest versions that were not forgotten, the newest first."""
+def read_versions(session: Session) -> list[ContextDocument]:
+    """Return the known versions that were not forgotten, newest first."""
     places = [at for _, at in session.state.documents.places]
     events = session.log.pick("events", places) if places else {}
     found = (events[at] for at in reversed(places) if at in events)
-    return [shown(event) for event in found if event.get("content") != FORGOTTEN]
+    return [_document(event) for event in found if event.get("content") != FORGOTTEN]
 
 
-def shown(event: Record) -> ContextDocument:
+def _document(event: Record) -> ContextDocument:
     control: Any = event.get("ctx") or {}
     return ContextDocument(
-        content=sendable(str(event.get("content"))),
+        content=replace_surrogates(str(event.get("content"))),
         version=int(event["version"]),
         time=str(control.get("time") or ""),
         by=str(event.get("by") or ""),
@@ -238,7 +237,7 @@ def shown(event: Record) -> ContextDocument:
 
 
 def _older(session: Session, wanted: int) -> Record | None:
-    """A version that is too old to be known by its place: each one tells where the one before it stands."""
+    """Find a version whose place is not indexed: each version refers to the one before it."""
     places = session.state.documents.places
     if not places or wanted > places[-1][0]:
         return None

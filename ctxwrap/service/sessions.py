@@ -1,4 +1,4 @@
-"""The sessions behind one tenant's memories, and waiting until writes are durable."""
+"""The sessions behind one tenant's memories, failed writes, and waits with a timeout."""
 
 import threading
 from collections import defaultdict
@@ -18,10 +18,10 @@ from ctxwrap.turn.binding import ClientBinding
 from ctxwrap.types import SessionKey
 
 VAULT_RECORD = ".vault"
-"""The session of a vault that says what the vault is called; no memory."""
+"""The session that stores a vault's title and description; it is not a memory."""
 
 
-class Shelves:
+class MemorySessions:
     def __init__(self, store: Store, tenant: str, vault: str, settings: Settings) -> None:
         inline = replace(settings, derive="inline")
         self._context = ClientBinding(store=store, settings=inline, tenant=tenant, agent=vault)
@@ -30,16 +30,16 @@ class Shelves:
         self._opening = threading.Lock()
 
     @contextmanager
-    def opened(self, memory_id: str, vault: str | None = None) -> Iterator[Session]:
-        """A memory that there is, with everybody else kept out; a NotFound if there is none."""
-        with self.at(self.key_of(memory_id, vault)) as session:
+    def open_memory(self, memory_id: str, vault: str | None = None) -> Iterator[Session]:
+        """Open and lock an existing memory; raises NotFound."""
+        with self.open(self.key_of(memory_id, vault)) as session:
             if session.is_empty:
-                raise unknown(memory_id)
+                raise _unknown_memory(memory_id)
             yield session
 
     @contextmanager
-    def at(self, key: SessionKey) -> Iterator[Session]:
-        """The session of a key, whether there is one or not."""
+    def open(self, key: SessionKey) -> Iterator[Session]:
+        """Open and lock the session of a key, which may be empty."""
         finish_background_work(key)  # the memory may be a chat of this process
         with self._opening:
             session = self._context.session(key)
@@ -47,18 +47,18 @@ class Shelves:
             yield session
 
     def key_of(self, memory_id: str, vault: str | None = None) -> SessionKey:
-        """Where a memory is: in the vault that is named, else in the default one, else in the only one that has it."""
+        """Find a memory in the named vault, else in the default one, else in the only one that has it."""
         key = self.key(check_id("memory", memory_id), vault)
         if memory_id == VAULT_RECORD:
-            raise unknown(memory_id)
+            raise _unknown_memory(memory_id)
         if self.exists(key):
             return key
         others = [self.key(memory_id, other) for other in self.vaults()[1:]] if vault is None else []
         found = [key for key in others if self.exists(key)]
         if len(found) > 1:
-            raise InvalidInput(f"memory {memory_id!r} is in several vaults: name one of {_named(found)}")
+            raise InvalidInput(f"memory {memory_id!r} is in several vaults: name one of {_vault_names(found)}")
         if not found:
-            raise unknown(memory_id)
+            raise _unknown_memory(memory_id)
         return found[0]
 
     def key(self, memory_id: str, vault: str | None = None) -> SessionKey:
@@ -66,11 +66,11 @@ class Shelves:
         return SessionKey(self.tenant, agent, memory_id)
 
     def exists(self, key: SessionKey) -> bool:
-        """Whether the log of a key holds anything, without reading it or making one."""
+        """Whether the log of a key has any records, without reading or creating it."""
         return holds_anything(self._store.open(key))
 
     def vaults(self) -> list[str]:
-        """The default vault first, then the others that hold anything."""
+        """Return the default vault, then all others that are not empty."""
         others = [agent for agent in self._store.agents(self.tenant) if agent != self.vault]
         return [self.vault, *others]
 
@@ -81,47 +81,47 @@ class Shelves:
         return sum(len(self.memories(vault)) for vault in self.vaults())
 
 
-def unknown(memory_id: str) -> NotFound:
+def _unknown_memory(memory_id: str) -> NotFound:
     return NotFound(f"there is no memory {memory_id!r}")
 
 
-def _named(keys: list[SessionKey]) -> str:
+def _vault_names(keys: list[SessionKey]) -> str:
     return ", ".join(repr(key.agent) for key in keys)
 
 
 T = TypeVar("T")
 
-_MOST = 64
-"""So many failures of a memory are told one by one."""
+_MOST_FAILURES = 64
+"""Most failures to list per memory."""
 
 
-class Losses:
-    """The writes that failed, by memory, since somebody last asked."""
+class WriteFailures:
+    """Failed writes by memory, until they are reported."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lost: dict[SessionKey, list[str]] = defaultdict(list)
 
     @contextmanager
-    def noted(self, key: SessionKey, what: str) -> Iterator[None]:
+    def record(self, key: SessionKey, what: str) -> Iterator[None]:
         try:
             yield
         except (StoreError, OSError) as error:
             with self._lock:
-                if len(self._lost[key]) < _MOST:
+                if len(self._lost[key]) < _MOST_FAILURES:
                     self._lost[key].append(f"{what}: {error}")
             raise
 
-    def tell(self, key: SessionKey) -> None:
-        """A WritesLost if a write failed that was not told yet."""
+    def raise_new(self, key: SessionKey) -> None:
+        """Raise WritesLost if a write failed that was not reported yet."""
         with self._lock:
             lost = tuple(self._lost.pop(key, ()))
         if lost:
             raise WritesLost(f"{len(lost)} writes to memory {key.session!r} failed: {'; '.join(lost)[:2000]}", lost)
 
 
-def within(timeout: float, work: Callable[[], T], what: str) -> T:
-    """What `work` gives, or a StoreUnavailable if it takes longer; it goes on then, with nobody waiting for it."""
+def run_with_timeout(timeout: float, work: Callable[[], T], what: str) -> T:
+    """Return the result of `work`, or raise StoreUnavailable after `timeout`; the work continues in its thread."""
     results: list[T] = []
     errors: list[BaseException] = []
 
@@ -135,7 +135,9 @@ def within(timeout: float, work: Callable[[], T], what: str) -> T:
     thread.start()
     thread.join(timeout)
     if thread.is_alive():
-        raise StoreUnavailable(f"{what} takes longer than {timeout:g} s: the medium is slow or another writer has it")
+        raise StoreUnavailable(
+            f"{what} takes longer than {timeout:g} s: the disk is slow or another writer holds the lock"
+        )
     if errors:
         raise errors[0]
     return results[0]

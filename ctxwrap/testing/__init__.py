@@ -1,4 +1,4 @@
-"""What tests of your own need: a provider that follows a script, and what every store promises.
+"""Helpers for tests of applications and stores: a scripted provider, imitated models, and a contract test for stores.
 
 with ScriptedProvider(["Hello Ada.", Failure(429), Answer("Noted.", remembers="The user lives in Oslo.")]) as provider:
     client = ctxwrap.wrap(OpenAI(api_key="x", base_url=provider.openai_url), session="s", store="memory:")

@@ -1,6 +1,6 @@
-"""How models really write the state that they are asked for: a function of the request for each habit."""
+"""The public path of `ctxwrap.testing.practice.habits`: models that write snapshots in their own ways."""
 
 from ctxwrap.testing.practice.habits import HABITS, Habit, habit_of
-from ctxwrap.testing.practice.moment import ReplyParts
+from ctxwrap.testing.practice.replies import ReplyParts
 
 __all__ = ["HABITS", "Habit", "ReplyParts", "habit_of"]

@@ -1,4 +1,4 @@
-"""A provider that follows a test's script."""
+"""A provider that answers from a test's script."""
 
 import hashlib
 import threading
@@ -8,31 +8,32 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from ctxwrap.errors import unknown_name
+from ctxwrap.memory.items import TIERS
 from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, without_injected
 from ctxwrap.testing import practice
 from ctxwrap.testing.practice.answer import JSON, Failure
-from ctxwrap.testing.practice.model import asked_for, damaged, given_state, until_asked_again, written
-from ctxwrap.testing.practice.notebook import TIERS, Notebook
+from ctxwrap.testing.practice.memory import PracticeMemory
+from ctxwrap.testing.practice.model import as_trailer_json, before_reask, damage, received_state, requested_state
 from ctxwrap.testing.practice.requests import Ask, SpokenLine
 
-PATIENCE = 10.0
-"""Seconds after which something that a test waits for will not come."""
+WAIT_SECONDS = 10.0
+"""Longest wait of a test, in seconds."""
 
 Trailer = Literal["written", "damaged", "unusable", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(practice.Answer):
-    """One reply of the model, with a snapshot behind it where one is asked for and no tool is called.
+    """One reply of the model, followed by a snapshot if the request asks for one and no tool is called.
 
-    A text that holds `<<<CONTEXT>>>` has its own and goes out as it is.
+    A text that contains `<<<CONTEXT>>>` is sent unchanged.
     """
 
     remembers: str | Sequence[str | Mapping[str, Any]] = ()
-    """What the snapshot adds to what the model was shown: texts, or items with any of tier, id, type, decay, tags."""
+    """Items to add to the snapshot: texts, or objects with any of tier, id, type, decay, tags."""
 
     trailer: Trailer = "written"
-    """written, damaged (ctxwrap mends it), unusable (ctxwrap asks for it again, and gets it) or none."""
+    """written, damaged (ctxwrap repairs it), unusable (ctxwrap asks again, and gets it) or none."""
 
     def __post_init__(self) -> None:
         practice.Answer.__post_init__(self)
@@ -41,7 +42,7 @@ class Answer(practice.Answer):
 
 
 class Gate:
-    """As the `pause` of an answer: stops it before one piece of its stream until the test opens the gate.
+    """The `pause` of an answer: stops its stream before one piece until the test opens the gate.
 
     An answer that is not streamed waits as a whole.
     """
@@ -59,10 +60,10 @@ class Gate:
         self._is_open.wait()
 
     def wait(self) -> None:
-        """Until an answer stands before the gate."""
-        assert self._is_reached.wait(PATIENCE), (
-            f"no answer came to the gate before piece {self._before} in {PATIENCE:g} seconds: "
-            "make the call in another thread or task, and let the answer have more pieces than that"
+        """Wait until an answer has reached the gate."""
+        assert self._is_reached.wait(WAIT_SECONDS), (
+            f"no answer reached the gate before piece {self._before} in {WAIT_SECONDS:g} seconds: "
+            "make the call in another thread or task, and give the answer more pieces than that"
         )
 
     def open(self) -> None:
@@ -70,52 +71,52 @@ class Gate:
 
 
 def finished(ask: Ask, answer: practice.Answer) -> practice.Answer:
-    """The answer with its snapshot, and its further choices with theirs."""
+    """Return the answer and its further choices with their snapshots."""
     others = tuple(finished(ask, other) for other in answer.others)
-    tail = _tail(ask, answer) if isinstance(answer, Answer) else ""
-    pieces = answer.pieces if answer.pieces is None or not tail else (*answer.pieces, tail)
-    return replace(answer, text=answer.text + tail, pieces=pieces, others=others)
+    trailer = _trailer(ask, answer) if isinstance(answer, Answer) else ""
+    pieces = answer.pieces if answer.pieces is None or not trailer else (*answer.pieces, trailer)
+    return replace(answer, text=answer.text + trailer, pieces=pieces, others=others)
 
 
-def _tail(ask: Ask, answer: Answer) -> str:
+def _trailer(ask: Ask, answer: Answer) -> str:
     is_wanted = asks_for_trailer(ask.system) and not answer.tool_calls and SEPARATOR not in answer.text
     if not is_wanted or answer.trailer == "none":
         return ""
     if answer.trailer == "unusable":
         return f'\n\n{SEPARATOR}\n{{"note": "this is no snapshot"}}'
     text = snapshot(ask, ask.messages, answer)
-    return damaged(text, 0) if answer.trailer == "damaged" else text
+    return damage(text, 0) if answer.trailer == "damaged" else text
 
 
 def snapshot(ask: Ask, lines: list[SpokenLine], answer: practice.Answer | None) -> str:
-    """What the model was shown in these lines, and what the answer adds to it."""
-    notebook = Notebook(given_state(ask.system, lines))
+    """Return the trailer: the state in these messages, and what the answer adds to it."""
+    memory = PracticeMemory(received_state(ask.system, lines))
     remembers = answer.remembers if isinstance(answer, Answer) else ()
     for each in [remembers] if isinstance(remembers, str) else remembers:
-        note = {"content": each} if isinstance(each, str) else dict(each)
-        tier = note.pop("tier", "working")
+        item = {"content": each} if isinstance(each, str) else dict(each)
+        tier = item.pop("tier", "working")
         if tier not in TIERS:
             raise unknown_name("tier", tier, TIERS)
-        notebook.write(tier, _whole(note, notebook.round))
-    return f"\n\n{SEPARATOR}\n{written(asked_for(ask, notebook))}"
+        memory.add_item(tier, _complete_item(item, memory.round))
+    return f"\n\n{SEPARATOR}\n{as_trailer_json(requested_state(ask, memory))}"
 
 
-def _whole(note: JSON, round: int) -> JSON:
-    """The item with all that a snapshot needs; the same text has the same id."""
-    id = f"note-{hashlib.sha256(str(note['content']).encode('utf-8', 'replace')).hexdigest()[:8]}"
-    return {"id": id, "type": "fact", "decay": 0.3, "round": round, "tags": [], **note}
+def _complete_item(item: JSON, round: int) -> JSON:
+    """Return the item with all fields of a snapshot; the same text has the same id."""
+    id = f"note-{hashlib.sha256(str(item['content']).encode('utf-8', 'replace')).hexdigest()[:8]}"
+    return {"id": id, "type": "fact", "decay": 0.3, "round": round, "tags": [], **item}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the model was asked, as it saw it."""
+    """One request as the model received it."""
 
     ask: Ask
-    """All of it: `body`, `headers`, `model`, `stream`, `tools`, and the texts with what was added to them."""
+    """The whole request: `body`, `headers`, `model`, `stream`, `tools`, and the texts with ctxwrap's additions."""
 
     @property
     def messages(self) -> list[SpokenLine]:
-        """As (role, text), without the system prompt and without what ctxwrap added."""
+        """The conversation as (role, text), without the system prompt and ctxwrap's additions."""
         lines = [(role, without_injected(text).strip()) for role, text in self.ask.messages]
         return [(role, text) for role, text in lines if text]
 
@@ -125,36 +126,38 @@ class Request:
 
     @property
     def context(self) -> JSON | None:
-        """The state that ctxwrap added: `runtime`, `memory` and the rest; None if it added none."""
-        return given_state(self.ask.system, self.ask.messages)
+        """The state that ctxwrap added, such as `runtime` and `memory`; None if it added none."""
+        return received_state(self.ask.system, self.ask.messages)
 
     @property
     def memory(self) -> list[str]:
-        """The contents of all that was remembered."""
-        return Notebook(self.context).contents
+        """The contents of the memory items in the request."""
+        return PracticeMemory(self.context).contents
 
     @property
     def text(self) -> str:
-        """Every text that the model saw, in one."""
+        """All texts of the request, joined."""
         return "\n\n".join([self.ask.system, *(text for _, text in self.ask.messages)])
 
 
 ScriptEntry = str | practice.Answer | Failure
-Telling = Callable[[Request], ScriptEntry]
+AnswerFunction = Callable[[Request], ScriptEntry]
 
 
 class ScriptedProvider(practice.Provider):
-    """Gives the steps of a script in order, or what a function makes of every request.
+    """Answers with the steps of a script in order, or with the result of a function for every request.
 
-    What goes wrong is the client's error at once, and an AssertionError at the end of the `with` statement: a request
-    too many, a function that raised, and, unless `all_used` is false, a step that nobody asked for. A question for a
-    snapshot that could not be used takes no step, and is in `seen` alone.
+    A surplus request or a function that raises is an error for the client at once, and an AssertionError at the end of
+    the `with` statement; so is an unused step, unless `all_used` is false. A repeated request for an unusable snapshot
+    takes no step, and is only in `seen`.
     """
 
-    def __init__(self, script: Iterable[ScriptEntry | Telling] | Telling, *, all_used: bool = True) -> None:
-        super().__init__(self._answered)
+    def __init__(
+        self, script: Iterable[ScriptEntry | AnswerFunction] | AnswerFunction, *, all_used: bool = True
+    ) -> None:
+        super().__init__(self._respond)
         self._always = script if callable(script) else None
-        self._steps: list[ScriptEntry | Telling] = (
+        self._steps: list[ScriptEntry | AnswerFunction] = (
             [] if callable(script) else [script] if isinstance(script, str) else list(script)
         )
         self._all_used = all_used
@@ -163,11 +166,11 @@ class ScriptedProvider(practice.Provider):
         self._last: practice.Answer | None = None
         self._gates: list[Gate] = []
         self.requests: list[Request] = []
-        """What the model was asked, in order."""
+        """The requests, in order."""
 
     @property
     def last(self) -> Request:
-        assert self.requests, "nobody has asked anything: is the client's base_url the provider's openai_url?"
+        assert self.requests, "there was no request: is the client's base_url the provider's openai_url?"
         return self.requests[-1]
 
     def __exit__(
@@ -181,12 +184,12 @@ class ScriptedProvider(practice.Provider):
         assert not self._faults, self._faults[0]
         left = len(self._steps) - len(self.requests)
         assert left <= 0 or not self._all_used or self._always, (
-            f"{left} of the script's {len(self._steps)} steps were not asked for, the first of them "
-            f"{self._steps[-left]!r}: leave them out, or say all_used=False"
+            f"{left} of the script's {len(self._steps)} steps were not used, the first of them "
+            f"{self._steps[-left]!r}: remove them, or pass all_used=False"
         )
 
-    def _answered(self, ask: Ask) -> practice.Answer | Failure:
-        earlier = until_asked_again(ask.messages)
+    def _respond(self, ask: Ask) -> practice.Answer | Failure:
+        earlier = before_reask(ask.messages)
         if earlier is not None:
             return practice.Answer(snapshot(ask, earlier, self._last).strip())
         request = Request(ask)
@@ -195,7 +198,7 @@ class ScriptedProvider(practice.Provider):
             number = len(self.requests)
         try:
             answer = self._step(number, request)
-            return answer if isinstance(answer, Failure) else self._held(ask, answer)
+            return answer if isinstance(answer, Failure) else self._finish(ask, answer)
         except Exception as error:
             return self._failed(f"step {number} of the script raised {type(error).__name__}: {error}")
 
@@ -203,19 +206,21 @@ class ScriptedProvider(practice.Provider):
         if self._always is None and number > len(self._steps):
             return self._failed(
                 f"the script has {len(self._steps)} steps, and request {number} came: "
-                f"{request.ask.last_user[:80]!r}. Add a step, or give a function instead of a list"
+                f"{request.ask.last_user[:80]!r}. Add a step, or pass a function instead of a list"
             )
         step = self._always or self._steps[number - 1]
-        told = step(request) if callable(step) else step
-        if not isinstance(told, (str, practice.Answer, Failure)):
-            raise TypeError(f"a step is a text, an Answer, a Failure, or a function that gives one; not {told!r}")
-        return Answer(told) if isinstance(told, str) else told
+        result = step(request) if callable(step) else step
+        if not isinstance(result, (str, practice.Answer, Failure)):
+            raise TypeError(
+                f"a step must be a text, an Answer, a Failure, or a function that returns one, not {result!r}"
+            )
+        return Answer(result) if isinstance(result, str) else result
 
     def _failed(self, fault: str) -> Failure:
         self._faults.append(fault)
         return Failure(400, fault, headers={"x-should-retry": "false"})
 
-    def _held(self, ask: Ask, answer: practice.Answer) -> practice.Answer:
+    def _finish(self, ask: Ask, answer: practice.Answer) -> practice.Answer:
         self._last = answer
         if isinstance(answer.pause, Gate):
             self._gates.append(answer.pause)

@@ -152,7 +152,7 @@ def test_an_archive_is_its_owners(exported: Path) -> None:
 def test_a_file_is_overwritten_only_on_request(original: Path, tmp_path: Path) -> None:
     file = tmp_path / "s.zip"
     file.write_text("mine")
-    with pytest.raises(SettingsError, match="is there already"):
+    with pytest.raises(SettingsError, match="already exists"):
         export_session("s", file, store=original)
     assert file.read_text() == "mine"
     export_session("s", file, store=original, overwrite=True)
@@ -161,7 +161,7 @@ def test_a_file_is_overwritten_only_on_request(original: Path, tmp_path: Path) -
 
 def test_a_file_that_comes_up_meanwhile_is_not_overwritten(original: Path, tmp_path: Path) -> None:
     file = tmp_path / "s.zip"
-    with pytest.raises(SettingsError, match="is there already"):
+    with pytest.raises(SettingsError, match="already exists"):
         export_session("s", file, store=original, progress=lambda done, total: file.write_text("mine") and None)
     assert file.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [file]
@@ -251,7 +251,7 @@ def test_any_records_go_there_and_back(
     assert records(target, key, "events") == records(source, key, "events") == events
 
 
-# --- damage, and what is there already ------------------------------------------------------------------
+# --- damage, and existing targets ---------------------------------------------------------------------
 
 
 def test_a_damaged_session_is_exported_only_on_request(home: Path, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_damaged_session_is_exported_only_on_request(home: Path, tmp_path: Pat
 
 def test_a_session_that_is_there_is_not_touched(original: Path, exported: Path) -> None:
     before = everything(original)
-    with pytest.raises(SettingsError, match="there is a session 's' of tenant 'default' and agent 'default' already"):
+    with pytest.raises(SettingsError, match="there is already a session 's' of tenant 'default' and agent 'default'"):
         import_session(exported, store=original)
     assert everything(original) == before
 
@@ -306,7 +306,7 @@ def test_an_import_that_is_interrupted_can_be_asked_for_again(
     if stops_at == "rebuild":
         import_session(exported, store=tmp_path)
     else:
-        with pytest.raises(StoreUnavailable, match=r"can be asked for again: .*No space left on device"):
+        with pytest.raises(StoreUnavailable, match=r"repeat it: .*No space left on device"):
             import_session(exported, store=tmp_path)
     monkeypatch.undo()
     if stops_at == "messages":
@@ -395,18 +395,18 @@ def refused(file: Path, root: Path, match: str, limits: ArchiveLimits | None = N
 )
 def test_names_that_no_session_has_are_refused(exported: Path, tmp_path: Path, name: str) -> None:
     file = made(tmp_path / "x.zip", {**members(exported), name: b"x"})
-    refused(file, tmp_path, "which no session has")
+    refused(file, tmp_path, "does not belong in a session archive")
 
 
 def test_a_file_that_is_a_directory_as_well_is_refused(exported: Path, tmp_path: Path) -> None:
     held = {**members(exported), "context/pinned/a": b"x", "context/pinned/a/b": b"x"}
-    refused(made(tmp_path / "x.zip", held), tmp_path, "lies in what is a file")
+    refused(made(tmp_path / "x.zip", held), tmp_path, "is inside a member that is a file")
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFDIR, stat.S_IFBLK, stat.S_IFSOCK])
 def test_links_and_special_files_are_refused(exported: Path, tmp_path: Path, kind: int) -> None:
     modes = {"context/budget": kind | 0o777}
-    refused(made(tmp_path / "x.zip", members(exported), modes=modes), tmp_path, "is no regular file")
+    refused(made(tmp_path / "x.zip", members(exported), modes=modes), tmp_path, "is not a regular file")
 
 
 def test_members_that_stand_twice_are_refused(exported: Path, tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_members_that_stand_twice_are_refused(exported: Path, tmp_path: Path) ->
 def test_bombs_are_refused_before_they_are_unpacked(exported: Path, tmp_path: Path) -> None:
     held, zeros = members(exported), b"0" * (2 << 20)
     bomb = made(tmp_path / "ratio.zip", {**held, "context/pinned/zeros": zeros})
-    refused(bomb, tmp_path, "more than 200 times larger than it is packed")
+    refused(bomb, tmp_path, "more than 200 times its packed size")
     plain = made(tmp_path / "size.zip", {**held, "context/pinned/zeros": zeros}, packed=zipfile.ZIP_STORED)
     refused(plain, tmp_path, "is larger than 1000000 bytes", ArchiveLimits(member_bytes=1_000_000))
     refused(plain, tmp_path, "it is larger than 1000000 bytes", ArchiveLimits(bytes=1_000_000))
@@ -437,14 +437,14 @@ def test_a_size_that_is_a_lie_is_refused(exported: Path, tmp_path: Path) -> None
     data, size = file.read_bytes(), (2 << 20).to_bytes(4, "little")
     assert data.count(size) == 2
     file.write_bytes(data.replace(size, (1000).to_bytes(4, "little")))
-    refused(file, tmp_path, "no whole zip|not what the manifest says")
+    refused(file, tmp_path, "not a complete zip|does not match its digest")
 
 
 @pytest.mark.parametrize("left", [0, 10, 1000, -1, -22, -100, -4000])
 def test_what_is_cut_short_is_refused(exported: Path, tmp_path: Path, left: int) -> None:
     file = tmp_path / "x.zip"
     file.write_bytes(exported.read_bytes()[:left])
-    refused(file, tmp_path, "no zip|no whole zip")
+    refused(file, tmp_path, "not a zip|not a complete zip")
 
 
 def test_no_byte_can_be_changed_unnoticed(exported: Path, tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ def lied(held: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
     [
         ({"version": 2}, "import it with a newer ctxwrap"),
         ({"version": None}, "import it with a newer ctxwrap"),
-        ({"format": "other"}, "that of something else"),
+        ({"format": "other"}, "another format"),
         ({"key": {"tenant": "t", "agent": "a", "session": ""}}, "manifest is damaged: a session id must be"),
         ({"key": {"tenant": "t", "agent": "a", "session": "x" * 2000}}, "must not be longer"),
         ({"key": "s"}, "manifest is damaged"),
@@ -481,7 +481,7 @@ def lied(held: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
         ({"messages": 3}, "and its manifest says 3"),
         ({"damage": "none"}, "manifest is damaged"),
         ({"members": []}, "manifest is damaged"),
-        ({"members": {}}, "its manifest and its members differ"),
+        ({"members": {}}, "its manifest and its members disagree"),
     ],
 )
 def test_a_manifest_that_cannot_be_is_refused(
@@ -494,9 +494,9 @@ def test_members_that_are_not_what_the_manifest_says_are_refused(exported: Path,
     held = members(exported)
     for name in held.keys() - {MANIFEST}:
         changed = {**held, name: held[name] + b" "}
-        refused(made(tmp_path / "x.zip", changed, honest=False), tmp_path, "not what the manifest says|no JSON")
+        refused(made(tmp_path / "x.zip", changed, honest=False), tmp_path, "does not match its digest|not valid JSON")
         without = {other: data for other, data in held.items() if other != name}
-        refused(made(tmp_path / "x.zip", without, honest=False), tmp_path, "its manifest and its members differ")
+        refused(made(tmp_path / "x.zip", without, honest=False), tmp_path, "its manifest and its members disagree")
     for name in ("messages.jsonl", MANIFEST):
         without = {other: data for other, data in held.items() if other != name}
         refused(made(tmp_path / "x.zip", without), tmp_path, "is missing|has no manifest")
@@ -512,18 +512,18 @@ BLOB = {"id": "sha256-" + "0" * 56, "digest": "sha256:" + "0" * 64, "bytes": 1, 
 @pytest.mark.parametrize(
     ("line", "match"),
     [
-        (b"[" * 100_000, "no JSON that can be read"),
+        (b"[" * 100_000, "not valid JSON"),
         (b'{"x":' + b"[" * 200 + b"]" * 200 + b"}", "nested more deeply than 128"),
         (b'{"x":' * 200 + b"1" + b"}" * 200, "nested more deeply than 128"),
-        (b"[]", "is no record"),
-        (b'"text"', "is no record"),
-        (b'{"ctx":1}', "is no record"),
-        (b"", "no JSON that can be read"),
-        (b"\xff", "no JSON that can be read"),
-        ('{"x":1}'.encode("utf-16"), "no JSON that can be read"),
-        (b'{"x":' + b"9" * 5000 + b"}", "no JSON that can be read"),
+        (b"[]", "is not a record"),
+        (b'"text"', "is not a record"),
+        (b'{"ctx":1}', "is not a record"),
+        (b"", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        ('{"x":1}'.encode("utf-16"), "not valid JSON"),
+        (b'{"x":' + b"9" * 5000 + b"}", "not valid JSON"),
         (json.dumps({"ctx": {"blob": BLOB}}).encode(), "which is missing"),
-        (json.dumps({"ctx": {"blobs": [{**BLOB, "id": "../../../evil"}]}}).encode(), "which is no content"),
+        (json.dumps({"ctx": {"blobs": [{**BLOB, "id": "../../../evil"}]}}).encode(), "not the name of a content"),
     ],
 )
 def test_records_that_no_log_holds_are_refused(exported: Path, tmp_path: Path, line: bytes, match: str) -> None:
@@ -534,9 +534,9 @@ def test_a_content_under_another_name_or_digest_is_refused(exported: Path, tmp_p
     held = members(exported)
     name = next(name for name in held if name.startswith("raw/"))
     swapped = {**held, name: b"something else"}
-    refused(made(tmp_path / "x.zip", swapped), tmp_path, "is not the content that its name says")
+    refused(made(tmp_path / "x.zip", swapped), tmp_path, "does not match the digest in its name")
     line = json.dumps({"ctx": {"blob": {**BLOB, "id": name.removeprefix("raw/")}}}).encode()
-    refused(made(tmp_path / "x.zip", with_line(held, line)), tmp_path, "with another digest")
+    refused(made(tmp_path / "x.zip", with_line(held, line)), tmp_path, "with a different digest")
 
 
 @pytest.mark.parametrize(
@@ -560,7 +560,7 @@ def test_records_that_make_no_sense_are_carried_and_harm_nobody(
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidArchive, match="no regular file"):
+    with pytest.raises(InvalidArchive, match="not a regular file"):
         import_session(tmp_path / "pipe", store="memory:")
     with pytest.raises(NotFound, match="there is no file"):
         import_session(tmp_path / "nothing", store="memory:")

@@ -129,7 +129,7 @@ def test_another_session_of_that_name_is_not_touched(provider: Provider, home: P
     told(provider, source)
     Chat(provider, target).say("I was here first.")
     before = records(target, "messages"), records(target, "events")
-    with pytest.raises(Conflict, match="another record"):
+    with pytest.raises(Conflict, match="a different record"):
         list(ctxwrap.copy_sessions(source, target))
     assert (records(target, "messages"), records(target, "events")) == before
 

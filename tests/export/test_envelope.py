@@ -107,7 +107,7 @@ def test_an_item_sent_to_a_model_that_may_not_see_it_is_a_fault(store: FileStore
 def test_a_record_that_makes_no_sense_is_said_so(store: FileStore) -> None:
     say(store, ("user", "hi"))
     begin(store, *FIXED, {**entry("pinned", "a"), "tokens": "many"}, conversation="1")
-    with pytest.raises(StoreCorrupt, match="makes no evidence"):
+    with pytest.raises(StoreCorrupt, match="cannot be exported as evidence"):
         envelope_of("s", turn=1, store=store)
 
 
@@ -135,7 +135,7 @@ def test_an_imported_envelope_is_evidence_and_nothing_else(file: Path, home: Pat
     kept = import_envelope(file, store=other, tenant="acme")
     assert kept.key == ("acme", "default", "s")
     assert envelope_of("s", target="model", store=other, tenant="acme").as_bytes() == file.read_bytes()
-    with pytest.raises(SettingsError, match="is for model, not for evidence_export"):
+    with pytest.raises(SettingsError, match="for the target model, not evidence_export"):
         envelope_of("s", store=other, tenant="acme")
     assert memory_of(other, kept.key)["memory"] == {"core": [], "working": [], "ephemeral": []}
     assert other.open(kept.key).read("messages")[0] == []
@@ -171,12 +171,12 @@ def resealed(document: dict[str, Any]) -> bytes:
     ("change", "words"),
     [
         (lambda document: document["items"][0].update(context_kind="nope"), "context_kind"),
-        (lambda document: document["items"][0].update(note="x"), "Extra inputs"),
-        (lambda document: document["items"][0]["metadata"].update(turn_status="completed"), "for the runtime to say"),
-        (lambda document: document["items"].pop(), "which is not there"),
+        (lambda document: document["items"][0].update(note="x"), "Additional properties are not allowed"),
+        (lambda document: document["items"][0]["metadata"].update(turn_status="completed"), "states an outcome"),
+        (lambda document: document["items"].pop(), "which does not exist"),
         (lambda document: document["contents"].update({digest("x"): "y"}), "the digest of another text"),
-        (lambda document: document["envelopes"][0].pop("session_id"), "has lost the runtime's id"),
-        (lambda document: document.update(target="ui"), "what it may not see"),
+        (lambda document: document["envelopes"][0].pop("session_id"), "lacks the runtime's session id"),
+        (lambda document: document.update(target="ui"), "that ui may not see"),
         (lambda document: document.update(version=2), "version"),
     ],
 )
@@ -210,7 +210,7 @@ def test_files_that_are_none_or_too_large(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidArchive, match="larger than 100 bytes"):
         check_envelope(file, largest=100)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidArchive, match="no regular file"):
+    with pytest.raises(InvalidArchive, match="not a regular file"):
         check_envelope(tmp_path / "pipe")
     with pytest.raises(NotFound, match="cannot read"):
         check_envelope(tmp_path / "nothing")
@@ -283,7 +283,7 @@ def test_imported_evidence_tells_the_same_of_two_turns(
     assert told == counted
     assert {(each.id, each.tier) for each in theirs.operations} <= {("", "")}
     assert mine.gaps == ()
-    assert [gap.partition(":")[0] for gap in theirs.gaps] == ["which memories were changed, and what faded"]
+    assert [gap.partition(":")[0] for gap in theirs.gaps] == ["which memory items changed or faded"]
 
 
 def test_evidence_without_the_names_of_memories_says_so(three_turns: FileStore, tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_export_and_import_on_the_command_line(file: Path, store: FileStore, tmp
     assert command("export", "s", "--envelope", "-o", str(target), *where).exit_code == 0
     assert target.stat().st_mode & 0o077 == 0
     again = command("export", "s", "--envelope", "-o", str(target), *where)
-    assert (again.exit_code, "is there already" in again.output) == (1, True)
+    assert (again.exit_code, "already exists" in again.output) == (1, True)
     assert command("export", "s", "--envelope", "-o", str(target), "--force", *where).exit_code == 0
     brought = command("import", str(target), "--session", "copy", *where)
     assert brought.exit_code == 0, brought.output
@@ -396,7 +396,7 @@ def test_options_of_an_envelope_need_one(store: FileStore) -> None:
 
 def test_schemas_on_the_command_line() -> None:
     every = json.loads(command("schema").output)
-    assert len(every) == 14
+    assert len(every) == 15
     assert json.loads(command("schema", "context_item").output) == every["context_item"]
     assert command("schema", "nonsense").exit_code == 1
 

@@ -9,7 +9,7 @@ import pytest
 import ctxwrap
 from ctxwrap.export.evidence import envelope_of
 from ctxwrap.export.evidence.document import checked
-from ctxwrap.export.evidence.imports import note_export
+from ctxwrap.export.evidence.envelope import note_export
 from ctxwrap.inspect.streams import numbered
 from ctxwrap.inspect.turns import Stages
 from ctxwrap.pack.receipt import STAGES, EventClass

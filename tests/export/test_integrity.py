@@ -66,11 +66,11 @@ FAULTS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     "a candidate of no surface": (lambda e: changed(e, "surfaces", available_item_refs=()), "candidate_item_refs has"),
     "a candidate that was neither selected nor omitted": (
         lambda e: changed(e, "selections", omitted_item_refs=()),
-        "are not the candidates, each once",
+        "either selected or omitted, once",
     ),
     "one that was both": (
         lambda e: changed(e, "selections", selected_item_refs=e.selections[0].candidate_item_refs),
-        "are not the candidates, each once",
+        "either selected or omitted, once",
     ),
     "a selection of no surface": (lambda e: changed(e, "selections", surface_id="nowhere"), "the surface 'nowhere'"),
     "a signal about nothing": (
@@ -81,11 +81,11 @@ FAULTS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     "a window of no budget": (lambda e: changed(e, "windows", budget_ref="nowhere"), "budget_ref has 'nowhere'"),
     "segments out of order": (
         lambda e: changed(e, "windows", segments=e.windows[0].segments[::-1]),
-        "segments are not in their order",
+        "segments are out of order",
     ),
     "blocks out of order": (
         lambda e: changed(e, "assemblies", ordered_blocks=e.assemblies[0].ordered_blocks[::-1]),
-        "blocks are not in their order",
+        "blocks are out of order",
     ),
     "assembled and not selected": (
         lambda e: block(e, item_refs=(e.selections[0].omitted_item_refs[0].item_ref,)),
@@ -93,14 +93,14 @@ FAULTS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     ),
     "source items of other blocks": (
         lambda e: changed(e, "assemblies", source_item_refs=()),
-        "not those of its blocks",
+        "differ from those of its blocks",
     ),
     "a block with another's hash": (lambda e: block(e, hash=OTHER), "the hash of another content"),
     "a redacted block with its content": (
         lambda e: block(e, redaction_state="removed"),
-        "has its content all the same",
+        "is redacted but has its content",
     ),
-    "a content that is not there": (lambda e: e.model_copy(update={"contents": {}}), "which is not there"),
+    "a content that is not there": (lambda e: e.model_copy(update={"contents": {}}), "which does not exist"),
     "a content under another's name": (
         lambda e: e.model_copy(update={"contents": dict.fromkeys(e.contents, "other")}),
         "is the digest of another text",
@@ -111,11 +111,11 @@ FAULTS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     ),
     "a content that its target may not see": (
         lambda e: e.model_copy(update={"target": "ui"}),
-        "tells ui what it may not see",
+        "that ui may not see",
     ),
     "injected and not assembled": (
         lambda e: changed(e, "injections", item_refs=(*e.injections[0].item_refs, e.items[-1].item_id)),
-        "is not what its blocks hold",
+        "items differ from those of its blocks",
     ),
     "injected for others than it was assembled for": (
         lambda e: changed(e, "injections", target="tool"),
@@ -127,13 +127,13 @@ FAULTS: dict[str, tuple[Callable[[Evidence], Evidence], str]] = {
     ),
     "shown to the model, which may not see it": (
         lambda e: changed(e, "items", visibility=("ui",), content_ref=None, content_mode="opaque"),
-        "to model, who may not see it",
+        "to model, which may not see it",
     ),
     "a compaction of nothing": (lambda e: changed(e, "compactions", source_item_refs=NOWHERE), "source_item_refs has"),
     "a compaction without its summary": (lambda e: changed(e, "compactions", summary_ref="nowhere"), "summary_ref has"),
     "a redacted summary with its text": (
         lambda e: changed(e, "summaries", redaction_state="removed"),
-        "has its content all the same",
+        "is redacted but has its content",
     ),
     "a resolution that is not there": (
         lambda e: changed(e, "missing_context", status="resolved", resolution_refs=NOWHERE),

@@ -76,7 +76,7 @@ def test_a_record_needs_its_version_and_its_id(model: type[Any]) -> None:
 def test_the_vocabularies_are_the_standards() -> None:
     counts = {"ContextKind": 22, "TargetName": 8, "EventType": 18, "OmissionReason": 12, "InjectionPoint": 12}
     counts |= {"ContentMode": 8, "RedactionState": 7, "Severity": 5, "MissingStatus": 7, "Lifecycle": 9}
-    counts |= {"RankingSignal": 12, "SelectorType": 12, "OverflowStrategy": 9, "CompactionMethod": 8, "Scope": 7}
+    counts |= {"RankingSignal": 12, "SelectorType": 12, "OverflowStrategy": 9, "CompactionMethod": 8, "ContextScope": 7}
     assert {name: len(get_args(getattr(vocabulary, name))) for name in counts} == counts
 
 

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from ctxwrap.conformance import envelope
 from ctxwrap.export.evidence import envelope_of, faults_in, import_envelope, schema_of
-from ctxwrap.export.evidence.document import NAMED, evidence_in
+from ctxwrap.export.evidence.document import NAMED, read_evidence
 from ctxwrap.export.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from tests.export.logs import BOUNDARY, KEY, append, begin, done, entry, frame
@@ -125,7 +125,7 @@ def test_records_fit_together_for_every_target(made: Made, target: str) -> None:
     for turn in (None, 1):
         evidence = envelope_of("s", turn=turn, target=target, store=made.store)
         assert list(faults_in(evidence)) == []
-        assert evidence_in(evidence.as_bytes()) == evidence
+        assert read_evidence(evidence.as_bytes()) == evidence
 
 
 @given(sessions(), st.sampled_from(TARGETS))

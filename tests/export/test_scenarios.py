@@ -130,7 +130,7 @@ def test_scenario_4_a_resource_for_a_tool_is_not_injected_into_the_model(store: 
     assert resource.item_id in tool.item_refs
     assert resource.item_id not in model.item_refs
     faults = " ".join(faults_in(_shown_to_a_tool(evidence, resource, target="model")))
-    assert f"shows '{resource.item_id}' to model, who may not see it" in faults
+    assert f"delivers '{resource.item_id}' to model, which may not see it" in faults
 
 
 def _shown_to_a_tool(evidence: Evidence, resource: Item, target: str = "tool") -> Evidence:

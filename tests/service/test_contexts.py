@@ -61,7 +61,7 @@ def test_old_versions_are_found_from_the_newest(home: Path) -> None:
 
 def test_a_stale_writer_is_told_the_version(service: Memories, memory: str) -> None:
     service.put_context(memory, "One.", expected_version=0)
-    with pytest.raises(ContextConflict, match="of version 1 by now, not 0") as conflict:
+    with pytest.raises(ContextConflict, match="now at version 1, not 0") as conflict:
         service.put_context(memory, "Two.", expected_version=0)
     assert conflict.value.version == 1
     assert service.get_context(memory).content == "One."
@@ -103,7 +103,7 @@ def test_too_long_is_trimmed_and_told(service: Memories, memory: str) -> None:
     assert len(known) >= TRIMMED - 200
     assert "PostgreSQL" in known
     gone = 300 - known.count("- Note ")
-    assert stored.note == f"trimmed from 11028 to {len(known)} characters; lines that went: {gone} of Notes"
+    assert stored.note == f"trimmed from 11028 to {len(known)} characters; removed lines: {gone} of Notes"
     assert service.put_context(memory, "Short.").note == ""
 
 
@@ -112,7 +112,7 @@ def test_a_diagram_has_ten_nodes_at_most(service: Memories, memory: str) -> None
         return f"# Diagram\n```mermaid\nflowchart LR\n{' --> '.join(f'n{at}' for at in range(nodes))}\n```\n"
 
     assert service.put_context(memory, diagram(10)).version == 1
-    with pytest.raises(InvalidInput, match="of 11 nodes: it may have 10 at most"):
+    with pytest.raises(InvalidInput, match="of 11 nodes; the limit is 10"):
         service.put_context(memory, diagram(11))
     assert service.get_context(memory).version == 1
 

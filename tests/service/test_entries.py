@@ -141,7 +141,7 @@ class TestPaging:
     @pytest.mark.parametrize("cursor", ["nonsense", "12", "2026-13-45T00:00:00Z", "ZW50cnk6LTU", "é", "=" * 9, "2026"])
     def test_nonsense_is_told_what_a_cursor_is(self, service: Memories, memory: str, cursor: str) -> None:
         for way in ("before", "after"):
-            with pytest.raises(InvalidInput, match="is no cursor: give what next_before or next_after"):
+            with pytest.raises(InvalidInput, match="is not a cursor: pass next_before or next_after"):
                 service.list_entries(memory, **{way: cursor})
 
     def test_an_empty_memory_can_be_followed(self, service: Memories, memory: str) -> None:
@@ -153,9 +153,9 @@ class TestPaging:
 
 def _cursor(service: Memories, memory: str, number: int) -> str:
     """What `next_after` says of a page that ends with that entry."""
-    from ctxwrap.service.entries import token
+    from ctxwrap.service.entries import cursor_for
 
-    return token(number)
+    return cursor_for(number)
 
 
 def _shifted(time: str, seconds: int) -> str:
@@ -196,7 +196,7 @@ class TestAdding:
         first = service.add_entry(memory, "Once.", request_id="r-1")
         assert service.add_entry(memory, "Once.", request_id="r-1") == first
         assert service.list_entries(memory).count == 1
-        with pytest.raises(Conflict, match="entry 1, which says something else"):
+        with pytest.raises(Conflict, match="entry 1 with other content"):
             service.add_entry(memory, "Twice.", request_id="r-1")
         with pytest.raises(Conflict):
             service.add_entry(memory, "Once.", "Another summary.", request_id="r-1")

@@ -14,11 +14,11 @@ import pytest
 
 import ctxwrap
 from ctxwrap.errors import SettingsError
+from ctxwrap.memory.items import TIERS
 from ctxwrap.testing import Request, ScriptedProvider
 from ctxwrap.testing.habits import HABITS, Habit, ReplyParts
 from ctxwrap.testing.practice import Ask, Provider
-from ctxwrap.testing.practice.model import until_asked_again
-from ctxwrap.testing.practice.notebook import TIERS
+from ctxwrap.testing.practice.model import before_reask
 from tests.support import assert_clean
 
 TURNS = 150
@@ -75,7 +75,7 @@ class Chat:
 
     def answer(self, ask: Ask) -> ReplyParts:
         reply = self.habit(ask)
-        if until_asked_again(ask.messages) is not None:
+        if before_reask(ask.messages) is not None:
             self.asked_again.append(ask)
         else:
             memory = (Request(ask).context or {}).get("memory", {})

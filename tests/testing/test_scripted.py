@@ -26,10 +26,8 @@ TEXT = "One two three."
 
 def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
     bot, habits, store = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    heads = "import pytest\nfrom ctxwrap.stores.memory import MemoryStore as MyStore\n"
-    heads += "from ctxwrap.stores.files.store import FileStore as MyOtherStore\n"
     (tmp_path / "test_bot.py").write_text(bot + habits)
-    (tmp_path / "test_store.py").write_text(heads + store)
+    (tmp_path / "test_store.py").write_text("import ctxwrap\nimport pytest\n" + store)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "bot or users or round_trip", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -191,7 +189,7 @@ def test_a_request_too_many_is_told_though_the_bot_hides_it() -> None:
 
 def test_the_client_is_told_at_once_and_once() -> None:
     with (
-        pytest.raises(openai.BadRequestError, match="Add a step, or give a function"),
+        pytest.raises(openai.BadRequestError, match="Add a step, or pass a function"),
         ScriptedProvider([]) as provider,
     ):
         openai.OpenAI(api_key="x", base_url=provider.openai_url).responses.create(model="m", input="hi")
@@ -199,7 +197,7 @@ def test_the_client_is_told_at_once_and_once() -> None:
 
 
 def test_steps_that_nobody_asked_for_are_told() -> None:
-    with pytest.raises(AssertionError, match=r"2 of the script's 3 steps were not asked for, the first of them 'b'"):
+    with pytest.raises(AssertionError, match=r"2 of the script's 3 steps were not used, the first of them 'b'"):
         asked(list("abc"), 1)
     assert len(asked(list("abc"), 1, all_used=False).requests) == 1
 
@@ -210,7 +208,7 @@ def test_what_a_function_raises_is_told() -> None:
 
     with pytest.raises(AssertionError, match="step 1 of the script raised ZeroDivisionError: by nought"):
         asked([broken], 1)
-    with pytest.raises(AssertionError, match="a step is a text, an Answer, a Failure"):
+    with pytest.raises(AssertionError, match="a step must be a text, an Answer, a Failure"):
         asked([17], 1)
     with pytest.raises(AssertionError, match="tier"):
         asked([Answer("a", remembers=[{"content": "x", "tier": "cor"}])], 1)

@@ -1,4 +1,4 @@
-"""A session as one file, to keep or to carry to another store."""
+"""Session archives: one zip file per session, for backup or transfer between stores."""
 
 from ctxwrap.export.archive.format import ArchiveLimits
 from ctxwrap.export.archive.reader import Imported, import_session

@@ -1,7 +1,7 @@
-"""What an archive is: a zip, since its members are plain bytes whose names and sizes are known before any is unpacked.
+"""The archive format: a zip, because the names and sizes of its members are known before any is unpacked.
 
-`manifest.json` says whose session it is and has a digest of every other member; `messages.jsonl` and `events.jsonl` are
-the log without what only its store needs; `raw/` holds large contents, `context/` what somebody put there by hand.
+`manifest.json` names the session and has a digest of every other member. `messages.jsonl` and `events.jsonl` are the
+log without the control data of its store. `raw/` holds large contents, `context/` the input files.
 """
 
 import re
@@ -20,59 +20,59 @@ VERSION = 1
 MANIFEST = "manifest.json"
 
 SMALL = 1 << 20
-"""Up to that size a member may be as repetitive as it likes."""
+"""Members up to this size may have any compression ratio."""
 
-_OF_THE_STORE = ("c", "b", "w")
-"""Control data by which a store vouches for its lines; another store makes its own."""
+_STORE_FIELDS = ("c", "b", "w")
+"""Control data that each store computes for its own lines."""
 
 _RAW = re.compile(r"raw/sha256-[0-9a-f]{56}")
 _PART = re.compile(r"[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]{0,254}")
-"""What a file or directory may be called that somebody put into `context/`; hidden ones are not theirs."""
+"""Names allowed for input files and directories in `context/`; hidden files are not inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """How much an archive may hold before it is taken for an attack."""
+    """Limits that protect an import from hostile archives."""
 
     members: int = 250_000
     bytes: int = 128 << 20
-    """Of all members together, unpacked; reading its records takes up to ten times as much memory."""
+    """Unpacked size of all members. Reading the records takes up to ten times as much memory."""
     member_bytes: int | None = None
-    """Of one member; as many as of all, if nothing else is said."""
+    """Unpacked size of one member; None means the limit of all members."""
     line_bytes: int = 64 << 20
-    """Of one record."""
+    """Size of one record."""
     ratio: int = 200
-    """How many times larger than packed a member of some size may be."""
+    """Largest ratio of unpacked to packed size, for members larger than 1 MiB."""
     depth: int = 128
-    """How deeply a record may be nested."""
+    """Deepest nesting of a record."""
 
 
-def carried(record: Record) -> Record:
-    """A record without what only its store needs."""
+def without_store_fields(record: Record) -> Record:
+    """Return a record without the control data of its store."""
     control = record.get("ctx")
     if not isinstance(control, dict):
         return record
-    return {**record, "ctx": {name: value for name, value in control.items() if name not in _OF_THE_STORE}}
+    return {**record, "ctx": {name: value for name, value in control.items() if name not in _STORE_FIELDS}}
 
 
-def member_of(stream: str) -> str:
+def member_name(stream: str) -> str:
     return f"{stream}.jsonl"
 
 
-LOG = tuple(map(member_of, STREAMS))
+LOG_MEMBERS = tuple(map(member_name, STREAMS))
 
 
 def is_content(name: str) -> bool:
     return _RAW.fullmatch(name) is not None
 
 
-def is_member(name: str) -> bool:
-    """Whether an archive may hold a member of that name."""
-    return name in (MANIFEST, *LOG) or is_content(name) or is_input(name)
+def is_member_name(name: str) -> bool:
+    """Whether an archive may have a member of this name."""
+    return name in (MANIFEST, *LOG_MEMBERS) or is_content(name) or is_input(name)
 
 
 def is_input(name: str) -> bool:
-    """Whether it is the name of something that somebody put into `context/`, and one that is safe to carry."""
+    """Whether this is the name of an input file in `context/` that is safe to unpack."""
     if name in INPUTS and not name.endswith("/"):
         return True
     try:
@@ -91,15 +91,15 @@ class Member(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ArchiveManifest:
     key: SessionKey
-    """Whose session it was; where it goes is up to whoever imports it."""
+    """The exported session; an import chooses its own key."""
     created: str
     messages: int
     events: int
     contents: int
     damage: tuple[str, ...] = ()
-    """What was damaged when it was exported, and so is missing."""
+    """Damage found at export; these parts are missing from the archive."""
     left_out: tuple[str, ...] = ()
-    """Files with names that cannot be carried."""
+    """Input files whose names an archive cannot hold."""
     members: Mapping[str, Member] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -118,12 +118,12 @@ class ArchiveManifest:
 
     @classmethod
     def from_json(cls, value: Any) -> "ArchiveManifest":
-        """What a manifest says, or an InvalidArchive that says what is wrong with it."""
+        """Read a manifest; raises InvalidArchive that names the fault."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
-            raise InvalidArchive("it is no archive of a session: its manifest is that of something else")
+            raise InvalidArchive("it is not a session archive: its manifest has another format")
         if value.get("version") != VERSION:
             raise InvalidArchive(
-                f"it has version {value.get('version')!r} of the format, and this ctxwrap reads version {VERSION}: "
+                f"it has format version {value.get('version')!r}, and this ctxwrap reads version {VERSION}: "
                 "import it with a newer ctxwrap"
             )
         try:

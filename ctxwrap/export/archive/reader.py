@@ -1,4 +1,4 @@
-"""Importing a session from an archive that is not trusted: checked completely, then written."""
+"""Imports a session from an untrusted archive: checks all of it, then writes."""
 
 import errno
 import hashlib
@@ -16,15 +16,15 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from ctxwrap.errors import CtxwrapError, InvalidArchive, NotFound, SettingsError, StoreUnavailable
 from ctxwrap.export.archive.format import (
-    LOG,
+    LOG_MEMBERS,
     MANIFEST,
     SMALL,
     ArchiveLimits,
     ArchiveManifest,
-    carried,
     is_content,
-    is_member,
-    member_of,
+    is_member_name,
+    member_name,
+    without_store_fields,
 )
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.lookup import StoreLike, key_for
@@ -36,35 +36,35 @@ from ctxwrap.stores import given_store
 from ctxwrap.stores.memory import MemoryFiles
 from ctxwrap.types import Record, SessionKey
 
-_PIECE = 1 << 20
-_END, _LOCATOR, _END_64 = 22, 20, 56
-"""The lengths of what a zip closes with; the last two are there only if it is a large one."""
+_CHUNK = 1 << 20
+_END_RECORD, _LOCATOR, _END_RECORD_64 = 22, 20, 56
+"""Lengths of the records at the end of a zip; only a zip64 file has the last two."""
 
-_ENTRY = 512
-"""So many bytes of a zip's directory are allowed for each member."""
+_DIRECTORY_ENTRY = 512
+"""Bytes allowed per member in the zip's central directory."""
 
 _NOT_A_ZIP = (BadZipFile, EOFError, IndexError, NotImplementedError, OverflowError, RuntimeError, ValueError)
 
 _MANIFEST_BYTES = 256
-"""So many bytes of the manifest are allowed for each member, and as many thousands in any case."""
+"""Bytes of the manifest allowed per member, with 1000 members as the minimum."""
 
 
 @contextmanager
-def opened(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterator["Archive"]:
-    """An archive whose members are known to be no more, no larger and no others than they may be."""
+def open_archive(file: str | os.PathLike[str], limits: ArchiveLimits) -> Iterator["Archive"]:
+    """Open an archive whose number, sizes and names of members are within the limits."""
     path = os.fspath(file)
-    with _explained(path):
+    with _report_read_errors(path):
         handle = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
-    with handle, _explained(path):
+    with handle, _report_read_errors(path):
         if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-            raise InvalidArchive("it is no regular file")
+            raise InvalidArchive("it is not a regular file")
         _check_directory(handle, limits)
         with ZipFile(handle) as members:
             yield Archive(members, limits)
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _report_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
@@ -75,30 +75,30 @@ def _explained(path: str) -> Iterator[None]:
         raise
     except (*_NOT_A_ZIP, struct.error, zlib.error) as error:
         raise InvalidArchive(
-            f"{path!r} cannot be imported: it is no whole zip ({error}). Copy or export it again."
+            f"{path!r} cannot be imported: it is not a complete zip ({error}). Copy or export it again."
         ) from error
     except OSError as error:
-        if error.errno == errno.EINVAL:  # a damaged archive names a place before its own beginning
+        if error.errno == errno.EINVAL:  # a damaged archive has an offset before its start
             raise InvalidArchive(
-                f"{path!r} cannot be imported: it is no whole zip. Copy or export it again."
+                f"{path!r} cannot be imported: it is not a complete zip. Copy or export it again."
             ) from error
         raise NotFound(f"cannot read {path!r}: {error.strerror or error}") from error
 
 
 def _check_directory(handle: IO[bytes], limits: ArchiveLimits) -> None:
-    """Look at how much room the list of members takes, before it is read into memory."""
+    """Check the size of the central directory before `ZipFile` reads it into memory."""
     size = handle.seek(0, os.SEEK_END)
     if size > limits.bytes:
-        raise InvalidArchive(f"it is larger than {_raised(limits.bytes)}")
-    handle.seek(max(0, size - _END - _LOCATOR - _END_64))
+        raise InvalidArchive(f"it is larger than {_byte_limit(limits.bytes)}")
+    handle.seek(max(0, size - _END_RECORD - _LOCATOR - _END_RECORD_64))
     tail = handle.read()
-    end = tail[-_END:]
-    if len(end) < _END or not end.startswith(b"PK\x05\x06"):
-        raise InvalidArchive("it is no zip, or its end is missing. Copy or export it again")
+    end = tail[-_END_RECORD:]
+    if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
+        raise InvalidArchive("it is not a zip, or its end is missing. Copy or export it again")
     (length,) = struct.unpack_from("<L", end, 12)
-    if tail[-_END - _LOCATOR :].startswith(b"PK\x06\x07"):
+    if tail[-_END_RECORD - _LOCATOR :].startswith(b"PK\x06\x07"):
         (length,) = struct.unpack_from("<Q", tail, 40)
-    if length > limits.members * _ENTRY:
+    if length > limits.members * _DIRECTORY_ENTRY:
         raise InvalidArchive(f"it has more than {limits.members} members")
 
 
@@ -106,7 +106,7 @@ class Archive:
     def __init__(self, archive: ZipFile, limits: ArchiveLimits) -> None:
         self._archive = archive
         self._limits = limits
-        self._infos = _checked(archive.infolist(), limits)
+        self._infos = _check_members(archive.infolist(), limits)
         self.manifest = self._read_manifest()
 
     @property
@@ -115,26 +115,26 @@ class Archive:
 
     @property
     def inputs(self) -> list[str]:
-        return [name for name in self._infos if name not in (MANIFEST, *LOG) and not is_content(name)]
+        return [name for name in self._infos if name not in (MANIFEST, *LOG_MEMBERS) and not is_content(name)]
 
     def load(self, name: str) -> bytes:
-        """A member that is what the manifest says."""
+        """Return a member; raises InvalidArchive if its digest differs from the manifest."""
         data = b"".join(self._pieces(name))
         self._check_digest(name, hashlib.sha256(data).hexdigest())
         return data
 
     def check(self, name: str) -> None:
-        """Whether a member is what the manifest says, and a content what its name says."""
+        """Check a member against its digest in the manifest, and a content against the digest in its name."""
         digest = hashlib.sha256()
         for piece in self._pieces(name):
             digest.update(piece)
         self._check_digest(name, digest.hexdigest())
         if is_content(name) and not digest.hexdigest().startswith(name.removeprefix("raw/sha256-")):
-            raise InvalidArchive(f"{name} is not the content that its name says")
+            raise InvalidArchive(f"{name} does not match the digest in its name")
 
     def records(self, stream: str, step: Callable[[], None]) -> list[Record]:
-        """The records of a stream, each of which may be written to a log."""
-        name, digest, records = member_of(stream), hashlib.sha256(), list[Record]()
+        """Return the checked records of a stream."""
+        name, digest, records = member_name(stream), hashlib.sha256(), list[Record]()
         with self._archive.open(self._infos[name]) as member:
             while line := member.readline(self._limits.line_bytes + 1):
                 digest.update(line)
@@ -149,47 +149,47 @@ class Archive:
     def _record(self, line: bytes, where: str) -> Record:
         if len(line) > self._limits.line_bytes:
             raise InvalidArchive(f"{where} is longer than {self._limits.line_bytes} bytes")
-        record = _parsed(line, where, self._limits.depth)
+        record = _parse(line, where, self._limits.depth)
         if not isinstance(record, dict) or not isinstance(record.get("ctx", {}), dict):
-            raise InvalidArchive(f"{where} is no record")
+            raise InvalidArchive(f"{where} is not a record")
         for blob in blobs_in(record):
             self._check_reference(f"raw/{blob['id']}", blob.get("digest"), where)
         return record
 
     def _check_reference(self, name: str, digest: object, where: str) -> None:
         if not is_content(name):
-            raise InvalidArchive(f"{where} refers to {name!r}, which is no content")
+            raise InvalidArchive(f"{where} refers to {name!r}, which is not the name of a content")
         if name in self._infos and digest != f"sha256:{self.manifest.members[name].sha256}":
-            raise InvalidArchive(f"{where} refers to {name} with another digest")
+            raise InvalidArchive(f"{where} refers to {name} with a different digest")
         if name not in self._infos and not self.manifest.damage:
             raise InvalidArchive(f"{where} refers to {name}, which is missing")
 
     def _read_manifest(self) -> ArchiveManifest:
         if MANIFEST not in self._infos:
-            raise InvalidArchive("it is no archive of a session: it has no manifest.json")
+            raise InvalidArchive("it is not a session archive: it has no manifest.json")
         if self._infos[MANIFEST].file_size > _MANIFEST_BYTES * (len(self._infos) + 1000):
             raise InvalidArchive("its manifest is too large")
-        value = _parsed(b"".join(self._pieces(MANIFEST)), MANIFEST, self._limits.depth)
+        value = _parse(b"".join(self._pieces(MANIFEST)), MANIFEST, self._limits.depth)
         manifest = ArchiveManifest.from_json(value)
         differing = sorted(self._infos.keys() ^ {MANIFEST, *manifest.members})
         if differing:
-            raise InvalidArchive(f"its manifest and its members differ in {differing[0]!r}")
-        if not set(LOG) <= self._infos.keys():
+            raise InvalidArchive(f"its manifest and its members disagree about {differing[0]!r}")
+        if not set(LOG_MEMBERS) <= self._infos.keys():
             raise InvalidArchive("a stream of the log is missing")
         return manifest
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         with self._archive.open(self._infos[name]) as member:
-            while piece := member.read(_PIECE):
+            while piece := member.read(_CHUNK):
                 yield piece
 
     def _check_digest(self, name: str, digest: str) -> None:
         if digest != self.manifest.members[name].sha256:
-            raise InvalidArchive(f"{name} is not what the manifest says: it was changed or damaged")
+            raise InvalidArchive(f"{name} does not match its digest in the manifest: it was changed or damaged")
 
 
-def _checked(infos: list[ZipInfo], limits: ArchiveLimits) -> dict[str, ZipInfo]:
-    """The members by name, if their number, names, kinds and sizes are what they may be."""
+def _check_members(infos: list[ZipInfo], limits: ArchiveLimits) -> dict[str, ZipInfo]:
+    """Return the members by name, once their number, names, types and sizes are checked."""
     if len(infos) > limits.members:
         raise InvalidArchive(f"it has {len(infos)} members, more than {limits.members}")
     found: dict[str, ZipInfo] = {}
@@ -199,44 +199,44 @@ def _checked(infos: list[ZipInfo], limits: ArchiveLimits) -> dict[str, ZipInfo]:
         _check_member(info, limits)
         found[info.filename] = info
     if sum(info.file_size for info in infos) > limits.bytes:
-        raise InvalidArchive(f"it holds more than {_raised(limits.bytes)}")
+        raise InvalidArchive(f"it holds more than {_byte_limit(limits.bytes)}")
     for name in found:
         parents = name.split("/")[:-1]
         if any("/".join(parents[:count]) in found for count in range(1, len(parents) + 1)):
-            raise InvalidArchive(f"{name!r} lies in what is a file")
+            raise InvalidArchive(f"{name!r} is inside a member that is a file")
     return found
 
 
-def _raised(limit: int) -> str:
-    return f"{limit} bytes: if you trust it, allow more with limits=Limits(bytes=...) (--max-bytes)"
+def _byte_limit(limit: int) -> str:
+    return f"{limit} bytes: if you trust it, allow more with limits=ArchiveLimits(bytes=...) (--max-bytes)"
 
 
 def _check_member(info: ZipInfo, limits: ArchiveLimits) -> None:
     name, kind = info.orig_filename, stat.S_IFMT(info.external_attr >> 16)
-    if not is_member(name) or info.filename != name:
-        raise InvalidArchive(f"it has a member {name[:200]!r}, which no session has")
+    if not is_member_name(name) or info.filename != name:
+        raise InvalidArchive(f"it has a member {name[:200]!r}, which does not belong in a session archive")
     if kind not in (0, stat.S_IFREG):
-        raise InvalidArchive(f"{name!r} is no regular file")
+        raise InvalidArchive(f"{name!r} is not a regular file")
     if info.flag_bits & 1 or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-        raise InvalidArchive(f"{name!r} is encrypted or packed in a way that no export uses")
+        raise InvalidArchive(f"{name!r} is encrypted, or has a compression method that ctxwrap does not use")
     if limits.member_bytes is not None and info.file_size > limits.member_bytes:
         raise InvalidArchive(f"{name!r} is larger than {limits.member_bytes} bytes")
     if info.file_size > SMALL and info.file_size > limits.ratio * info.compress_size:
-        raise InvalidArchive(f"{name!r} is more than {limits.ratio} times larger than it is packed")
+        raise InvalidArchive(f"{name!r} unpacks to more than {limits.ratio} times its packed size")
 
 
-def _parsed(data: bytes, where: str, depth: int) -> Any:
+def _parse(data: bytes, where: str, depth: int) -> Any:
     try:
         text = data.decode()
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArchive(f"{where} is no JSON that can be read") from error
-    if text.count("{") + text.count("[") > depth and _is_deeper(value, depth):
+        raise InvalidArchive(f"{where} is not valid JSON") from error
+    if text.count("{") + text.count("[") > depth and _is_nested_deeper(value, depth):
         raise InvalidArchive(f"{where} is nested more deeply than {depth}")
     return value
 
 
-def _is_deeper(value: Any, depth: int) -> bool:
+def _is_nested_deeper(value: Any, depth: int) -> bool:
     level = [value]
     for _ in range(depth):
         containers = [outer for outer in level if isinstance(outer, (dict, list))]
@@ -245,7 +245,7 @@ def _is_deeper(value: Any, depth: int) -> bool:
 
 
 class ArchiveFiles(MemoryFiles):
-    """The contents in an archive, for whoever asks for them by name."""
+    """The contents of an archive as session files."""
 
     def __init__(self, archive: Archive) -> None:
         super().__init__()
@@ -258,22 +258,22 @@ class ArchiveFiles(MemoryFiles):
 
 logger = logging.getLogger("ctxwrap")
 
-_EVERY = 500
+_PROGRESS_STEP = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
     key: SessionKey
-    """What it is called here."""
+    """The session in this store."""
     origin: SessionKey
-    """What it was called where it was exported."""
+    """The session as it was named when it was exported."""
     messages: int
     events: int
     contents: int
     damage: tuple[str, ...]
-    """What was damaged when it was exported, and so is missing."""
+    """Damage found at export; these parts are missing."""
     left_out: tuple[str, ...] = ()
-    """What the archive has of an operator, and was not `trusted` to bring."""
+    """Operator files that were skipped because the archive is not `trusted`."""
 
 
 def import_session(
@@ -287,26 +287,26 @@ def import_session(
     limits: ArchiveLimits | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Bring a session from an archive into a store, under its own name or another one.
+    """Import a session from an archive into a store, under its own name or another one.
 
-    Whose it was there gives it no right to be anybody's here: tenant and agent are the caller's word. Pinned texts,
-    budget and policy are an operator's word: they are left out unless the archive is `trusted`. `limits` says how much
-    an archive may hold, else 128 MB. An import that was interrupted can simply be asked for again.
+    The caller chooses tenant and agent; those in the archive are ignored. Pinned texts, budget and policy carry an
+    operator's authority, so they are skipped unless the archive is `trusted`. `limits` bounds the archive's size, by
+    default to 128 MiB. An interrupted import can be repeated.
     """
-    with opened(file, limits or ArchiveLimits()) as archive:
+    with open_archive(file, limits or ArchiveLimits()) as archive:
         manifest = archive.manifest
         key = key_for(manifest.key.session if session is None else session, tenant, agent)
         target = Session(key, given_store(store).open(key))
         inputs = archive.inputs if trusted else ()
-        work = _Work(archive, progress or (lambda done, total: None))
-        log = work.checked()
-        _begin_or_resume(target, log)
+        work = _Import(archive, progress or (lambda done, total: None))
+        log = work.check()
+        _has_events(target, log)
         try:
             with defer_finalizers(), target.locked():
                 _write(target, archive, (*archive.contents, *inputs), log, work)
         except (OSError, StoreUnavailable) as error:
             raise StoreUnavailable(
-                f"the import of session {key.session!r} was interrupted and can be asked for again: {error}"
+                f"the import of session {key.session!r} was interrupted; repeat it: {error}"
             ) from error
         work.finish()
         left_out = () if trusted else tuple(archive.inputs)
@@ -319,8 +319,8 @@ class _Log(NamedTuple):
     events: list[Record]
 
 
-class _Work:
-    """What is done of an import: every record is read and folded, every content checked and written."""
+class _Import:
+    """Checks an archive and reports progress: each record is read and folded, each content checked and written."""
 
     def __init__(self, archive: Archive, progress: Progress) -> None:
         self._archive = archive
@@ -329,13 +329,13 @@ class _Work:
         self._total = 2 * (manifest.messages + manifest.events + len(archive.contents) + len(archive.inputs))
         self._done = 0
 
-    def checked(self) -> _Log:
-        """The archive's records, if all of it is what it should be and makes a session."""
+    def check(self) -> _Log:
+        """Return the records, once every member is checked and the records fold into a session."""
         for name in (*self._archive.contents, *self._archive.inputs):
             self._archive.check(name)
             self.step()
-        messages = [_vouched(record) for record in self._archive.records("messages", self.step)]
-        events = [_vouched(record) for record in self._archive.records("events", self.step)]
+        messages = [_normalise(record) for record in self._archive.records("messages", self.step)]
+        events = [_normalise(record) for record in self._archive.records("events", self.step)]
         if not messages and not events:
             raise InvalidArchive("its session is empty")
         try:
@@ -343,54 +343,54 @@ class _Work:
         except InvalidArchive:
             raise
         except Exception as error:
-            raise InvalidArchive(f"its records make no session: {error!r}") from error
+            raise InvalidArchive(f"its records do not form a session: {error!r}") from error
         return _Log(messages, events)
 
     def step(self) -> None:
         self._done += 1
-        if self._done % _EVERY == 0:
+        if self._done % _PROGRESS_STEP == 0:
             self._progress(self._done, max(self._done, self._total))
 
     def finish(self) -> None:
         self._progress(self._total, self._total)
 
 
-def _vouched(record: Record) -> Record:
-    """A record as a log takes it; one that came without control data says that nobody vouched for it so far."""
-    left = carried(record)
-    return {**left, "ctx": {"v": 1, **left.get("ctx", {"unchecked": True})}}
+def _normalise(record: Record) -> Record:
+    """Return a record in the form of a log; one without control data is marked as unchecked."""
+    bare = without_store_fields(record)
+    return {**bare, "ctx": {"v": 1, **bare.get("ctx", {"unchecked": True})}}
 
 
-def _begin_or_resume(target: Session, log: _Log) -> bool:
-    """Whether the events are there already, since an import of the same was interrupted behind them."""
+def _has_events(target: Session, log: _Log) -> bool:
+    """Whether an interrupted import of the same archive has already written the events."""
     target.refresh()
     if target.is_empty:
         return False
-    there = {stream: [_vouched(record) for record in target.log.read(stream)[0]] for stream in _Log._fields}
-    if log.messages and not there["messages"] and there["events"] == log.events:
+    existing = {stream: [_normalise(record) for record in target.log.read(stream)[0]] for stream in _Log._fields}
+    if log.messages and not existing["messages"] and existing["events"] == log.events:
         return True
     key = target.key
     raise SettingsError(
-        f"there is a session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r} already: "
-        "name another with session= (--session)"
+        f"there is already a session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}: "
+        "choose another name with session= (--session)"
     )
 
 
-def _write(target: Session, archive: Archive, names: Sequence[str], log: _Log, work: _Work) -> None:
-    """Contents, then events, then messages: events tell how many messages there are, and that these are missing."""
-    has_events = _begin_or_resume(target, log)
+def _write(target: Session, archive: Archive, names: Sequence[str], log: _Log, work: _Import) -> None:
+    """Write contents, events, messages, in this order: events record the number of messages, so gaps are detectable."""
+    resumes = _has_events(target, log)
     for name in names:
         target.log.files.save(name, archive.load(name), lasting=True)
         work.step()
-    if not has_events:
+    if not resumes:
         target.log.append({"events": log.events}, lasting=True)
-        target.log.unsynced()()  # on the medium before any message is
+        target.log.unsynced()()  # events must be durable before any message
     target.log.append({"messages": log.messages}, lasting=True)
     try:
         target.rebuild()
     except OSError as error:
         logger.warning(
-            "session %r was imported, but what follows from it was not written (%s): ctxwrap rebuild makes it",
+            "session %r was imported, but its derived files were not written (%s): run `ctxwrap rebuild`",
             target.key.session,
             error,
         )

@@ -1,4 +1,4 @@
-"""Writing a session to an archive: one state of it, whole, and in a file that only its owner reads."""
+"""Writes a session to an archive: a consistent state of it, in a file readable only by its owner."""
 
 import contextlib
 import hashlib
@@ -20,10 +20,10 @@ from ctxwrap.export.archive.format import (
     ArchiveLimits,
     ArchiveManifest,
     Member,
-    carried,
     is_content,
     is_input,
-    member_of,
+    member_name,
+    without_store_fields,
 )
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.clock import utc_now
@@ -38,8 +38,8 @@ from ctxwrap.stores.checksums import encoded
 from ctxwrap.stores.log_format import timestamp
 from ctxwrap.types import Record, SessionKey
 
-_DAMAGES = 100
-"""So much of what is damaged stands in a manifest."""
+_MOST_DAMAGE = 100
+"""Most damage messages that a manifest lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Exported:
     events: int
     contents: int
     bytes: int
-    """How large the archive is."""
+    """Size of the archive."""
     damage: tuple[str, ...]
-    """What could not be exported since it is damaged."""
+    """Damaged parts that were not exported."""
     left_out: tuple[str, ...]
-    """Files in `context/` whose names cannot be carried."""
+    """Files in `context/` whose names cannot be without_store_fields."""
 
 
 def export_session(
@@ -69,32 +69,32 @@ def export_session(
 ) -> Exported:
     """Write a session to an archive that `import_session` reads, in any store.
 
-    `overwrite` takes the place of a file that is there; `incomplete` exports what is left of a damaged session. What
-    follows from the log is left out, since it can be made anew.
+    `overwrite` replaces an existing file; `incomplete` exports the intact parts of a damaged session. Derived files are
+    left out, since they can be rebuilt.
     """
     target = os.path.abspath(os.fspath(file))
     if os.path.lexists(target) and not overwrite:
-        raise _exists(target)
+        raise _file_exists(target)
     key = key_for(session, tenant, agent)
     log = open_existing(key, store).log
     with defer_finalizers(), log.locked():
-        taken = _Taken(key, log)
-    damage = (*taken.damage, *taken.bad_contents())
+        state = _SessionState(key, log)
+    damage = (*state.damage, *state.check_contents())
     if damage and not incomplete:
         raise StoreCorrupt(
-            f"session {session!r} is damaged: {damage[0]}. Look at it with `ctxwrap verify`; "
-            "incomplete=True (--force) exports what is left of it."
+            f"session {session!r} is damaged: {damage[0]}. Run `ctxwrap verify`; "
+            "incomplete=True (--force) exports the intact parts."
         )
     with explained(target), put_in_place(target, overwrite=overwrite) as handle:
-        manifest = _written(handle, taken, damage, progress or (lambda done, total: None))
+        manifest = _write_archive(handle, state, damage, progress or (lambda done, total: None))
         size = handle.tell()
     return Exported(
         target, manifest.messages, manifest.events, manifest.contents, size, manifest.damage, manifest.left_out
     )
 
 
-class _Taken:
-    """A session as it was at one moment. Contents never change, so that they are loaded when they are needed."""
+class _SessionState:
+    """The state of a session at one time. Contents are immutable, so they are loaded only when written."""
 
     def __init__(self, key: SessionKey, log: Log) -> None:
         findings = VerifyFindings()
@@ -112,86 +112,92 @@ class _Taken:
         self.damage = tuple(
             f"{finding.where}: {finding.what}" for finding in findings.in_order() if finding.severity == "damage"
         )
-        self._wanted = {name: reference.digest for name, reference in check.contents.items()}
+        self._referenced = {name: reference.digest for name, reference in check.contents.items()}
         names = [entry.name for entry in log.files.entries("context") if entry.name.startswith(INPUTS)]
         self.inputs = {name: log.files.load(name) or b"" for name in names if is_input(name)}
         self.left_out = tuple(repr(name) for name in names if not is_input(name))
         self.contents: list[str] = []
 
-    def bad_contents(self) -> Iterator[str]:
-        """Look at all contents; those that cannot be exported."""
-        for name, digest in self._wanted.items():
+    def check_contents(self) -> Iterator[str]:
+        """Check all contents and yield the damaged ones."""
+        for name, digest in self._referenced.items():
             data = self.files.load(f"raw/{name}") if is_content(f"raw/{name}") else None
             if data is not None and blob_name(data) == (name, digest):
                 self.contents.append(f"raw/{name}")
             else:
-                yield f"raw/{name}: it is {'missing' if data is None else 'not what it was'}"
+                yield f"raw/{name}: it is {'missing' if data is None else 'damaged'}"
 
     def content(self, name: str) -> bytes:
         data = self.files.load(name)
         if data is None or f"raw/{blob_name(data)[0]}" != name:
-            raise StoreCorrupt(f"{name} was changed or removed meanwhile: export the session again")
+            raise StoreCorrupt(f"{name} was changed or removed during the export: export the session again")
         return data
 
 
-def _written(handle: IO[bytes], taken: _Taken, damage: tuple[str, ...], progress: Progress) -> ArchiveManifest:
-    """Write the archive; what is so repetitive that whoever reads it might take it for an attack is not packed."""
-    plain: set[str] = set()
+def _write_archive(
+    handle: IO[bytes], state: _SessionState, damage: tuple[str, ...], progress: Progress
+) -> ArchiveManifest:
+    """Write the archive; members that compress beyond the import's ratio limit are stored uncompressed."""
+    uncompressed: set[str] = set()
     while True:
         handle.seek(0)
         handle.truncate()
         with ZipFile(handle, "w") as archive:
-            writer = _Writer(archive, utc_now(), plain)
-            manifest = _write_all(writer, taken, damage, progress)
-        suspect = {info.filename for info in archive.infolist() if _is_suspect(info)} - plain
-        if not suspect:
+            writer = _ArchiveWriter(archive, utc_now(), uncompressed)
+            manifest = _write_all(writer, state, damage, progress)
+        repetitive = {info.filename for info in archive.infolist() if _looks_like_bomb(info)} - uncompressed
+        if not repetitive:
             handle.seek(0, os.SEEK_END)
             return manifest
-        plain |= suspect
+        uncompressed |= repetitive
 
 
-def _is_suspect(info: ZipInfo) -> bool:
+def _looks_like_bomb(info: ZipInfo) -> bool:
     return info.file_size > SMALL and info.file_size > ArchiveLimits().ratio * info.compress_size
 
 
-def _write_all(writer: "_Writer", taken: _Taken, damage: tuple[str, ...], progress: Progress) -> ArchiveManifest:
-    total = sum(map(len, taken.records.values())) + len(taken.contents) + len(taken.inputs)
+def _write_all(
+    writer: "_ArchiveWriter", state: _SessionState, damage: tuple[str, ...], progress: Progress
+) -> ArchiveManifest:
+    total = sum(map(len, state.records.values())) + len(state.contents) + len(state.inputs)
     done = 0
     for stream in STREAMS:
-        writer.add(member_of(stream), (encoded(carried(record)) + b"\n" for record in taken.records[stream]))
-        done += len(taken.records[stream])
+        writer.add(
+            member_name(stream), (encoded(without_store_fields(record)) + b"\n" for record in state.records[stream])
+        )
+        done += len(state.records[stream])
         progress(done, total)
-    for name in taken.contents:
-        writer.add(name, [taken.content(name)])
+    for name in state.contents:
+        writer.add(name, [state.content(name)])
         done += 1
         progress(done, total)
-    for name, data in taken.inputs.items():
+    for name, data in state.inputs.items():
         writer.add(name, [data])
     progress(total, total)
     manifest = ArchiveManifest(
-        key=taken.key,
+        key=state.key,
         created=timestamp(writer.now),
-        messages=len(taken.records["messages"]),
-        events=len(taken.records["events"]),
-        contents=len(taken.contents),
-        damage=damage[:_DAMAGES],
-        left_out=taken.left_out,
+        messages=len(state.records["messages"]),
+        events=len(state.records["events"]),
+        contents=len(state.contents),
+        damage=damage[:_MOST_DAMAGE],
+        left_out=state.left_out,
         members=dict(writer.members),
     )
     writer.add(MANIFEST, [json.dumps(manifest.as_json(), indent=1).encode()])
     return manifest
 
 
-class _Writer:
-    def __init__(self, archive: ZipFile, now: datetime, plain: Set[str]) -> None:
+class _ArchiveWriter:
+    def __init__(self, archive: ZipFile, now: datetime, uncompressed: Set[str]) -> None:
         self._archive = archive
-        self._plain = plain
+        self._uncompressed = uncompressed
         self.now = now
         self.members: dict[str, Member] = {}
 
     def add(self, name: str, pieces: Iterable[bytes]) -> None:
         info = ZipInfo(name, self.now.timetuple()[:6])
-        info.compress_type = ZIP_STORED if name in self._plain else ZIP_DEFLATED
+        info.compress_type = ZIP_STORED if name in self._uncompressed else ZIP_DEFLATED
         info.external_attr = (stat.S_IFREG | 0o600) << 16
         digest, size = hashlib.sha256(), 0
         with self._archive.open(info, "w", force_zip64=True) as member:
@@ -204,42 +210,42 @@ class _Writer:
 
 @contextmanager
 def put_in_place(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes its place when all of it is on the medium, or never."""
+    """Yield a temporary file that moves to `target` once all of it is durable, or is removed."""
     descriptor, temporary = tempfile.mkstemp(".new", ".ctxwrap-", os.path.dirname(target))
     try:
         with open(descriptor, "w+b") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        _take_place(temporary, target, overwrite=overwrite)
+        _move_into_place(temporary, target, overwrite=overwrite)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
 
 
-def _take_place(temporary: str, target: str, *, overwrite: bool) -> None:
+def _move_into_place(temporary: str, target: str, *, overwrite: bool) -> None:
     if overwrite:
         os.replace(temporary, target)
         return
     try:
-        os.link(temporary, target)  # unlike renaming, it takes no other file's place
+        os.link(temporary, target)  # unlike os.rename, os.link never replaces a file
     except FileExistsError:
-        raise _exists(target) from None
+        raise _file_exists(target) from None
     except OSError:  # a file system without hard links
         os.rename(temporary, target)
 
 
-def _exists(target: str) -> SettingsError:
-    return SettingsError(f"{target} is there already: name another file, or overwrite it (overwrite=True, --force)")
+def _file_exists(target: str) -> SettingsError:
+    return SettingsError(f"{target} already exists: choose another file, or overwrite it (overwrite=True, --force)")
 
 
 @contextmanager
 def explained(target: str) -> Iterator[None]:
-    """What the file system says against a file, in one sentence."""
+    """Turn an OSError about `target` into a StoreUnavailable that says what to check."""
     try:
         yield
     except OSError as error:
         raise StoreUnavailable(
             f"cannot write {target}: {error.strerror or error}. "
-            "Check that its directory is there, can be written to and has room."
+            "Check that its directory exists, is writable and has free space."
         ) from error

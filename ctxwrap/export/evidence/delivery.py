@@ -1,4 +1,4 @@
-"""What was delivered: the blocks of a request, and what targets other than the model received."""
+"""Delivery records: the blocks of a request to the model, and what other targets received."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ctxwrap.export.evidence.document import digest
-from ctxwrap.export.evidence.history import LoggedTurn, RequestAttempt, time_of
-from ctxwrap.export.evidence.items import POINTS, ContextRecord, key_of, mode_of, trust_of, visibility_of
+from ctxwrap.export.evidence.history import LoggedTurn, RequestAttempt, read_time
+from ctxwrap.export.evidence.items import POINTS, ContextRecord, block_key, mode_of, trust_of, visibility_of
 from ctxwrap.export.evidence.objects import Assembly, Block, Injection, Item, ModelApi, Selection, Selector, SourceRef
 from ctxwrap.export.evidence.vocabulary import TARGETS, VERSION, InjectionPoint, TargetName
 from ctxwrap.inspect.streams import text_in
 from ctxwrap.pack.injection import tokens_taken
 from ctxwrap.pack.receipt import SENDING
 from ctxwrap.session.blobs import texts_in
-from ctxwrap.session.pack_view import Block as Shown
+from ctxwrap.session.pack_view import Block as PackBlock
 from ctxwrap.stores.log_format import count_in
 from ctxwrap.types import Record
 
@@ -24,45 +24,51 @@ POLICIES = {
     FORGETTING: "What was forgotten or purged on request is gone from every file of its session.",
 }
 
-Sees = Callable[[Sequence[TargetName]], bool]
-"""Whether what these may see is to be told."""
+MaySee = Callable[[Sequence[TargetName]], bool]
+"""Whether the document's target is among the targets that may see a text."""
 
-Keep = Callable[[str], str]
-"""Puts a text among the contents, and gives the name it has there."""
+StoreText = Callable[[str], str]
+"""Adds a text to the document's contents and returns its digest."""
 
-_CUT = re.compile(r"truncated from (\d{1,15})$")
+_TRUNCATED = re.compile(r"truncated from (\d{1,15})$")
 
 
-def as_seen_by(target: TargetName) -> Sees:
+def visibility_filter(target: TargetName) -> MaySee:
     return lambda visibility: target in visibility
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedRecord:
-    """A thing, as the records know it."""
+class DocumentItem:
+    """A context record with its ids in the document, and whether the document's target may see it."""
 
-    thing: ContextRecord
+    record: ContextRecord
     id: str
     visibility: tuple[TargetName, ...]
-    sees: bool
-    source: str
+    is_visible: bool
+    source_id: str
     truncated: int | None
-    """How many tokens it had before it was cut."""
+    """Number of tokens before truncation."""
 
 
-def placed(attempt: RequestAttempt, at: int, thing: ContextRecord, sees: Sees) -> PlacedRecord:
-    visibility = visibility_of(thing.item.visibility)
-    may_see = sees(visibility)
-    found = _CUT.search(thing.item.reason)
-    source = f"source-{digest(' '.join(_whereabouts(thing, may_see)))[7:23]}"
-    return PlacedRecord(thing, f"item-{attempt.id}-{at}", visibility, may_see, source, int(found[1]) if found else None)
+def identify(attempt: RequestAttempt, number: int, record: ContextRecord, may_see: MaySee) -> DocumentItem:
+    visibility = visibility_of(record.item.visibility)
+    is_visible = may_see(visibility)
+    found = _TRUNCATED.search(record.item.reason)
+    return DocumentItem(
+        record,
+        id=f"item-{attempt.id}-{number}",
+        visibility=visibility,
+        is_visible=is_visible,
+        source_id=f"source-{digest(' '.join(_location(record, is_visible)))[7:23]}",
+        truncated=int(found[1]) if found else None,
+    )
 
 
-def source_of(each: PlacedRecord) -> SourceRef:
-    uri, part, whole = _whereabouts(each.thing, each.sees)
+def build_source(item: DocumentItem) -> SourceRef:
+    uri, part, whole = _location(item.record, item.is_visible)
     return SourceRef(
         **VERSION,
-        source_id=each.source,
+        source_id=item.source_id,
         uri=uri,
         source_kind=uri.partition(":")[0],
         selector=Selector(type="message_part" if "messages" in uri else "custom", value=part) if part else None,
@@ -70,31 +76,31 @@ def source_of(each: PlacedRecord) -> SourceRef:
     )
 
 
-def item_of(each: PlacedRecord, keep: Keep) -> Item:
-    thing, entry = each.thing, each.thing.item
-    content = thing.content if each.sees else None
-    is_hidden = thing.content is not None and not each.sees
+def build_item(item: DocumentItem, store_text: StoreText) -> Item:
+    record, pack_item = item.record, item.record.item
+    content = record.content if item.is_visible else None
+    is_hidden = record.content is not None and not item.is_visible
     return Item(
         **VERSION,
-        item_id=each.id,
-        context_kind=thing.kind,
-        content_mode="opaque" if content is None else mode_of(thing.kind),
-        content_ref=None if content is None else keep(content),
+        item_id=item.id,
+        context_kind=record.kind,
+        content_mode="opaque" if content is None else mode_of(record.kind),
+        content_ref=None if content is None else store_text(content),
         mime_type="" if content is None else "text/plain",
         byte_size=None if content is None else len(content.encode()),
-        source_refs=(each.source,),
-        token_estimate=thing.tokens,
-        freshness={"message": entry.freshness} if entry.freshness else {},
-        trust_level=trust_of(entry.origin),
-        visibility=each.visibility,
-        priority=float(entry.priority),
-        metadata={"pack_kind": entry.kind, "reason": entry.reason},
-        **redaction(is_gone=thing.is_gone, is_hidden=is_hidden),
+        source_refs=(item.source_id,),
+        token_estimate=record.tokens,
+        freshness={"message": pack_item.freshness} if pack_item.freshness else {},
+        trust_level=trust_of(pack_item.origin),
+        visibility=item.visibility,
+        priority=float(pack_item.priority),
+        metadata={"pack_kind": pack_item.kind, "reason": pack_item.reason},
+        **redaction(is_gone=record.is_gone, is_hidden=is_hidden),
     )
 
 
 def redaction(*, is_gone: bool, is_hidden: bool) -> dict[str, Any]:
-    """What a record says of a content that is not there any more, or not for whoever looks."""
+    """Return the redaction fields of a record whose content was removed or is hidden from the target."""
     if is_gone:
         return {"redaction_state": "removed", "redaction_method": "forgotten", "policy_refs": (FORGETTING,)}
     if is_hidden:
@@ -102,12 +108,12 @@ def redaction(*, is_gone: bool, is_hidden: bool) -> dict[str, Any]:
     return {}
 
 
-def _whereabouts(thing: ContextRecord, sees: bool) -> tuple[str, str, str]:
-    """Where a thing lies, which part of it, and the digest of the whole; as far as that may be told."""
-    return thing.uri, thing.part if sees or not thing.is_private else "", thing.digest if sees else ""
+def _location(record: ContextRecord, is_visible: bool) -> tuple[str, str, str]:
+    """Return the URI, the part and the digest of a record's source; hidden parts are empty."""
+    return record.uri, record.part if is_visible or not record.is_private else "", record.digest if is_visible else ""
 
 
-_POINTS: dict[TargetName, InjectionPoint] = {
+_TARGET_POINTS: dict[TargetName, InjectionPoint] = {
     "tool": "tool_visible_resource",
     "runtime": "runtime_metadata",
     "ui": "ui_panel",
@@ -124,41 +130,42 @@ class Delivery(NamedTuple):
     injection: Injection
 
 
-def deliveries_of(
+def build_deliveries(
     turn: LoggedTurn,
     attempt: RequestAttempt,
-    placed: Sequence[PlacedRecord],
+    items: Sequence[DocumentItem],
     text: Callable[[str], str | None],
-    sees: Sees,
-    keep: Keep,
+    may_see: MaySee,
+    store_text: StoreText,
 ) -> Iterator[Delivery]:
-    """What the log says that others were handed, each time."""
-    told = [event for event in turn.named("resources") if f"{turn.id}.{count_in(event, 'attempt')}" == attempt.id]
-    for at, event in enumerate(told, 1):
+    """Build the records of each logged delivery to a target other than the model."""
+    events = [event for event in turn.named("resources") if f"{turn.id}.{count_in(event, 'attempt')}" == attempt.id]
+    for number, event in enumerate(events, 1):
         target = next((each for each in TARGETS if each == event.get("target")), None)
         texts = texts_in(event)
-        if target in _POINTS:
-            given = [(each, text(str(texts[each.thing.item.source]))) for each in placed if _is_in(each, texts, target)]
-            yield _Handing(attempt, f"{attempt.id}-{target}-{at}", target, event, sees, keep).records(given)
+        if target in _TARGET_POINTS:
+            id = f"{attempt.id}-{target}-{number}"
+            # the target must be able to see the item: a log from elsewhere may claim more
+            delivered = [
+                (item, text(str(texts[source])))
+                for item in items
+                if (source := item.record.item.source) in texts and target in item.visibility
+            ]
+            yield _TargetDelivery(attempt, id, target, event, may_see, store_text).build(delivered)
 
 
-def _is_in(each: PlacedRecord, texts: Record, target: TargetName) -> bool:
-    """Whether it was handed out to somebody who may see it; a log that says more is not believed."""
-    return each.thing.item.source in texts and target in each.visibility
-
-
-class _Handing(NamedTuple):
+class _TargetDelivery(NamedTuple):
     attempt: RequestAttempt
     id: str
     target: TargetName
     event: Record
-    sees: Sees
-    keep: Keep
+    may_see: MaySee
+    store_text: StoreText
 
-    def records(self, given: Sequence[tuple[PlacedRecord, str | None]]) -> Delivery:
-        refs = tuple(each.id for each, _ in given)
-        blocks = tuple(self._block(at, each, text) for at, (each, text) in enumerate(given))
-        time, visibility = time_of(self.event), (self.target,)
+    def build(self, delivered: Sequence[tuple[DocumentItem, str | None]]) -> Delivery:
+        refs = tuple(item.id for item, _ in delivered)
+        blocks = tuple(self._block(position, *each) for position, each in enumerate(delivered))
+        time, visibility = read_time(self.event), (self.target,)
         selection = Selection(
             **VERSION,
             selection_id=f"selection-{self.id}",
@@ -183,7 +190,7 @@ class _Handing(NamedTuple):
             injection_id=f"injection-{self.id}",
             assembly_id=assembly.assembly_id,
             target=self.target,
-            injection_point=_POINTS[self.target],
+            injection_point=_TARGET_POINTS[self.target],
             block_refs=tuple(block.block_id for block in blocks),
             item_refs=refs,
             native_id=text_in(self.event, "tool_call_id"),
@@ -193,32 +200,32 @@ class _Handing(NamedTuple):
         )
         return Delivery(selection, assembly, injection)
 
-    def _block(self, at: int, each: PlacedRecord, text: str | None) -> Block:
-        is_told = text is not None and self.sees(each.visibility)
-        ref = self.keep(text) if text is not None and is_told else None
+    def _block(self, position: int, item: DocumentItem, text: str | None) -> Block:
+        is_visible = text is not None and self.may_see(item.visibility)
+        ref = self.store_text(text) if text is not None and is_visible else None
         return Block(
-            block_id=f"block-{self.id}-{at + 1}",
-            item_refs=(each.id,),
+            block_id=f"block-{self.id}-{position + 1}",
+            item_refs=(item.id,),
             content_ref=ref,
-            wrapper=each.thing.item.kind,
-            position=at,
-            visibility=each.visibility,
+            wrapper=item.record.item.kind,
+            position=position,
+            visibility=item.visibility,
             hash=ref,
-            redaction_state="removed" if text is None else "none" if is_told else "policy_blocked",
+            redaction_state="removed" if text is None else "none" if is_visible else "policy_blocked",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class ModelDelivery:
     turn: LoggedTurn
     attempt: RequestAttempt
-    inside: Mapping[str, Sequence[PlacedRecord]]
-    """What stands in each block, by its key."""
-    sees: Sees
-    keep: Keep
+    items_by_block: Mapping[str, Sequence[DocumentItem]]
+    """The items in each block, by the block's key."""
+    may_see: MaySee
+    store_text: StoreText
 
-    def assembly(self, shown: Sequence[Shown]) -> Assembly:
-        blocks = tuple(self._block(at, each) for at, each in enumerate(shown))
+    def assembly(self, pack_blocks: Sequence[PackBlock]) -> Assembly:
+        blocks = tuple(self._block(position, block) for position, block in enumerate(pack_blocks))
         states = {block.redaction_state for block in blocks}
         return Assembly(
             **VERSION,
@@ -233,35 +240,35 @@ class Sending:
             created_at=self.attempt.time,
         )
 
-    def _block(self, at: int, shown: Shown) -> Block:
-        """A part of the request; who may see all that is in it may see it, else only the model."""
-        inside = self.inside.get(key_of(shown), ())
-        visibility = _common(inside) if inside and not self._tells_more(shown) else ("model",)
-        is_gone = any(each.thing.is_gone for each in inside)
-        sees = self.sees(visibility) and not is_gone
-        ref = self.keep(shown.text) if sees else None
+    def _block(self, position: int, block: PackBlock) -> Block:
+        """Build a block of the request; it is visible to the targets that may see all of its items."""
+        items = self.items_by_block.get(block_key(block), ())
+        visibility = _shared_visibility(items) if items and not self._has_other_content(block) else ("model",)
+        is_gone = any(item.record.is_gone for item in items)
+        is_visible = self.may_see(visibility) and not is_gone
+        ref = self.store_text(block.text) if is_visible else None
         return Block(
-            block_id=f"block-{self.attempt.id}-{at + 1}",
-            item_refs=tuple(each.id for each in inside),
+            block_id=f"block-{self.attempt.id}-{position + 1}",
+            item_refs=tuple(item.id for item in items),
             content_ref=ref,
-            wrapper=shown.name,
-            position=at,
+            wrapper=block.name,
+            position=position,
             visibility=visibility,
-            token_estimate=shown.tokens,
+            token_estimate=block.tokens,
             hash=ref,
-            redaction_state="removed" if is_gone else "none" if sees else "policy_blocked",
+            redaction_state="removed" if is_gone else "none" if is_visible else "policy_blocked",
         )
 
-    def _tells_more(self, shown: Shown) -> bool:
-        """Whether the items do not account for all of a block: an epoch tells of what was dropped since."""
+    def _has_other_content(self, block: PackBlock) -> bool:
+        """Whether a block has content beside its items, which has no visibility of its own."""
         sent = self.attempt.event["sent"]["state"]
-        return shown.name in ("memory", "state") and any(sent.get(name) for name in _BESIDE)
+        return block.name in ("memory", "state") and any(sent.get(name) for name in _OTHER_CONTENT)
 
     def injections(self, assembly: Assembly) -> Iterator[Injection]:
-        """One for each place in the request, if a provider took it: the log says so, not the selection."""
+        """Build one injection per injection point, if the log says that the provider accepted the request."""
         if self.attempt.event.get("mode") not in SENDING or self.attempt != self.turn.attempts[-1]:
             return
-        if not self._was_taken():
+        if not self._was_accepted():
             return
         points: dict[InjectionPoint, list[Block]] = {}
         for block in assembly.ordered_blocks:
@@ -269,13 +276,12 @@ class Sending:
         for point, blocks in points.items():
             yield self._injection(point, blocks)
 
-    def _was_taken(self) -> bool:
+    def _was_accepted(self) -> bool:
         answered = [done for done in self.turn.named("done") if done.get("response_id") or done.get("status") == "ok"]
         return bool(answered or self.turn.named("context.injection.applied", "delta"))
 
     def _injection(self, point: InjectionPoint, blocks: Sequence[Block]) -> Injection:
         done: Record = next(reversed(self.turn.named("done")), {})
-        hash = f"sha256:{self.attempt.event['sha256']}"
         return Injection(
             **VERSION,
             injection_id=f"injection-{self.attempt.id}-{point}",
@@ -287,24 +293,24 @@ class Sending:
             native_id=text_in(done, "response_id"),
             visibility=("model",),
             final_ref=f"request:{self.attempt.id}",
-            hash=hash,
+            hash=f"sha256:{self.attempt.event['sha256']}",
             external_mappings=_mappings(done),
             created_at=self.attempt.time,
             metadata={"wire": text_in(self.attempt.event, "wire"), "hash_of": "the request as JSON with sorted keys"},
         )
 
 
-_BESIDE = ("dropped", "capabilities", "active_task")
-"""What a state tells beside memory."""
+_OTHER_CONTENT = ("dropped", "capabilities", "active_task")
+"""Parts of a state block that are not memory items."""
 
 
-def _common(placed: Sequence[PlacedRecord]) -> tuple[TargetName, ...]:
-    """Those who may see all of these."""
-    return tuple(target for target in placed[0].visibility if all(target in each.visibility for each in placed))
+def _shared_visibility(items: Sequence[DocumentItem]) -> tuple[TargetName, ...]:
+    """Return the targets that may see all of these items."""
+    return tuple(target for target in items[0].visibility if all(target in item.visibility for item in items))
 
 
 def _mappings(done: Record) -> tuple[ModelApi, ...]:
-    """The provider's own words for it, if it said any."""
+    """Return the provider's response id and token counts, if the log has any."""
     id, usage = text_in(done, "response_id"), done.get("usage")
-    taken = tokens_taken(usage) if isinstance(usage, dict) else {}
-    return (ModelApi(kind="model_api", response_id=id, **taken),) if id or taken else ()
+    token_counts = tokens_taken(usage) if isinstance(usage, dict) else {}
+    return (ModelApi(kind="model_api", response_id=id, **token_counts),) if id or token_counts else ()

@@ -1,9 +1,9 @@
-"""The evidence document: records, contents, digest, JSON Schemas, and checks that all references resolve."""
+"""The evidence document: its file format, its JSON Schema, and checks that its records fit together."""
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -26,12 +26,16 @@ from ctxwrap.export.evidence.objects import (
     Window,
 )
 from ctxwrap.export.evidence.vocabulary import Id, Sha256, Strict, TargetName
+from ctxwrap.export.validation import json_path, schema_faults
+from ctxwrap.protocol.models import json_schema
 
 FORMAT = "agent-context-evidence"
-"""By which an import knows such a file."""
+"""Identifies an evidence file."""
 
-_TOLD = 5
-"""So many faults stand in an error."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_MOST_FAULTS = 5
+"""Most faults that an error message lists."""
 
 
 class Evidence(Strict):
@@ -39,7 +43,7 @@ class Evidence(Strict):
 
     target: TargetName
     root: Id
-    """The envelope that stands for all of it."""
+    """The envelope of the turn or session."""
     envelopes: Annotated[tuple[Envelope, ...], Field(min_length=1)]
     surfaces: tuple[Surface, ...] = ()
     items: tuple[Item, ...] = ()
@@ -54,7 +58,7 @@ class Evidence(Strict):
     missing_context: tuple[Missing, ...] = ()
     events: tuple[Event, ...] = ()
     policies: dict[Id, str] = Field(default_factory=dict)
-    """What each policy says that records name."""
+    """The text of each policy that records name."""
     contents: dict[Sha256, str] = Field(default_factory=dict)
     """Texts by the SHA-256 of their UTF-8 bytes."""
 
@@ -63,12 +67,12 @@ class Evidence(Strict):
         return next(each for each in self.envelopes if each.context_id == self.root)
 
     def as_json(self) -> dict[str, Any]:
-        """The whole document, with its digest."""
-        told = {"format": FORMAT, "version": 1, **self.model_dump(mode="json")}
-        return {**told, "digest": _digest_of(told)}
+        """Return the whole document, with its digest."""
+        document = {"format": FORMAT, "version": 1, **self.model_dump(mode="json")}
+        return {**document, "digest": _document_digest(document)}
 
     def as_bytes(self) -> bytes:
-        """The document as a file holds it, a record a line; the same bytes for the same evidence."""
+        """Return the document as a file, one record per line; the same evidence gives the same bytes."""
         fields = (f" {json.dumps(name)}: {_lines(value)}" for name, value in self.as_json().items())
         return ("{\n" + ",\n".join(fields) + "\n}\n").encode()
 
@@ -81,18 +85,18 @@ class EvidenceFile(Evidence):
     digest: Sha256
 
 
-def evidence_in(data: bytes) -> Evidence:
-    """The evidence that a document holds, each record checked by itself; an InvalidArchive if it holds none.
+def read_evidence(data: bytes) -> Evidence:
+    """Read an evidence file and check each record by itself; raises InvalidArchive that names the faults.
 
-    Whether the records fit together is another question, which `integrity` answers.
+    `checked` checks whether the records fit together.
     """
     try:
         document = EvidenceFile.model_validate_json(data)
     except ValidationError as error:
-        raise InvalidArchive(f"it is no evidence that can be read: {_told(error)}") from None
-    given = document.model_dump(mode="json")
-    if given.pop("digest") != _digest_of({"format": FORMAT, "version": 1, **given}):
-        raise InvalidArchive("its digest is not that of its records: it was changed or damaged")
+        raise InvalidArchive(f"it is not valid evidence: {_list_faults(_explain(data, error))}") from None
+    fields = document.model_dump(mode="json")
+    if fields.pop("digest") != _document_digest({"format": FORMAT, "version": 1, **fields}):
+        raise InvalidArchive("its digest does not match its records: it was changed or damaged")
     return Evidence.model_validate({name: getattr(document, name) for name in Evidence.model_fields})
 
 
@@ -110,65 +114,129 @@ def _lines(value: Any) -> str:
     return json.dumps(value)
 
 
-def _digest_of(told: dict[str, Any]) -> str:
-    return digest(json.dumps(told, sort_keys=True, separators=(",", ":")))
+def _document_digest(document: dict[str, Any]) -> str:
+    return digest(json.dumps(document, sort_keys=True, separators=(",", ":")))
 
 
-def _told(error: ValidationError) -> str:
+def _explain(data: bytes, error: ValidationError) -> list[str]:
+    """Return the faults that the JSON Schema finds; pydantic's own for rules that a schema cannot express.
+
+    pydantic checks every file, since the records are its models; jsonschema names paths that exist in the file.
+    """
+    try:
+        faults = [*map(str, schema_faults(json.loads(data), EvidenceFile.model_json_schema()))]
+    except (ValueError, RecursionError):
+        faults = []
     found = error.errors(include_url=False, include_input=False)
-    faults = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_TOLD]]
-    more = len(found) - _TOLD
-    return "; ".join(faults) + (f" and {more} more" if more > 0 else "")
+    return faults or [f"{json_path(each['loc'])}: {each['msg']}" for each in found]
 
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-NAMED: Mapping[str, type[Strict]] = {**OBJECTS, "evidence": EvidenceFile}
-"""The thirteen objects, and the document that carries them."""
+def _list_faults(faults: list[str]) -> str:
+    more = len(faults) - _MOST_FAULTS
+    return "; ".join(faults[:_MOST_FAULTS]) + (f" and {more} more" if more > 0 else "")
+
+
+NAMED: Mapping[str, Callable[[], dict[str, Any]]] = {
+    **{name: record.model_json_schema for name, record in OBJECTS.items()},
+    "evidence": EvidenceFile.model_json_schema,
+    "snapshot": json_schema,
+}
+"""The thirteen records, the document that contains them, and the snapshot that a model writes."""
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema of an object by its name, such as `context_item` or `item`."""
+    """Return a JSON Schema by name, such as `context_item`, or `item` for short."""
     known = next((each for each in NAMED if name in (each, each.removeprefix("context_"))), None)
     if known is None:
         raise unknown_name("object", name, NAMED)
-    return {"$schema": DIALECT, **NAMED[known].model_json_schema(), "title": known}
+    return {"$schema": DIALECT, **NAMED[known](), "title": known}
 
 
 def checked(evidence: Evidence) -> Evidence:
-    """The same, if there is nothing wrong with it; else an InvalidArchive that names the first faults."""
-    faults = list(faults_in(evidence))
-    if faults:
-        more = f" and {len(faults) - _TOLD} more" if len(faults) > _TOLD else ""
-        raise InvalidArchive("; ".join(faults[:_TOLD]) + more)
+    """Return the evidence, or raise InvalidArchive that names the first faults."""
+    if faults := list(faults_in(evidence)):
+        raise InvalidArchive(_list_faults(faults))
     return evidence
 
 
 def faults_in(evidence: Evidence) -> Iterator[str]:
-    """Everything that does not fit, one sentence each. That no record declares an end is a matter of its type."""
-    yield from _Checking(evidence).faults()
+    """Yield one sentence per fault in how the records fit together."""
+    yield from _Checker(evidence).faults()
 
 
-class _Checking:
+_IDS = {
+    "envelopes": "context_id",
+    "surfaces": "surface_id",
+    "items": "item_id",
+    "source_refs": "source_id",
+    "selections": "selection_id",
+    "budgets": "budget_id",
+    "windows": "window_id",
+    "assemblies": "assembly_id",
+    "injections": "injection_id",
+    "compactions": "compaction_id",
+    "summaries": "summary_id",
+    "missing_context": "missing_id",
+    "events": "event_id",
+}
+"""The id field of the records in each collection."""
+
+_HELD = {
+    "surface_refs": "surfaces",
+    "item_refs": "items",
+    "selection_refs": "selections",
+    "window_refs": "windows",
+    "assembly_refs": "assemblies",
+    "injection_refs": "injections",
+    "compaction_refs": "compactions",
+    "summary_refs": "summaries",
+    "missing_context_refs": "missing_context",
+    "evidence_refs": "events envelopes",
+}
+"""The collections that each field of an envelope refers to; every record but its sources and budgets is in one."""
+
+_SUBJECTS = " ".join(name for name in _IDS if name not in ("source_refs", "events"))
+_REFERENCES = (
+    *(("envelopes", field, collections) for field, collections in _HELD.items()),
+    ("envelopes", "budget_ref", "budgets"),
+    ("envelopes", "policy_refs", "policies"),
+    ("surfaces", "available_source_refs", "source_refs"),
+    ("surfaces", "available_item_refs", "items"),
+    ("surfaces", "policy_refs", "policies"),
+    ("items", "source_refs", "source_refs"),
+    ("items", "policy_refs", "policies"),
+    ("selections", "budget_ref", "budgets"),
+    ("windows", "budget_ref", "budgets"),
+    ("assemblies", "source_item_refs", "items"),
+    ("compactions", "source_item_refs", "items"),
+    ("compactions", "summary_ref", "summaries"),
+    ("summaries", "source_item_refs", "items"),
+    ("summaries", "policy_refs", "policies"),
+    ("missing_context", "resolution_refs", "items envelopes"),
+    ("events", "context_id", "envelopes"),
+    ("events", "subject", _SUBJECTS),
+    ("events", "policy_refs", "policies"),
+    ("events", "evidence_refs", "events envelopes"),
+)
+"""Collection, field, and the collections that the field refers to."""
+
+
+class _Checker:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
-        self.envelopes = {each.context_id for each in evidence.envelopes}
-        self.surfaces = {each.surface_id: each for each in evidence.surfaces}
-        self.items = {each.item_id: each for each in evidence.items}
-        self.sources = {each.source_id for each in evidence.source_refs}
-        self.selections = {each.selection_id for each in evidence.selections}
-        self.budgets = {each.budget_id for each in evidence.budgets}
-        self.windows = {each.window_id for each in evidence.windows}
-        self.assemblies = {each.assembly_id: each for each in evidence.assemblies}
-        self.injections = {each.injection_id for each in evidence.injections}
-        self.compactions = {each.compaction_id for each in evidence.compactions}
-        self.summaries = {each.summary_id for each in evidence.summaries}
-        self.missing = {each.missing_id for each in evidence.missing_context}
-        self.events = {each.event_id for each in evidence.events}
+        self.known: dict[str, dict[str, Any]] = {
+            name: {getattr(each, id): each for each in getattr(evidence, name)} for name, id in _IDS.items()
+        }
+        self.known["policies"] = dict(evidence.policies)
+        self.items: dict[str, Item] = self.known["items"]
 
     def faults(self) -> Iterator[str]:
         yield from self._ids()
-        yield from self._envelopes()
-        yield from self._surfaces_and_items()
+        yield from self._references()
+        for envelope in self.evidence.envelopes:
+            yield from self._runtime(envelope)
+        for item in self.evidence.items:
+            yield from self._item(item)
         for selection in self.evidence.selections:
             yield from self._selection(selection)
         yield from self._budgets_and_windows()
@@ -176,96 +244,64 @@ class _Checking:
             yield from self._assembly(assembly)
         for injection in self.evidence.injections:
             yield from self._injection(injection)
-        yield from self._compactions_and_summaries()
-        yield from self._missing_and_events()
+        for summary in self.evidence.summaries:
+            yield from self._content(summary.summary_id, summary.content_ref, summary.visibility)
+            if summary.redaction_state in ("removed", "policy_blocked") and summary.content_ref:
+                yield f"{summary.summary_id!r} is redacted but has its content"
         yield from self._contents()
 
     def _ids(self) -> Iterator[str]:
-        """No two records have one id, and every one belongs to an envelope."""
+        """Ids are unique, and every record belongs to an envelope."""
         evidence = self.evidence
-        ids = [
-            *(each.context_id for each in evidence.envelopes),
-            *(each.surface_id for each in evidence.surfaces),
-            *(each.item_id for each in evidence.items),
-            *(each.source_id for each in evidence.source_refs),
-            *(each.selection_id for each in evidence.selections),
-            *(each.budget_id for each in evidence.budgets),
-            *(each.window_id for each in evidence.windows),
-            *(each.assembly_id for each in evidence.assemblies),
-            *(block.block_id for each in evidence.assemblies for block in each.ordered_blocks),
-            *(each.injection_id for each in evidence.injections),
-            *(each.compaction_id for each in evidence.compactions),
-            *(each.summary_id for each in evidence.summaries),
-            *(each.missing_id for each in evidence.missing_context),
-            *(each.event_id for each in evidence.events),
-        ]
+        ids = [getattr(each, id) for name, id in _IDS.items() for each in getattr(evidence, name)]
+        ids += [block.block_id for each in evidence.assemblies for block in each.ordered_blocks]
         yield from (f"two records have the id {id!r}" for id, count in Counter(ids).items() if count > 1)
-        if evidence.root not in self.envelopes:
-            yield f"its root {evidence.root!r} is no envelope of it"
-        held = {ref for each in evidence.envelopes for ref in _refs(each)}
-        mine = {*self.surfaces, *self.items, *self.selections, *self.windows, *self.assemblies, *self.injections}
-        mine |= {*self.compactions, *self.summaries, *self.missing, *self.events, *self.envelopes} - {evidence.root}
-        yield from (f"no envelope holds {id!r}" for id in sorted(mine - held))
+        if evidence.root not in self.known["envelopes"]:
+            yield f"its root {evidence.root!r} is not one of its envelopes"
+        held = {ref for each in evidence.envelopes for field in _HELD for ref in getattr(each, field)}
+        records = {id for names in _HELD.values() for name in names.split() for id in self.known[name]}
+        yield from (f"no envelope holds {id!r}" for id in sorted(records - held - {evidence.root}))
 
-    def _envelopes(self) -> Iterator[str]:
-        for each in self.evidence.envelopes:
-            id = each.context_id
-            yield from _unknown(id, "surface_refs", each.surface_refs, self.surfaces)
-            yield from _unknown(id, "item_refs", each.item_refs, self.items)
-            yield from _unknown(id, "selection_refs", each.selection_refs, self.selections)
-            yield from _unknown(id, "budget_ref", [each.budget_ref] if each.budget_ref else [], self.budgets)
-            yield from _unknown(id, "window_refs", each.window_refs, self.windows)
-            yield from _unknown(id, "assembly_refs", each.assembly_refs, self.assemblies)
-            yield from _unknown(id, "injection_refs", each.injection_refs, self.injections)
-            yield from _unknown(id, "compaction_refs", each.compaction_refs, self.compactions)
-            yield from _unknown(id, "summary_refs", each.summary_refs, self.summaries)
-            yield from _unknown(id, "missing_context_refs", each.missing_context_refs, self.missing)
-            yield from _unknown(id, "policy_refs", each.policy_refs, self.evidence.policies)
-            yield from _unknown(id, "evidence_refs", each.evidence_refs, self.events | self.envelopes)
-            yield from self._runtime(each)
+    def _references(self) -> Iterator[str]:
+        for name, field, collections in _REFERENCES:
+            known = {id for each in collections.split() for id in self.known[each]}
+            for id, record in self.known[name].items():
+                refs = getattr(record, field)
+                yield from _unknown(id, field, refs if isinstance(refs, tuple) else filter(None, [refs]), known)
 
     def _runtime(self, envelope: Envelope) -> Iterator[str]:
-        """The runtime's ids stand in the envelope, and both tellings of them agree."""
+        """An envelope has the runtime's ids, and its runtime_refs agree with them."""
         if not envelope.session_id:
-            yield f"{envelope.context_id!r} has lost the runtime's id of its session"
+            yield f"{envelope.context_id!r} lacks the runtime's session id"
         if envelope.scope == "turn" and not envelope.turn_id:
-            yield f"{envelope.context_id!r} has lost the runtime's id of its turn"
-        told = {(each.kind, each.id) for each in envelope.runtime_refs}
+            yield f"{envelope.context_id!r} lacks the runtime's turn id"
+        refs = {(each.kind, each.id) for each in envelope.runtime_refs}
         for kind in ("session", "turn", "task", "run", "attempt"):
             id = getattr(envelope, f"{kind}_id")
-            if id and (kind, id) not in told:
-                yield f"{envelope.context_id!r} has the {kind} {id!r}, which its runtime_refs do not have"
+            if id and (kind, id) not in refs:
+                yield f"{envelope.context_id!r} has the {kind} {id!r}, which its runtime_refs lack"
 
-    def _surfaces_and_items(self) -> Iterator[str]:
-        for surface in self.evidence.surfaces:
-            id = surface.surface_id
-            yield from _unknown(id, "available_source_refs", surface.available_source_refs, self.sources)
-            yield from _unknown(id, "available_item_refs", surface.available_item_refs, self.items)
-            yield from _unknown(id, "policy_refs", surface.policy_refs, self.evidence.policies)
-        for item in self.evidence.items:
-            yield from _unknown(item.item_id, "source_refs", item.source_refs, self.sources)
-            yield from _unknown(item.item_id, "policy_refs", item.policy_refs, self.evidence.policies)
-            yield from self._seen(item.item_id, item.content_ref, item.visibility)
-            if item.content is not None and self.evidence.target not in item.visibility:
-                yield f"{item.item_id!r} tells {self.evidence.target} what it may not see"
-            if item.redaction_state in ("removed", "policy_blocked") and item.content_mode != "opaque":
-                yield f"{item.item_id!r} is redacted and has its content all the same"
+    def _item(self, item: Item) -> Iterator[str]:
+        yield from self._content(item.item_id, item.content_ref, item.visibility)
+        if item.content is not None and self.evidence.target not in item.visibility:
+            yield f"{item.item_id!r} has a content that {self.evidence.target} may not see"
+        if item.redaction_state in ("removed", "policy_blocked") and item.content_mode != "opaque":
+            yield f"{item.item_id!r} is redacted but has its content"
 
     def _selection(self, selection: Selection) -> Iterator[str]:
-        """Selected and omitted are the candidates, each once, and these are of the surface."""
+        """Each candidate is either selected or omitted, and is available on the surface."""
         id = selection.selection_id
         omitted = [each.item_ref for each in selection.omitted_item_refs]
         chosen = [*selection.selected_item_refs, *omitted]
         if sorted(chosen) != sorted(selection.candidate_item_refs) or len(set(chosen)) < len(chosen):
-            yield f"{id!r}: what was selected and what was omitted are not the candidates, each once"
-        surface = self.surfaces.get(selection.surface_id)
+            yield f"{id!r}: each candidate must be either selected or omitted, once"
+        surface: Surface | None = self.known["surfaces"].get(selection.surface_id)
         if surface is None:
-            yield f"{id!r} is of the surface {selection.surface_id!r}, which is not there"
+            yield f"{id!r} refers to the surface {selection.surface_id!r}, which does not exist"
         else:
-            available = surface.available_item_refs
-            yield from _unknown(id, "candidate_item_refs", selection.candidate_item_refs, set(available))
+            available = set(surface.available_item_refs)
+            yield from _unknown(id, "candidate_item_refs", selection.candidate_item_refs, available)
         yield from _unknown(id, "ranking_signals", selection.ranking_signals, set(selection.candidate_item_refs))
-        yield from _unknown(id, "budget_ref", [selection.budget_ref] if selection.budget_ref else [], self.budgets)
 
     def _budgets_and_windows(self) -> Iterator[str]:
         for budget in self.evidence.budgets:
@@ -275,34 +311,34 @@ class _Checking:
             refs = [ref for segment in window.segments for ref in segment.item_refs]
             refs += [each.item_ref for segment in window.segments for each in segment.truncation_records]
             yield from _unknown(window.window_id, "segments", refs, self.items)
-            yield from _unknown(window.window_id, "budget_ref", [window.budget_ref], self.budgets)
             if [segment.order for segment in window.segments] != list(range(len(window.segments))):
-                yield f"{window.window_id!r}: its segments are not in their order"
+                yield f"{window.window_id!r}: its segments are out of order"
 
     def _assembly(self, assembly: Assembly) -> Iterator[str]:
-        """Nothing is assembled that was not selected, nor for a target that may not see it."""
+        """An assembly has only selected items that its target may see."""
         id, blocks = assembly.assembly_id, assembly.ordered_blocks
-        inside = {ref for block in blocks for ref in block.item_refs}
-        yield from _unknown(id, "item_refs", inside | {*assembly.source_item_refs}, self.items)
-        if inside != {*assembly.source_item_refs}:
-            yield f"{id!r}: its source items are not those of its blocks"
+        assembled = {ref for block in blocks for ref in block.item_refs}
+        yield from _unknown(id, "item_refs", assembled, self.items)
+        if assembled != {*assembly.source_item_refs}:
+            yield f"{id!r}: its source items differ from those of its blocks"
         selected = {ref for each in self.evidence.selections for ref in each.selected_item_refs}
-        yield from (f"{id!r} assembles {ref!r}, which was not selected" for ref in sorted(inside - selected))
-        yield from self._visible(id, inside, assembly.target)
+        yield from (f"{id!r} assembles {ref!r}, which was not selected" for ref in sorted(assembled - selected))
+        yield from self._visible(id, assembled, assembly.target)
         if [block.position for block in blocks] != list(range(len(blocks))):
-            yield f"{id!r}: its blocks are not in their order"
+            yield f"{id!r}: its blocks are out of order"
         for block in blocks:
-            yield from self._seen(block.block_id, block.content_ref, block.visibility)
+            yield from self._content(block.block_id, block.content_ref, block.visibility)
             if block.content_ref != block.hash:
                 yield f"{block.block_id!r} has the hash of another content"
             if block.redaction_state in ("removed", "policy_blocked") and block.content_ref:
-                yield f"{block.block_id!r} is redacted and has its content all the same"
+                yield f"{block.block_id!r} is redacted but has its content"
 
     def _injection(self, injection: Injection) -> Iterator[str]:
-        """Nothing is injected that was not assembled for the same target."""
-        id, assembly = injection.injection_id, self.assemblies.get(injection.assembly_id)
+        """An injection has only what was assembled for the same target."""
+        id = injection.injection_id
+        assembly: Assembly | None = self.known["assemblies"].get(injection.assembly_id)
         if assembly is None:
-            yield f"{id!r} is of the assembly {injection.assembly_id!r}, which is not there"
+            yield f"{id!r} refers to the assembly {injection.assembly_id!r}, which does not exist"
             return
         if assembly.target != injection.target:
             yield f"{id!r} injects for {injection.target} what was assembled for {assembly.target}"
@@ -310,37 +346,11 @@ class _Checking:
         yield from _unknown(id, "block_refs", injection.block_refs, blocks)
         assembled = {ref for block in injection.block_refs for ref in blocks.get(block, ())}
         if assembled != set(injection.item_refs):
-            yield f"{id!r}: what is injected is not what its blocks hold"
+            yield f"{id!r}: its items differ from those of its blocks"
         yield from self._visible(id, injection.item_refs, injection.target)
 
-    def _compactions_and_summaries(self) -> Iterator[str]:
-        for compaction in self.evidence.compactions:
-            id, refs = compaction.compaction_id, compaction.source_item_refs
-            yield from _unknown(id, "source_item_refs", refs, self.items)
-            yield from _unknown(id, "summary_ref", filter(None, [compaction.summary_ref]), self.summaries)
-        for summary in self.evidence.summaries:
-            id = summary.summary_id
-            yield from _unknown(id, "source_item_refs", summary.source_item_refs, self.items)
-            yield from _unknown(id, "policy_refs", summary.policy_refs, self.evidence.policies)
-            yield from self._seen(id, summary.content_ref, summary.visibility)
-            if summary.redaction_state in ("removed", "policy_blocked") and summary.content_ref:
-                yield f"{id!r} is redacted and has its content all the same"
-
-    def _missing_and_events(self) -> Iterator[str]:
-        known = {*self.items, *self.envelopes}
-        for missing in self.evidence.missing_context:
-            yield from _unknown(missing.missing_id, "resolution_refs", missing.resolution_refs, known)
-        subjects = {*self.surfaces, *self.items, *self.selections, *self.budgets, *self.windows, *self.assemblies}
-        subjects |= {*self.injections, *self.compactions, *self.summaries, *self.missing, *self.envelopes}
-        for event in self.evidence.events:
-            id = event.event_id
-            yield from _unknown(id, "context_id", [event.context_id], self.envelopes)
-            yield from _unknown(id, "subject", filter(None, [event.subject]), subjects)
-            yield from _unknown(id, "policy_refs", event.policy_refs, self.evidence.policies)
-            yield from _unknown(id, "evidence_refs", event.evidence_refs, self.events | self.envelopes)
-
     def _contents(self) -> Iterator[str]:
-        """Every content is what its name says, and something that may be seen refers to it."""
+        """Every content matches its digest, and a record refers to it."""
         evidence = self.evidence
         yield from (
             f"{name} is the digest of another text" for name, text in evidence.contents.items() if digest(text) != name
@@ -349,26 +359,19 @@ class _Checking:
         used |= {block.content_ref for each in evidence.assemblies for block in each.ordered_blocks}
         yield from (f"nothing refers to the content {name}" for name in sorted(evidence.contents.keys() - used))
 
-    def _seen(self, id: str, content: str | None, visibility: Iterable[str]) -> Iterator[str]:
+    def _content(self, id: str, content: str | None, visibility: Iterable[str]) -> Iterator[str]:
         if content is None:
             return
         if content not in self.evidence.contents:
-            yield f"{id!r} refers to the content {content}, which is not there"
+            yield f"{id!r} refers to the content {content}, which does not exist"
         if self.evidence.target not in visibility:
-            yield f"{id!r} tells {self.evidence.target} what it may not see"
+            yield f"{id!r} has a content that {self.evidence.target} may not see"
 
     def _visible(self, id: str, refs: Iterable[str], target: str) -> Iterator[str]:
         for ref in refs:
             if ref in self.items and target not in self.items[ref].visibility:
-                yield f"{id!r} shows {ref!r} to {target}, who may not see it"
+                yield f"{id!r} delivers {ref!r} to {target}, which may not see it"
 
 
-def _refs(envelope: Envelope) -> Iterator[str]:
-    yield from (*envelope.surface_refs, *envelope.item_refs, *envelope.selection_refs, *envelope.window_refs)
-    yield from (*envelope.assembly_refs, *envelope.injection_refs, *envelope.compaction_refs, *envelope.summary_refs)
-    yield from (*envelope.missing_context_refs, *envelope.evidence_refs)
-
-
-def _unknown(id: str, field: str, refs: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    there = known if isinstance(known, (set, dict)) else set(known)
-    yield from (f"{id!r}: {field} has {ref!r}, which is not there" for ref in refs if ref not in there)
+def _unknown(id: str, field: str, refs: Iterable[str], known: Container[str]) -> Iterator[str]:
+    yield from (f"{id!r}: {field} has {ref!r}, which does not exist" for ref in refs if ref not in known)

@@ -1,40 +1,50 @@
-"""Envelopes: the evidence of a turn or a whole session, as one target may see it, in one document."""
+"""Envelopes: composes the evidence of a turn or session from its log, and imports evidence files of others."""
 
+import logging
+import os
+import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
-from ctxwrap.errors import NotFound, SettingsError, StoreCorrupt, unknown_name
-from ctxwrap.export.evidence.delivery import POLICIES, as_seen_by
-from ctxwrap.export.evidence.document import Evidence
-from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_history, time_of
-from ctxwrap.export.evidence.imports import imported_evidence
+from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable, unknown_name
+from ctxwrap.export.evidence.delivery import POLICIES, DocumentItem, visibility_filter
+from ctxwrap.export.evidence.document import FORMAT, Evidence, checked, read_evidence
+from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_history, read_time
 from ctxwrap.export.evidence.lifecycle import (
-    COMPACTING,
+    COMPACTION_EVENTS,
     CompactionSource,
     Events,
     LifecycleIds,
-    compactions_of,
-    ids_of,
-    missing_ledger,
-    record_of,
-    resolution_of,
+    build_compaction,
+    build_missing,
+    find_ids,
+    find_resolution,
+    read_missing,
 )
 from ctxwrap.export.evidence.objects import Envelope, Missing, RuntimeRef
-from ctxwrap.export.evidence.projection import Projection, projected
+from ctxwrap.export.evidence.projection import Projection, project
 from ctxwrap.export.evidence.vocabulary import EXPORT, TARGETS, VERSION, Lifecycle, TargetName
 from ctxwrap.inspect.streams import control_in, text_in
 from ctxwrap.inspect.turns import named
-from ctxwrap.session.clock import utc_now
+from ctxwrap.pack.receipt import EventIds, context_event
+from ctxwrap.session.blobs import blobs_in, loaded
+from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for
+from ctxwrap.session.session import Session
+from ctxwrap.session.threads import defer_finalizers
+from ctxwrap.session.verify.report import Verification, VerifyFinding
 from ctxwrap.stores import given_store
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import timestamp
-from ctxwrap.types import Record
+from ctxwrap.types import Record, SessionKey
 
 PRODUCER = "ctxwrap"
+
+logger = logging.getLogger("ctxwrap")
 
 
 def envelope_of(
@@ -47,57 +57,57 @@ def envelope_of(
     agent: str = "default",
     now: datetime | None = None,
 ) -> Evidence:
-    """The evidence of a turn, by its number or id, or of the whole session, as `target` may see it.
+    """Return the evidence of a turn, by its number or id, or of the whole session, as `target` may see it.
 
-    A session that was imported as evidence gives what was imported, to whom it was exported for and nobody else. A
-    NotFound if there is no such session or turn.
+    An imported envelope is returned as it is, and only for the target it was exported for. Raises NotFound if there is
+    no such session or turn.
     """
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
     place, key = given_store(store), key_for(session, tenant, agent)
-    known = load_history(place, key)
-    if not known.ids and turn is None:
-        return _imported(known, place.open(key).files, target)
-    numbers = range(1, len(known.ids) + 1) if turn is None else [named(known.ids, turn, key)[0]]
+    history = load_history(place, key)
+    if not history.ids and turn is None:
+        return _imported_for(target, history, place.open(key).files)
+    numbers = range(1, len(history.ids) + 1) if turn is None else [named(history.ids, turn, key)[0]]
     try:
-        return _Composing(known, target, numbers, whole=turn is None).document(now or utc_now())
+        return _Composer(history, target, numbers, whole=turn is None).document(now or utc_now())
     except (ValidationError, LookupError, TypeError, ValueError) as error:
-        raise StoreCorrupt(f"session {session!r} has a record that makes no evidence: {error}") from error
+        raise StoreCorrupt(f"session {session!r} has a record that cannot be exported as evidence: {error}") from error
 
 
-def _imported(known: SessionHistory, files: Files, target: TargetName) -> Evidence:
-    evidence, session = imported_evidence(known.events, files), known.key.session
+def _imported_for(target: TargetName, history: SessionHistory, files: Files) -> Evidence:
+    evidence, session = imported_evidence(history.events, files), history.key.session
     if evidence is None:
-        raise NotFound(f"session {session!r} has no turn yet, and so no evidence")
+        raise NotFound(f"session {session!r} has no turns, so there is no evidence")
     if evidence.target != target:
         raise SettingsError(
-            f"the evidence in session {session!r} is for {evidence.target}, not for {target}: "
-            f"ask for it with target={evidence.target!r} (--target)"
+            f"the evidence in session {session!r} is for the target {evidence.target}, not {target}: "
+            f"pass target={evidence.target!r} (--target)"
         )
     return evidence
 
 
-class _Composing:
-    def __init__(self, known: SessionHistory, target: TargetName, numbers: Sequence[int], *, whole: bool) -> None:
-        self.known, self.target, self.whole = known, target, whole
-        self.sees = as_seen_by(target)
-        self.turns = list(known.turns(numbers))
-        self.made = {
-            turn.id: [projected(known, turn, attempt, self.sees) for attempt in turn.attempts] for turn in self.turns
+class _Composer:
+    def __init__(self, history: SessionHistory, target: TargetName, numbers: Sequence[int], *, whole: bool) -> None:
+        self.history, self.target, self.whole = history, target, whole
+        self.may_see = visibility_filter(target)
+        self.turns = list(history.turns(numbers))
+        self.projections = {
+            turn.id: [project(history, turn, attempt, self.may_see) for attempt in turn.attempts] for turn in self.turns
         }
         self.compactions = self._compactions()
-        self.lacks = missing_ledger(known, self.turns, whole=whole)
+        self.missing = read_missing(history, self.turns, whole=whole)
 
     @property
-    def attempts(self) -> list[Projection]:
-        return [made for turn in self.turns for made in self.made[turn.id]]
+    def all_projections(self) -> list[Projection]:
+        return [projection for turn in self.turns for projection in self.projections[turn.id]]
 
     def document(self, now: datetime) -> Evidence:
         envelopes, events = list[Envelope](), list[Events]()
         for turn in self.turns:
-            happened = self._events(turn)
-            events.append(happened)
-            envelopes.append(self._envelope(turn, happened))
+            turn_events = self._events(turn)
+            events.append(turn_events)
+            envelopes.append(self._envelope(turn, turn_events))
         if self.whole:
             session = self._session_events()
             events.append(session)
@@ -109,21 +119,24 @@ class _Composing:
         return self._evidence(envelopes[::-1], events)
 
     def _evidence(self, envelopes: Sequence[Envelope], events: Sequence[Events]) -> Evidence:
-        attempts, compactions = self.attempts, list(self.compactions.values())
-        sources = {source.source_id: source for made in attempts for source in made.sources}
-        contents = [made.contents for made in attempts] + [each.contents for each in compactions]
+        projections, compactions = self.all_projections, list(self.compactions.values())
+        sources = {source.source_id: source for projection in projections for source in projection.sources}
+        contents = [projection.contents for projection in projections] + [each.contents for each in compactions]
         return Evidence(
             target=self.target,
             root=envelopes[0].context_id,
             envelopes=tuple(envelopes),
-            surfaces=tuple(made.surface for made in attempts if made.surface),
-            items=(*(item for made in attempts for item in made.items), *(each.sources for each in compactions)),
+            surfaces=tuple(projection.surface for projection in projections if projection.surface),
+            items=(
+                *(item for projection in projections for item in projection.items),
+                *(each.sources for each in compactions),
+            ),
             source_refs=tuple(sources.values()),
-            selections=tuple(each for made in attempts for each in made.selections),
-            budgets=tuple(made.budget for made in attempts if made.budget),
-            windows=tuple(made.window for made in attempts if made.window),
-            assemblies=tuple(each for made in attempts for each in made.assemblies),
-            injections=tuple(each for made in attempts for each in made.all_injections),
+            selections=tuple(each for projection in projections for each in projection.selections),
+            budgets=tuple(projection.budget for projection in projections if projection.budget),
+            windows=tuple(projection.window for projection in projections if projection.window),
+            assemblies=tuple(each for projection in projections for each in projection.assemblies),
+            injections=tuple(each for projection in projections for each in projection.all_injections),
             compactions=tuple(each.compaction for each in compactions),
             summaries=tuple(each.summary for each in compactions),
             missing_context=tuple(self._missing()),
@@ -133,90 +146,95 @@ class _Composing:
         )
 
     def _compactions(self) -> dict[str, CompactionSource]:
-        """The summaries that stood in a pack, or all of them for a session; who may see them all may see each."""
-        visibility = {id: set(TARGETS) for turn in self.turns if (id := self._summed_up(turn))}
+        """Return the summaries that a pack had as candidates, or all for a session.
+
+        A summary is visible to the targets that may see it in every pack.
+        """
+        visibility = {id: set(TARGETS) for turn in self.turns if (id := self._summary_id(turn))}
         for turn in self.turns:
-            for each in (
-                each for made in self.made[turn.id] for each in made.placed if each.thing.item.kind == "summary"
-            ):
-                visibility.get(self._summed_up(turn), set()).intersection_update(each.visibility)
-        found, events = {}, self.known.outside(*COMPACTING)
-        for event in self.known.outside("summary"):
+            for each in self._summary_candidates(turn):
+                visibility.get(self._summary_id(turn), set()).intersection_update(each.visibility)
+        found, events = {}, self.history.events_of(*COMPACTION_EVENTS)
+        for event in self.history.events_of("summary"):
             id = text_in(control_in(event), "id")
             if self.whole or id in visibility:
-                found[id] = compactions_of(event, visibility.get(id, ("model",)), self.sees, events)
+                found[id] = build_compaction(event, visibility.get(id, ("model",)), self.may_see, events)
         return found
 
-    def _summed_up(self, turn: LoggedTurn) -> str:
-        """The id of the summary that a turn's packs could show, if they could."""
-        has_one = any(each.thing.item.kind == "summary" for made in self.made[turn.id] for each in made.placed)
-        return text_in(control_in(turn.summary), "id") if turn.summary and has_one else ""
+    def _summary_id(self, turn: LoggedTurn) -> str:
+        """Return the id of the summary that was a candidate in a turn's packs, or an empty string."""
+        return text_in(control_in(turn.summary), "id") if turn.summary and self._summary_candidates(turn) else ""
 
-    def _compacted(self, turn: LoggedTurn) -> list[CompactionSource]:
-        return [found] if (found := self.compactions.get(self._summed_up(turn))) else []
+    def _summary_candidates(self, turn: LoggedTurn) -> list[DocumentItem]:
+        candidates = [each for projection in self.projections[turn.id] for each in projection.candidates]
+        return [each for each in candidates if each.record.item.kind == "summary"]
+
+    def _turn_compactions(self, turn: LoggedTurn) -> list[CompactionSource]:
+        return [found] if (found := self.compactions.get(self._summary_id(turn))) else []
 
     def _missing(self) -> Iterator[Missing]:
         contexts = {"": self._session.context} if self.whole else {}
-        contexts |= {turn.id: ids_of(self.known, turn).context for turn in self.turns}
-        for each in self.lacks.all:
-            yield record_of(each, self.sees, resolution_of(each, self.made, contexts))
+        contexts |= {turn.id: find_ids(self.history, turn).context for turn in self.turns}
+        for each in self.missing.all:
+            yield build_missing(each, self.may_see, find_resolution(each, self.projections, contexts))
 
     def _events(self, turn: LoggedTurn) -> Events:
-        events = Events(ids_of(self.known, turn))
-        events.add_logged(turn.events, {id for made in self.made[turn.id] for id in made.ids})
-        for event, subject in self.lacks.happened(turn.id):
+        events = Events(find_ids(self.history, turn))
+        events.add_logged(turn.events, {id for projection in self.projections[turn.id] for id in projection.ids})
+        for event, subject in self.missing.events_in(turn.id):
             events.add_missing(event, subject)
-        for each in self._compacted(turn):
+        for each in self._turn_compactions(turn):
             events.add_compaction(each)
         return events
 
     def _envelope(self, turn: LoggedTurn, events: Events) -> Envelope:
-        ids, made, compactions = ids_of(self.known, turn), self.made[turn.id], self._compacted(turn)
-        items = [each.id for projection in made for each in projection.placed]
-        budgets = [projection.budget.budget_id for projection in made if projection.budget]
+        ids, projections = find_ids(self.history, turn), self.projections[turn.id]
+        compactions = self._turn_compactions(turn)
+        items = [each.id for projection in projections for each in projection.candidates]
+        budgets = [projection.budget.budget_id for projection in projections if projection.budget]
         return Envelope(
             **VERSION,
             context_id=ids.context,
             scope="turn",
-            lifecycle=_lifecycle(made),
-            created_at=turn.attempts[0].time if turn.attempts else time_of(turn.events[0]),
+            lifecycle=_lifecycle(projections),
+            created_at=turn.attempts[0].time if turn.attempts else read_time(turn.events[0]),
             producer=PRODUCER,
             **ids.fields(turn.attempts[-1].id if turn.attempts else ""),
             runtime_refs=self._runtime(ids, [attempt.id for attempt in turn.attempts]),
-            surface_refs=tuple(each.surface.surface_id for each in made if each.surface),
+            surface_refs=tuple(each.surface.surface_id for each in projections if each.surface),
             item_refs=(*items, *(each.sources.item_id for each in compactions)),
-            selection_refs=tuple(each.selection_id for projection in made for each in projection.selections),
+            selection_refs=tuple(each.selection_id for projection in projections for each in projection.selections),
             budget_ref=budgets[-1] if budgets else None,
-            window_refs=tuple(each.window.window_id for each in made if each.window),
-            assembly_refs=tuple(each.assembly_id for projection in made for each in projection.assemblies),
-            injection_refs=tuple(each.injection_id for projection in made for each in projection.all_injections),
+            window_refs=tuple(each.window.window_id for each in projections if each.window),
+            assembly_refs=tuple(each.assembly_id for projection in projections for each in projection.assemblies),
+            injection_refs=tuple(each.injection_id for projection in projections for each in projection.all_injections),
             compaction_refs=tuple(each.compaction.compaction_id for each in compactions),
             summary_refs=tuple(each.summary.summary_id for each in compactions),
-            missing_context_refs=tuple(each.id for each in self.lacks.of(turn.id)),
+            missing_context_refs=tuple(each.id for each in self.missing.of(turn.id)),
             policy_refs=tuple(POLICIES),
             evidence_refs=tuple(event.event_id for event in events.all),
             metadata={"number": turn.number, "mode": _mode(turn)},
         )
 
     def _runtime(self, ids: LifecycleIds, attempts: Sequence[str]) -> tuple[RuntimeRef, ...]:
-        key = self.known.key
-        known: list[tuple[Any, str]] = [("tenant", key.tenant), ("agent", key.agent), ("session", key.session)]
-        known += [("turn", ids.turn), ("task", ids.task), ("run", ids.turn), *(("attempt", each) for each in attempts)]
-        return tuple(RuntimeRef(kind=kind, id=id) for kind, id in known if id)
+        key = self.history.key
+        refs: list[tuple[Any, str]] = [("tenant", key.tenant), ("agent", key.agent), ("session", key.session)]
+        refs += [("turn", ids.turn), ("task", ids.task), ("run", ids.turn), *(("attempt", each) for each in attempts)]
+        return tuple(RuntimeRef(kind=kind, id=id) for kind, id in refs if id)
 
     @property
     def _session(self) -> LifecycleIds:
-        return LifecycleIds(f"context:{self.known.key.session}", self.known.key.session)
+        return LifecycleIds(f"context:{self.history.key.session}", self.history.key.session)
 
     def _session_events(self) -> Events:
-        """What happened to the session outside of its turns."""
-        events, used = Events(self._session), {self._summed_up(turn) for turn in self.turns}
+        """Return the events outside the session's turns."""
+        events, used = Events(self._session), {self._summary_id(turn) for turn in self.turns}
         for id, each in self.compactions.items():
             if id not in used:
                 events.add_compaction(each)
-        forgetting = [event for event in self.known.outside("context.redaction.applied") if "run" not in event]
-        events.add_logged(forgetting)
-        for event, subject in self.lacks.outside(turn.id for turn in self.turns):
+        redactions = [event for event in self.history.events_of("context.redaction.applied") if "run" not in event]
+        events.add_logged(redactions)
+        for event, subject in self.missing.events_outside(turn.id for turn in self.turns):
             events.add_missing(event, subject)
         return events
 
@@ -234,18 +252,128 @@ class _Composing:
             item_refs=tuple(each.sources.item_id for each in compactions),
             compaction_refs=tuple(each.compaction.compaction_id for each in compactions),
             summary_refs=tuple(each.summary.summary_id for each in compactions),
-            missing_context_refs=tuple(each.id for each in self.lacks.all if not each.turns),
+            missing_context_refs=tuple(each.id for each in self.missing.all if not each.turns),
             policy_refs=tuple(POLICIES),
             evidence_refs=(*(each.context_id for each in turns), *(event.event_id for event in events.all)),
         )
 
 
-def _lifecycle(made: Sequence[Projection]) -> Lifecycle:
-    if any(each.injections for each in made):
+def _lifecycle(projections: Sequence[Projection]) -> Lifecycle:
+    if any(each.injections for each in projections):
         return "injected"
-    return "assembled" if any(each.assembly for each in made) else "available"
+    return "assembled" if any(each.assembly for each in projections) else "available"
 
 
 def _mode(turn: LoggedTurn) -> str:
     event: Record = turn.attempts[0].event if turn.attempts else {}
     return text_in(event, "mode")
+
+
+LARGEST = 512 << 20
+"""Largest evidence file, in bytes; larger ones are rejected unread."""
+
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedEnvelope:
+    key: SessionKey
+    """The session in this store."""
+    evidence: Evidence
+
+
+def is_envelope(file: str | os.PathLike[str]) -> bool:
+    """Whether the first bytes of a file look like evidence."""
+    try:
+        with open(file, "rb") as handle:
+            head = handle.read(_HEAD) if stat.S_ISREG(os.fstat(handle.fileno()).st_mode) else b""
+    except OSError:
+        return False
+    return head.lstrip().startswith(b"{") and FORMAT.encode() in head
+
+
+def check_envelope(file: str | os.PathLike[str], largest: int = LARGEST) -> Evidence:
+    """Return the evidence in a file, with every record and reference checked; raises InvalidArchive with the faults."""
+    path = os.fspath(file)
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as handle:
+            if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                raise InvalidArchive("it is not a regular file")
+            data = handle.read(largest + 1)
+        if len(data) > largest:
+            raise InvalidArchive(f"it is larger than {largest} bytes")
+        return checked(read_evidence(data))
+    except InvalidArchive as error:
+        raise InvalidArchive(f"{path!r} cannot be imported: {error}") from None
+    except OSError as error:
+        raise NotFound(f"cannot read {path!r}: {error.strerror or error}") from error
+
+
+def import_envelope(
+    file: str | os.PathLike[str],
+    *,
+    session: str | None = None,
+    store: StoreLike = None,
+    tenant: str = "default",
+    agent: str = "default",
+    largest: int = LARGEST,
+) -> ImportedEnvelope:
+    """Store the evidence in a file as a session of its own, under its own name or another unused one.
+
+    The evidence is stored unchanged and can be inspected and exported again. It restores neither messages nor memory;
+    an archive (`export_session`) does.
+    """
+    evidence = check_envelope(file, largest)
+    key = key_for(evidence.envelope.session_id if session is None else session, tenant, agent)
+    target = Session(key, given_store(store).open(key))
+    with defer_finalizers(), target.locked():
+        if not target.is_empty:
+            raise SettingsError(
+                f"there is already a session {key.session!r} of tenant {tenant!r} and agent {agent!r}: "
+                "choose another name with session= (--session)"
+            )
+        blob = target.keep(evidence.as_bytes())
+        event = {"type": "evidence", "target": evidence.target, "ctx": {"blobs": [blob]}}
+        target.append(new_turn_id(), [], [event], utc_now())
+    return ImportedEnvelope(key, evidence)
+
+
+def note_export(
+    evidence: Evidence, session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
+) -> None:
+    """Record in the log that evidence was exported and for which target; warn if the store cannot be written."""
+    key = key_for(session, tenant, agent)
+    exported = context_event("context.exported", EventIds(key.session), evidence.root, target=evidence.target)
+    target = Session(key, given_store(store).open(key))
+    try:
+        with defer_finalizers(), target.locked():
+            target.append(new_turn_id(), [], [exported], utc_now())
+    except StoreUnavailable as error:
+        logger.warning("ctxwrap: the export of evidence was not recorded in the log: %s", error)
+
+
+def imported_evidence(events: Sequence[Record], files: Files) -> Evidence | None:
+    """Return the evidence that was imported into a session, if any; raises StoreCorrupt if it is damaged."""
+    blobs = [blob for event in events if event.get("type") == "evidence" for blob in blobs_in(event)]
+    if not blobs:
+        return None
+    try:
+        return read_evidence(loaded(blobs[-1], files))
+    except (InvalidArchive, LookupError) as error:
+        raise StoreCorrupt(f"the imported evidence is damaged: {error}") from error
+
+
+def verify_evidence(verification: Verification, store: StoreLike = None) -> Verification:
+    """Add the faults of imported evidence to a verification: an archive may contain unchecked evidence."""
+    if verification.messages or verification.is_damaged:
+        return verification
+    place, key = given_store(store), verification.key
+    try:
+        evidence = imported_evidence(load_history(place, key).events, place.open(key).files)
+        if evidence is not None:
+            checked(evidence)
+    except (InvalidArchive, StoreCorrupt) as error:
+        finding = VerifyFinding("damage", "events.jsonl", str(error), "import the envelope again")
+        findings, found = (finding, *verification.findings), {**verification.found, "damage": 1}
+        return replace(verification, findings=findings, found=found)
+    return verification

@@ -1,4 +1,4 @@
-"""The items that a pack refers to, and the mapping of pack terms to those of Agent Context."""
+"""The context records of one request: what its pack included or left out, in the terms of Agent Context."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -99,43 +99,43 @@ def trust_of(origin: str) -> str:
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
     entry: int
-    """Which entry of the pack tells of it."""
+    """Index of its entry in the pack."""
     item: PackItem
     kind: ContextKind
     uri: str
     part: str = ""
-    """Which part of its source: a number, a range, an id."""
+    """The part of the source: a number, a range or an id."""
     is_private: bool = False
-    """Whether the name of that part may tell something: a model names memories as it likes."""
+    """Whether the part's name may reveal content, as the ids that a model gives to memory items do."""
     content: str | None = None
-    """What it said to the model; None if that is not known, or nothing was sent."""
+    """The text sent to the model; None if it is unknown or was not sent."""
     is_gone: bool = False
-    """Whether what it said was forgotten or purged since."""
+    """Whether the text was forgotten or purged since."""
     tokens: int | None = None
     digest: str = ""
-    """SHA-256 of the whole source, of which there may be more than was sent."""
+    """SHA-256 of the whole source, which may be longer than the text sent."""
     blocks: tuple[str, ...] = ()
-    """The blocks of the request it stands in, by their keys."""
+    """Keys of the request's blocks that contain it."""
 
 
-def key_of(block: Block) -> str:
-    """By what the things in a block know it."""
+def block_key(block: Block) -> str:
+    """Return the key by which context records name a block."""
     return block.source if block.name in ("message", "system") else block.name
 
 
-def records_of(told: SessionHistory, attempt: RequestAttempt) -> tuple[ContextRecord, ...]:
-    """Everything that could be sent; nothing if the attempt packed nothing."""
-    return tuple(_Things(told, attempt, attempt.view).all()) if attempt.view is not None else ()
+def read_records(history: SessionHistory, attempt: RequestAttempt) -> tuple[ContextRecord, ...]:
+    """Return all candidates of a request, included or not; none if nothing was packed."""
+    return tuple(_RecordReader(history, attempt, attempt.view).read()) if attempt.view is not None else ()
 
 
 @dataclass
-class _Things:
-    told: SessionHistory
+class _RecordReader:
+    history: SessionHistory
     attempt: RequestAttempt
     view: PackView
     _at: int = field(default=0, init=False)
 
-    def all(self) -> Iterator[ContextRecord]:
+    def read(self) -> Iterator[ContextRecord]:
         for at, item in enumerate(self.view.items):
             self._at = at
             form = kind_named(item.kind).form
@@ -149,11 +149,11 @@ class _Things:
                 yield self._one(item)
 
     def _one(self, item: PackItem) -> ContextRecord:
-        """A thing that has an entry of its own."""
+        """Return the record of a pack item that stands for one source."""
         kind = kind_of(item.kind, source=item.source, origin=item.origin)
-        blocks = (self._place(item),) if item.included else ()
+        blocks = (self._block_of(item),) if item.included else ()
         content = self._content(item) if item.included else None
-        is_gone = content is None and (bool(self._gone.intersection(blocks)) or self._is_purged(item))
+        is_gone = content is None and (bool(self._deleted_blocks.intersection(blocks)) or self._is_purged(item))
         part = " ".join(item.refs)
         whole = self._digests.get(item.source, "") if is_file(item.kind) else ""
         return ContextRecord(
@@ -161,16 +161,16 @@ class _Things:
         )
 
     def _memory(self, item: PackItem, id: str) -> ContextRecord:
-        tier, told = self._remembered.get(id, ("", None))
-        places = [name for name, ids in self._memory_places.items() if id in ids] or [*self._memory_places][-1:]
+        tier, memory = self._memory_items.get(id, ("", None))
+        places = [name for name, ids in self._memory_blocks.items() if id in ids] or [*self._memory_blocks][-1:]
         blocks = tuple(places) if item.included else ()
-        content = escaped(told) if told is not None and item.included else None
+        content = escaped(memory) if memory is not None and item.included else None
         kind, is_gone = kind_of(item.kind, tier=tier), item.included and content is None
         tokens = item.tokens if len(item.refs) == 1 else None
         return ContextRecord(self._at, item, kind, _uri(item), id, True, content, is_gone, tokens, blocks=blocks)
 
     def _messages(self, item: PackItem, numbers: list[int]) -> Iterator[ContextRecord]:
-        """Every message by its number; those that the log does not know are one thing together."""
+        """Yield one record per message; messages that are not in the log share one record."""
         for number in filter(None, dict.fromkeys(numbers)):
             yield self._message(item, number)
         if not all(numbers) or not numbers:
@@ -180,12 +180,12 @@ class _Things:
     def _message(self, item: PackItem, number: int) -> ContextRecord:
         source = f"messages:{number}"
         block = next((block for block in self.view.blocks if block.source == source), None)
-        if block is None:  # the log has lost it
+        if block is None:  # missing from a damaged log
             kind = kind_of(item.kind)
             return ContextRecord(
                 self._at, item, kind, "session:messages.jsonl", str(number), blocks=("messages.jsonl",)
             )
-        is_gone = number in self.told.purged
+        is_gone = number in self.history.purged
         content = None if is_gone else block.text
         kind = kind_of(item.kind, role=block.role)
         where = ("session:messages.jsonl", str(number), False)
@@ -206,33 +206,33 @@ class _Things:
 
     @cached_property
     def _newest(self) -> list[int]:
-        """What the caller sent that is always sent on: behind the recent messages."""
+        """The caller's messages after the recent ones, which every request contains."""
         conversation = numbers_in(str(self.attempt.event["prefix"]["messages"]))
         return conversation[len(self._recent) :]
 
     @cached_property
-    def _memory_places(self) -> dict[str, set[str]]:
-        """Which memories each block tells."""
+    def _memory_blocks(self) -> dict[str, set[str]]:
+        """The ids of the memory items in each block."""
         state = {"state": _ids(self._sent["state"].get("memory") or {})}
         return {"memory": _ids(self.attempt.epoch), **state} if self._sent["epoch"] else state
 
     @cached_property
-    def _remembered(self) -> dict[str, tuple[str, Any]]:
-        """Memories as the model was shown them, with their tiers."""
-        told = [self.attempt.epoch] if self._sent["epoch"] else []
-        told.append(self._sent["state"].get("memory") or {})
-        return {str(item["id"]): (tier, item) for each in told for tier in TIERS for item in each.get(tier, ())}
+    def _memory_items(self) -> dict[str, tuple[str, Any]]:
+        """Memory items as they were sent, with their tiers, by id."""
+        memories = [self.attempt.epoch] if self._sent["epoch"] else []
+        memories.append(self._sent["state"].get("memory") or {})
+        return {str(item["id"]): (tier, item) for each in memories for tier in TIERS for item in each.get(tier, ())}
 
     @cached_property
-    def _framed(self) -> dict[str, str]:
-        """Files, pins, summary and results of children, by where they lie."""
-        boundary = boundary_of(self.told.key)
+    def _framed_texts(self) -> dict[str, str]:
+        """Texts of files, pins, summary and child results, by path."""
+        boundary = boundary_of(self.history.key)
         texts = [block.text for block in self.view.blocks if block.name in ("boot", "pinned", "background", "offered")]
         return {block.path: block.content for text in texts for block in blocks_in(text, boundary)}
 
     @cached_property
-    def _found(self) -> dict[str, str]:
-        """Findings as the model saw them, each a line of JSON."""
+    def _search_results(self) -> dict[str, str]:
+        """Search results as they were sent, each a line of JSON."""
         text = next((block.text for block in self.view.blocks if block.name == "found"), "")
         lines = text.split("\n")[1:-1]
         places = [f"{number}.{part}" for number, part, *_ in sorted(self._sent["found"])]
@@ -246,19 +246,19 @@ class _Things:
         if item.kind == "boot_header":
             return self.view.boot_header or None
         if kind_named(item.kind).form == "passage":
-            return None if self._is_purged(item) else self._found.get(item.refs[0])
-        return self._framed.get(item.source)
+            return None if self._is_purged(item) else self._search_results.get(item.refs[0])
+        return self._framed_texts.get(item.source)
 
     @cached_property
-    def _gone(self) -> set[str]:
-        """The blocks whose texts are no longer kept."""
-        return {name for name, id in texts_in(self.attempt.event).items() if self.told.text(str(id)) is None}
+    def _deleted_blocks(self) -> set[str]:
+        """The blocks whose texts were deleted."""
+        return {name for name, id in texts_in(self.attempt.event).items() if self.history.text(str(id)) is None}
 
     def _is_purged(self, item: PackItem) -> bool:
-        """Whether it is a finding in a message that was purged."""
-        return kind_named(item.kind).form == "passage" and int(item.refs[0].partition(".")[0]) in self.told.purged
+        """Whether this is a search result from a purged message."""
+        return kind_named(item.kind).form == "passage" and int(item.refs[0].partition(".")[0]) in self.history.purged
 
-    def _place(self, item: PackItem) -> str:
+    def _block_of(self, item: PackItem) -> str:
         if item.source.startswith(OFFER):
             return "offered"
         if is_file(item.kind):
@@ -279,7 +279,7 @@ def _ids(memory: Mapping[str, Any]) -> set[str]:
 
 
 def _uri(item: PackItem) -> str:
-    """Where it lies: in the session, in the working set, at a tool's, or in ctxwrap itself."""
+    """Return the URI of the source: in the session, the working set, a tool's output or ctxwrap itself."""
     kind = kind_named(item.kind)
     if kind.store == "workingset" and item.source.startswith((OUTPUT, OFFER)):
         return item.source

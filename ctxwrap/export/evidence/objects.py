@@ -1,7 +1,7 @@
-"""The thirteen records of Agent Context as strict types: no unknown field, no unknown word, no claim beyond context.
+"""The thirteen records of Agent Context as strict types, which reject unknown fields, unknown terms and outcomes.
 
-Ten of them have a schema that the standard publishes, which takes more than this does. Window, injection and summary
-have none: their fields are the ones that the standard names in prose.
+The standard publishes schemas for ten of them, which accept more. Window, injection and summary have none; their fields
+are those in the standard's prose.
 """
 
 from collections.abc import Mapping
@@ -39,14 +39,14 @@ from ctxwrap.export.evidence.vocabulary import (
 
 
 class RuntimeRef(Strict):
-    """Something of the runtime's, by the id that it has there."""
+    """An object of the runtime, by its id."""
 
     kind: Literal["tenant", "agent", "session", "thread", "turn", "task", "run", "attempt"]
     id: str
 
 
 class InRuntime(Versioned):
-    """A record that keeps the runtime's ids."""
+    """A record with the runtime's ids."""
 
     session_id: str = ""
     thread_id: str = ""
@@ -57,7 +57,7 @@ class InRuntime(Versioned):
 
 
 class Envelope(InRuntime):
-    """A snapshot of the context of a turn or a session: which records it is made of."""
+    """The context of a turn or a session: the records that belong to it."""
 
     context_id: Id
     scope: ContextScope
@@ -84,7 +84,7 @@ class Envelope(InRuntime):
 
 
 class Surface(Versioned):
-    """What was available before anybody chose."""
+    """What was available for selection."""
 
     surface_id: Id
     scope: ContextScope
@@ -106,14 +106,14 @@ class Redactable(Versioned):
     policy_refs: tuple[Id, ...] = ()
 
     @model_validator(mode="after")
-    def _says_why(self) -> "Redactable":
+    def _check_redaction(self) -> "Redactable":
         if self.redaction_state not in ("none", "unknown") and not (self.redaction_method and self.policy_refs):
-            raise ValueError("what is redacted says by which method and policy")
+            raise ValueError("a redacted record needs redaction_method and policy_refs")
         return self
 
 
 class Item(Redactable):
-    """One unit of context; what it says lies in the document's contents, or is not there."""
+    """One unit of context; its text is in the document's contents, if the target may see it."""
 
     item_id: Id
     context_kind: ContextKind
@@ -135,23 +135,23 @@ class Item(Redactable):
     metadata: Open = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _holds_what_it_says(self) -> "Item":
+    def _check_content(self) -> "Item":
         if (self.content is not None) != (self.content_mode == "inline"):
-            raise ValueError("an item has content if it is inline, and only then")
+            raise ValueError("an item has content if and only if its content_mode is inline")
         if (self.content_ref is not None) != (self.content_mode not in ("inline", "opaque")):
-            raise ValueError("an item refers to its content unless it is inline or opaque")
+            raise ValueError("an item needs content_ref unless its content_mode is inline or opaque, and only then")
         return self
 
 
 class Selector(Strict):
-    """Which part of a source."""
+    """A part of a source."""
 
     type: SelectorType
     value: str
 
 
 class ModelApi(Strict):
-    """What a provider called what it was sent."""
+    """A provider's ids and token counts for a request."""
 
     kind: Literal["model_api"]
     response_id: str = ""
@@ -163,7 +163,7 @@ class ModelApi(Strict):
 
 
 class SourceRef(Versioned):
-    """Where an item comes from."""
+    """The source of an item."""
 
     source_id: Id
     uri: Id
@@ -183,13 +183,13 @@ class Omission(Strict):
     item_ref: Id
     reason: OmissionReason
     note: str = ""
-    """The reason in the words of whoever left it out."""
+    """The reason in the producer's words."""
     high_impact: bool | None = None
-    """Whether the answer may be another one for it."""
+    """Whether the omission may change the answer."""
 
 
 class Selection(Versioned):
-    """Which candidates were chosen, and why the others were not."""
+    """Which candidates were selected, and why the others were not."""
 
     selection_id: Id
     surface_id: Id
@@ -215,7 +215,7 @@ class Truncation(Strict):
 
 
 class Budget(Versioned):
-    """What there was to spend, and what was spent."""
+    """The limits of a request, and what it used."""
 
     budget_id: Id
     target: TargetName
@@ -244,7 +244,7 @@ class Segment(Strict):
 
 
 class Window(Versioned):
-    """The final context window: its segments in their order, and what is kept free."""
+    """The final context window: its segments in order, and the reserved tokens."""
 
     window_id: Id
     target: TargetName
@@ -269,7 +269,7 @@ class Block(Strict):
 
 
 class Assembly(Versioned):
-    """The blocks that were made for a target, in their order."""
+    """The blocks built for a target, in order."""
 
     assembly_id: Id
     target: TargetName
@@ -285,7 +285,7 @@ class Assembly(Versioned):
 
 
 class Injection(Versioned):
-    """Where context became visible, and to whom; never inferred from a selection."""
+    """Where context became visible, and to which target; never inferred from a selection."""
 
     injection_id: Id
     assembly_id: Id
@@ -294,7 +294,7 @@ class Injection(Versioned):
     block_refs: tuple[Id, ...]
     item_refs: tuple[Id, ...]
     native_id: str = ""
-    """What the provider calls its reply to it."""
+    """The provider's id of its reply."""
     visibility: Visibility
     final_ref: str = ""
     hash: Sha256 | None = None
@@ -305,7 +305,7 @@ class Injection(Versioned):
 
 
 class Compaction(Versioned):
-    """What stands in the place of longer context."""
+    """The replacement of longer context by a summary."""
 
     compaction_id: Id
     scope: ContextScope
@@ -322,7 +322,7 @@ class Compaction(Versioned):
 
 
 class Summary(Redactable):
-    """What was said, in fewer words; never an answer."""
+    """A shorter text in place of its sources."""
 
     summary_id: Id
     summary_kind: Literal["thread_summary", "computed_summary"]
@@ -345,7 +345,7 @@ class CandidateSource(Strict):
 
 
 class Missing(Versioned):
-    """Context that is known to be missing. That it was asked for grants nothing."""
+    """Context that is known to be missing; a request for it grants no permission."""
 
     missing_id: Id
     scope: ContextScope
@@ -361,14 +361,14 @@ class Missing(Versioned):
     metadata: Open = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _tells_its_resolution(self) -> "Missing":
+    def _check_resolution(self) -> "Missing":
         if (self.status == "resolved") != bool(self.resolution_refs):
-            raise ValueError("what is resolved says by what, and only that")
+            raise ValueError("a record has resolution_refs if and only if its status is resolved")
         return self
 
 
 class Event(InRuntime):
-    """Something that happened to context."""
+    """An event about context."""
 
     event_id: Id
     event_type: EventType
@@ -403,4 +403,4 @@ OBJECTS: Mapping[str, type[Versioned]] = {
     "missing_context": Missing,
     "context_event": Event,
 }
-"""By the names that the standard gives them."""
+"""Record types by the standard's names."""

@@ -1,7 +1,4 @@
-"""A turn as records: what its log says, told in the objects of Agent Context as one target may see them.
-
-Nothing is measured, chosen or guessed here.
-"""
+"""Projects one request of a turn into the records of Agent Context, as one target may see them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,17 +6,17 @@ from typing import Any
 
 from ctxwrap.export.evidence.delivery import (
     Delivery,
-    PlacedRecord,
-    Sees,
-    Sending,
-    deliveries_of,
-    item_of,
-    placed,
-    source_of,
+    DocumentItem,
+    MaySee,
+    ModelDelivery,
+    build_deliveries,
+    build_item,
+    build_source,
+    identify,
 )
 from ctxwrap.export.evidence.document import digest
 from ctxwrap.export.evidence.history import LoggedTurn, RequestAttempt, SessionHistory
-from ctxwrap.export.evidence.items import omission_of, records_of, trust_of
+from ctxwrap.export.evidence.items import omission_of, read_records, trust_of
 from ctxwrap.export.evidence.objects import (
     Assembly,
     Budget,
@@ -39,13 +36,13 @@ from ctxwrap.kinds import kind_named
 from ctxwrap.pack.receipt import budget_in
 from ctxwrap.stores.log_format import count_in
 
-_FULL = 1.0
-"""The priority of what an answer should not be without."""
+_HIGH_IMPACT = 1.0
+"""Omitting an item of this priority may change the answer."""
 
 
 @dataclass(slots=True)
 class Projection:
-    """The records of one attempt."""
+    """The records of one request."""
 
     id: str
     items: list[Item] = field(default_factory=list)
@@ -56,67 +53,67 @@ class Projection:
     window: Window | None = None
     assembly: Assembly | None = None
     injections: list[Injection] = field(default_factory=list)
-    handed: list[Delivery] = field(default_factory=list)
-    """What others than the model were given."""
+    deliveries: list[Delivery] = field(default_factory=list)
+    """Deliveries to targets other than the model."""
     contents: dict[str, str] = field(default_factory=dict)
-    placed: tuple[PlacedRecord, ...] = ()
+    candidates: tuple[DocumentItem, ...] = ()
 
     @property
     def selections(self) -> list[Selection]:
-        return [*([self.selection] if self.selection else []), *(each.selection for each in self.handed)]
+        return [*([self.selection] if self.selection else []), *(each.selection for each in self.deliveries)]
 
     @property
     def assemblies(self) -> list[Assembly]:
-        return [*([self.assembly] if self.assembly else []), *(each.assembly for each in self.handed)]
+        return [*([self.assembly] if self.assembly else []), *(each.assembly for each in self.deliveries)]
 
     @property
     def all_injections(self) -> list[Injection]:
-        return [*self.injections, *(each.injection for each in self.handed)]
+        return [*self.injections, *(each.injection for each in self.deliveries)]
 
     @property
     def ids(self) -> Iterator[str]:
-        """Of the records that an event may be about."""
+        """Ids of the records that events may have as subject."""
         yield from (self.surface.surface_id,) if self.surface else ()
         yield from (self.selection.selection_id,) if self.selection else ()
         yield from (self.budget.budget_id,) if self.budget else ()
         yield from (self.assembly.assembly_id,) if self.assembly else ()
 
 
-def projected(told: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, sees: Sees) -> Projection:
-    """The records of an attempt: what could be sent, what was chosen, what it cost, what became of it."""
-    return _Projecting(told, turn, attempt, sees).done()
+def project(history: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, may_see: MaySee) -> Projection:
+    return _Projector(history, turn, attempt, may_see).project()
 
 
-class _Projecting:
-    def __init__(self, told: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, sees: Sees) -> None:
-        self.told, self.turn, self.attempt, self.sees = told, turn, attempt, sees
-        things = enumerate(records_of(told, attempt), 1)
-        self.placed = tuple(placed(attempt, at, thing, sees) for at, thing in things)
-        self.result = Projection(attempt.id, placed=self.placed)
+class _Projector:
+    def __init__(self, history: SessionHistory, turn: LoggedTurn, attempt: RequestAttempt, may_see: MaySee) -> None:
+        self.history, self.turn, self.attempt, self.may_see = history, turn, attempt, may_see
+        records = enumerate(read_records(history, attempt), 1)
+        self.candidates = tuple(identify(attempt, number, record, may_see) for number, record in records)
+        self.result = Projection(attempt.id, candidates=self.candidates)
 
-    def done(self) -> Projection:
+    def project(self) -> Projection:
         result, view = self.result, self.attempt.view
-        result.sources = list({each.source: source_of(each) for each in self.placed}.values())
-        result.items = [item_of(each, self._kept) for each in self.placed]
+        result.sources = list({each.source_id: build_source(each) for each in self.candidates}.values())
+        result.items = [build_item(each, self._store_text) for each in self.candidates]
         result.surface = self._surface()
         if view is not None:
             result.selection = self._selection()
             result.budget, result.window = self._budget(), self._window()
-            sending = Sending(self.turn, self.attempt, self._inside(), self.sees, self._kept)
-            result.assembly = sending.assembly(view.blocks)
-            result.injections = list(sending.injections(result.assembly))
-            text = self.told.text
-            result.handed = list(deliveries_of(self.turn, self.attempt, self.placed, text, self.sees, self._kept))
+            see_and_store = self.may_see, self._store_text
+            delivery = ModelDelivery(self.turn, self.attempt, self._items_by_block(), *see_and_store)
+            result.assembly = delivery.assembly(view.blocks)
+            result.injections = list(delivery.injections(result.assembly))
+            text = self.history.text
+            result.deliveries = list(build_deliveries(self.turn, self.attempt, self.candidates, text, *see_and_store))
         return result
 
-    def _inside(self) -> dict[str, list[PlacedRecord]]:
-        inside: dict[str, list[PlacedRecord]] = {}
-        for each in self.placed:
-            for key in each.thing.blocks:
-                inside.setdefault(key, []).append(each)
-        return inside
+    def _items_by_block(self) -> dict[str, list[DocumentItem]]:
+        items: dict[str, list[DocumentItem]] = {}
+        for each in self.candidates:
+            for key in each.record.blocks:
+                items.setdefault(key, []).append(each)
+        return items
 
-    def _kept(self, text: str) -> str:
+    def _store_text(self, text: str) -> str:
         name = digest(text)
         self.result.contents[name] = text
         return name
@@ -129,21 +126,21 @@ class _Projecting:
             surface_kind="turn_surface",
             producer="ctxwrap",
             available_source_refs=tuple(each.source_id for each in self.result.sources),
-            available_item_refs=tuple(each.id for each in self.placed),
+            available_item_refs=tuple(each.id for each in self.candidates),
             created_at=self.attempt.time,
         )
 
     def _selection(self) -> Selection:
-        selected = [each for each in self.placed if each.thing.item.included]
+        selected = [each for each in self.candidates if each.record.item.included]
         return Selection(
             **VERSION,
             selection_id=f"selection-{self.attempt.id}",
             surface_id=f"surface-{self.attempt.id}",
-            candidate_item_refs=tuple(each.id for each in self.placed),
+            candidate_item_refs=tuple(each.id for each in self.candidates),
             selected_item_refs=tuple(each.id for each in selected),
-            omitted_item_refs=tuple(_omission(each) for each in self.placed if not each.thing.item.included),
+            omitted_item_refs=tuple(_omission(each) for each in self.candidates if not each.record.item.included),
             ranking_signals={
-                each.id: _signals(each) for each in self.placed if kind_named(each.thing.item.kind).evidence.ranked
+                each.id: _signals(each) for each in self.candidates if kind_named(each.record.item.kind).evidence.ranked
             },
             selection_policy="claims in their order, each within its share of the budget",
             budget_ref=f"budget-{self.attempt.id}",
@@ -154,7 +151,9 @@ class _Projecting:
     def _budget(self) -> Budget:
         known = budget_in(self.attempt.event)
         fixed, used = count_in(known, "fixed"), count_in(known, "used")
-        told: dict[str, Any] = {name: known[name] for name in ("set_by", "spent", "counter", "exact") if name in known}
+        metadata: dict[str, Any] = {
+            name: known[name] for name in ("set_by", "spent", "counter", "exact") if name in known
+        }
         return Budget(
             **VERSION,
             budget_id=f"budget-{self.attempt.id}",
@@ -162,11 +161,11 @@ class _Projecting:
             max_tokens=count_in(known, "limit"),
             reserved_tokens=count_in(known, "reply"),
             actual_tokens=None if fixed is None or used is None else fixed + used,
-            actual_items=sum(each.thing.item.included for each in self.placed),
+            actual_items=sum(each.record.item.included for each in self.candidates),
             overflow_strategy="defer_to_retrieval",
-            truncation_records=tuple(_truncations(self.placed)),
+            truncation_records=tuple(_truncations(self.candidates)),
             created_at=self.attempt.time,
-            metadata=told,
+            metadata=metadata,
         )
 
     def _window(self) -> Window:
@@ -183,13 +182,13 @@ class _Projecting:
         )
 
     def _segments(self) -> Iterator[Segment]:
-        """One for each entry of the pack that was sent, with the tokens that it takes altogether."""
-        entries: dict[int, list[PlacedRecord]] = {}
-        for each in self.placed:
-            if each.thing.item.included:
-                entries.setdefault(each.thing.entry, []).append(each)
+        """Build one segment per included pack entry, with the entry's tokens."""
+        entries: dict[int, list[DocumentItem]] = {}
+        for each in self.candidates:
+            if each.record.item.included:
+                entries.setdefault(each.record.entry, []).append(each)
         for order, group in enumerate(entries.values()):
-            entry = group[0].thing.item
+            entry = group[0].record.item
             yield Segment(
                 segment_id=f"segment-{self.attempt.id}-{order + 1}",
                 role=entry.kind,
@@ -201,26 +200,28 @@ class _Projecting:
             )
 
 
-def _omission(placed: PlacedRecord) -> Omission:
-    item = placed.thing.item
-    matters = True if item.priority >= _FULL else None
+def _omission(candidate: DocumentItem) -> Omission:
+    item = candidate.record.item
     return Omission(
-        item_ref=placed.id, reason=omission_of(item.kind, item.reason), note=item.reason, high_impact=matters
+        item_ref=candidate.id,
+        reason=omission_of(item.kind, item.reason),
+        note=item.reason,
+        high_impact=True if item.priority >= _HIGH_IMPACT else None,
     )
 
 
-def _signals(placed: PlacedRecord) -> dict[Any, Any]:
-    item = placed.thing.item
+def _signals(candidate: DocumentItem) -> dict[Any, Any]:
+    item = candidate.record.item
     known: dict[str, Any] = {
         "authority": trust_of(item.origin),
-        "token_cost": placed.thing.tokens,
+        "token_cost": candidate.record.tokens,
         "recency": item.freshness or None,
     }
     known |= kind_named(item.kind).evidence.signals
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _truncations(placed: Sequence[PlacedRecord]) -> Iterator[Truncation]:
-    for each in placed:
-        if each.truncated is not None and each.thing.item.included:
-            yield Truncation(item_ref=each.id, original_tokens=each.truncated, tokens=each.thing.item.tokens)
+def _truncations(candidates: Sequence[DocumentItem]) -> Iterator[Truncation]:
+    for each in candidates:
+        if each.truncated is not None and each.record.item.included:
+            yield Truncation(item_ref=each.id, original_tokens=each.truncated, tokens=each.record.item.tokens)

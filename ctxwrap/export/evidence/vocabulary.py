@@ -158,27 +158,27 @@ TARGETS = visibility.TARGETS
 EXPORT: TargetName = "evidence_export"
 
 
-_DECLARING = re.compile(
+_OUTCOME = re.compile(
     r"(?:(?:turn|task|tool|run|step|action|final)_?)?"
     r"(?:status|state|complet(?:e|ed|ion)|finished|done|succe(?:ss|eded)|failed|outcome|result|answer|approv(?:ed|al))"
 )
-"""Names of what the runtime may say of a turn, a task or a tool, and a context record may not."""
+"""Field names for the outcome of a turn, task or tool, which the runtime may state and a context record may not."""
 
 
-def declares(name: str) -> bool:
-    """Whether a field of this name would say how a turn, a task or a tool ended."""
-    return _DECLARING.fullmatch(re.sub(r"[^a-z]+", "_", name.lower()).strip("_")) is not None
+def states_outcome(name: str) -> bool:
+    """Whether a field of this name states the outcome of a turn, task or tool."""
+    return _OUTCOME.fullmatch(re.sub(r"[^a-z]+", "_", name.lower()).strip("_")) is not None
 
 
-def _declaring_nothing(value: dict[str, Any]) -> dict[str, Any]:
-    names = [name for name, _ in _fields(value) if declares(name)]
+def _without_outcome(value: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name, _ in _fields(value) if states_outcome(name)]
     if names:
-        raise ValueError(f"{names[0]!r} is for the runtime to say: no context record declares how something ended")
+        raise ValueError(f"{names[0]!r} states an outcome, which only the runtime may do")
     return value
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    """The fields of a value, and of all that lies in it."""
+    """Return the fields of a value and of all values inside it."""
     found: list[tuple[str, Any]] = []
     pending = [value]
     while pending:
@@ -191,9 +191,9 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
     return found
 
 
-def _moment(text: str) -> str:
+def _with_time_zone(text: str) -> str:
     if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("a time needs its zone, such as Z")
+        raise ValueError("a time needs a time zone, such as Z")
     return text
 
 
@@ -206,10 +206,10 @@ Timestamp = Annotated[
         pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$",
         json_schema_extra={"format": "date-time"},
     ),
-    AfterValidator(_moment),
+    AfterValidator(_with_time_zone),
 ]
-Open = Annotated[dict[str, JsonValue], AfterValidator(_declaring_nothing)]
-"""Fields that the standard leaves open."""
+Open = Annotated[dict[str, JsonValue], AfterValidator(_without_outcome)]
+"""Fields that the standard does not define."""
 
 Visibility = tuple[TargetName, ...]
 
@@ -218,14 +218,14 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @model_serializer(mode="wrap")
-    def _told(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what says nothing, unless it has to be there."""
+    def _without_empty(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out empty fields that are not required."""
         fields = type(self).model_fields
-        told = handler(self).items()
-        return {name: value for name, value in told if value not in _NOTHING or fields[name].is_required()}
+        values = handler(self).items()
+        return {name: value for name, value in values if value not in _EMPTY or fields[name].is_required()}
 
 
-_NOTHING: tuple[Any, ...] = (None, "", (), [], {})
+_EMPTY: tuple[Any, ...] = (None, "", (), [], {})
 
 
 class Versioned(Strict):

@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP, authenticated before a body is read."""
+"""MCP over streamable HTTP; requests are authenticated before their bodies are read."""
 
 import asyncio
 import logging
@@ -37,40 +37,40 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    said = _ADDRESS.fullmatch(text)
-    if said is None or int(said["port"]) > 65535:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
         raise SettingsError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000")
-    return Address(said["six"] or said["host"], int(said["port"]))
+    return Address(match["six"] or match["host"], int(match["port"]))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody on another machine reaches it, whatever its name stands for."""
+    """Whether a host name resolves to loopback addresses only."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise SettingsError(f"there is no address of the name {host!r} here") from error
+        raise SettingsError(f"the host name {host!r} has no address") from error
     return all(ip_address(str(place[4][0]).partition("%")[0]).is_loopback for place in found)
 
 
 def hosts_of(address: Address, allowed: Iterable[str], *, loopback: bool) -> frozenset[str]:
-    """What a request's Host may be. A name that is allowed without a port has the server's own, or none."""
+    """Return the allowed values of Host; a name without a port is allowed with the server's port and without."""
     names = ("127.0.0.1", "localhost", "[::1]") if loopback else ()
     own = {f"{name}:{address.port}" for name in names} | {name for name in names if address.port == _HTTP}
     for name in allowed:
-        said = _NAME.fullmatch(name.lower())
-        if said is None:
+        match = _NAME.fullmatch(name.lower())
+        if match is None:
             raise SettingsError(
-                f"--allow-host {name!r} is not a name, or a name and a port, such as memory.example.com"
+                f"--allow-host {name!r} is not a host name with an optional port, such as memory.example.com"
             )
-        own |= {said.group()} if said["port"] else {said["name"], f"{said['name']}:{address.port}"}
+        own |= {match.group()} if match["port"] else {match["name"], f"{match['name']}:{address.port}"}
     return frozenset(own)
 
 
-def is_ours(host: bytes, hosts: frozenset[str]) -> bool:
+def is_known_host(host: bytes, hosts: frozenset[str]) -> bool:
     return host.decode("latin-1").lower() in hosts
 
 
-def is_our_page(origin: bytes, hosts: frozenset[str]) -> bool:
+def is_own_origin(origin: bytes, hosts: frozenset[str]) -> bool:
     scheme, _, host = origin.decode("latin-1").lower().partition("://")
     return scheme in ("http", "https") and host in hosts
 
@@ -80,98 +80,98 @@ PATH = "/mcp"
 LARGEST_BODY = 1 << 20
 
 SESSIONS = 256
-"""So many sessions a tenant may have open; a request for one more is a 503."""
+"""Most open sessions per tenant; further ones get a 503."""
 
 _IDLE = 15 * 60
-"""After so many seconds without a request or an open stream a session ends."""
+"""Seconds without a request or open stream after which a session ends."""
 
 _STREAM = 15 * 60
-"""So many seconds a stream for what the server has to say stays open."""
+"""Seconds that a stream of server messages stays open."""
 
 _CONNECTIONS = 512
-"""While there are so many connections, requests over further ones are a 503."""
+"""Most open connections; requests on further ones get a 503."""
 
-_PATIENCE = 3
-"""Seconds for what is under way when the server is to end."""
+_SHUTDOWN = 3
+"""Seconds for running requests when the server stops."""
 
 _log = logging.getLogger(__name__)
 
-_OWN_PAGES = (b"same-origin", b"none")
+_OWN_SITES = (b"same-origin", b"none")
 
 
 class Refusal(Exception):
-    """A request that is not let in, with what it is told."""
+    """A rejected request, with its response."""
 
-    def __init__(self, status: int, told: str, **headers: str) -> None:
-        super().__init__(told)
-        self.answer = JSONResponse({"error": told}, status, {"cache-control": "no-store", **headers})
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.response = JSONResponse({"error": message}, status, {"cache-control": "no-store", **headers})
 
 
 class AuthenticatedApp:
-    """The ASGI application."""
+    """The ASGI application: authenticates requests and passes them to the server of their tenant."""
 
     def __init__(self, server_for: Callable[[str], MCPServer], tokens: Tokens, hosts: frozenset[str]) -> None:
         self._tenants = _Tenants(server_for)
         self._tokens = tokens
         self._hosts = hosts
-        self._life = Starlette(lifespan=self._tenants.running)
+        self._lifespan = Starlette(lifespan=self._tenants.running)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._life(scope, receive, send)
+            await self._lifespan(scope, receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
         else:
-            raise ValueError("there is nothing but HTTP here")
+            raise ValueError("only HTTP is supported")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            app = await self._tenants.app_of(self._tenant_let_in(scope))
+            app = await self._tenants.app_of(self._authenticate(scope))
         except Refusal as refusal:
-            app = refusal.answer
+            app = refusal.response
         if scope["method"] == "GET":
-            await _ended_in_time(app, scope, receive, send)
+            await _serve_with_limit(app, scope, receive, send)
         else:
             await app(scope, receive, send)
 
-    def _tenant_let_in(self, scope: Scope) -> str:
-        if not is_ours(_only(scope, b"host") or b"", self._hosts):
-            raise Refusal(421, "this server is not known by the name in Host")
-        self._check_page(scope)
-        tenant = self._tokens.tenant_of(_only(scope, b"authorization") or b"")
+    def _authenticate(self, scope: Scope) -> str:
+        if not is_known_host(_single_header(scope, b"host") or b"", self._hosts):
+            raise Refusal(421, "this server does not serve the name in Host")
+        self._check_origin(scope)
+        tenant = self._tokens.tenant_of(_single_header(scope, b"authorization") or b"")
         if tenant is None:
             raise Refusal(401, "send a token of this server as Authorization: Bearer", **{"www-authenticate": "Bearer"})
         if scope["path"] != PATH or (scope.get("raw_path") or PATH.encode()).partition(b"?")[0] != PATH.encode():
-            raise Refusal(404, f"there is only {PATH} here")
-        if scope["method"] == "POST" and not _is_json(_only(scope, b"content-type") or b""):
-            raise Refusal(415, "a POST has the content-type application/json")
+            raise Refusal(404, f"the only path is {PATH}")
+        if scope["method"] == "POST" and not _is_json(_single_header(scope, b"content-type") or b""):
+            raise Refusal(415, "a POST needs the content-type application/json")
         return tenant
 
-    def _check_page(self, scope: Scope) -> None:
-        origin, site = _only(scope, b"origin"), _only(scope, b"sec-fetch-site")
-        if origin is not None and not is_our_page(origin, self._hosts):
-            raise Refusal(403, "no page of another origin may ask here")
-        if site is not None and site not in _OWN_PAGES:
-            raise Refusal(403, "no page of another site may ask here")
+    def _check_origin(self, scope: Scope) -> None:
+        origin, site = _single_header(scope, b"origin"), _single_header(scope, b"sec-fetch-site")
+        if origin is not None and not is_own_origin(origin, self._hosts):
+            raise Refusal(403, "pages of other origins are not allowed")
+        if site is not None and site not in _OWN_SITES:
+            raise Refusal(403, "pages of other sites are not allowed")
 
 
-async def _ended_in_time(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a stream for a while: nothing is sent on it here, and a client that still wants one asks again."""
-    begun = False
+async def _serve_with_limit(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a stream for a limited time; a client that still needs one reconnects."""
+    has_started = False
 
-    async def noted(message: Message) -> None:
-        nonlocal begun
-        begun = message["type"] == "http.response.start" or message.get("more_body", False)
+    async def send_and_note(message: Message) -> None:
+        nonlocal has_started
+        has_started = message["type"] == "http.response.start" or message.get("more_body", False)
         await send(message)
 
-    with anyio.move_on_after(_STREAM) as waiting:
-        await app(scope, receive, noted)
-    if waiting.cancelled_caught and begun:
+    with anyio.move_on_after(_STREAM) as limit:
+        await app(scope, receive, send_and_note)
+    if limit.cancelled_caught and has_started:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _only(scope: Scope, name: bytes) -> bytes | None:
-    """A header's value, None if there is none, and nothing that could be good if there are several."""
+def _single_header(scope: Scope, name: bytes) -> bytes | None:
+    """Return a header's value, None if it is absent, and an empty, invalid value if it is repeated."""
     values = [value for known, value in scope["headers"] if known == name]
     return None if not values else values[0] if len(values) == 1 else b""
 
@@ -181,7 +181,7 @@ def _is_json(content_type: bytes) -> bool:
 
 
 class _Tenants:
-    """The servers of tenants, each from its first request on and until the end."""
+    """The servers of tenants, each started at its first request."""
 
     def __init__(self, server_for: Callable[[str], MCPServer]) -> None:
         self._server_for = server_for
@@ -207,9 +207,7 @@ class _Tenants:
             server = await anyio.to_thread.run_sync(self._server_for, tenant)
         except CtxwrapError as error:
             _log.warning("the server of a tenant did not start: %s", error)
-            raise Refusal(
-                503, "the memories of this token cannot be served now: ask whoever runs this server"
-            ) from error
+            raise Refusal(503, "the memories of this token are unavailable: ask the operator of this server") from error
         await self._run(server, task_status)
 
     async def _run(self, server: MCPServer, task_status: TaskStatus[ASGIApp]) -> None:
@@ -218,7 +216,9 @@ class _Tenants:
             max_request_body_size=LARGEST_BODY,
             max_sessions=SESSIONS,
             session_idle_timeout=_IDLE,
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the gate did it
+            transport_security=TransportSecuritySettings(
+                enable_dns_rebinding_protection=False
+            ),  # AuthenticatedApp checks hosts
         )
         async with app.router.lifespan_context(app):
             task_status.started(app)
@@ -226,25 +226,22 @@ class _Tenants:
 
 
 def bound(address: Address) -> socket.socket:
-    """The socket to serve on; its own name tells the port if any was asked for."""
+    """Bind the socket to serve on; for port 0 its own name has the port."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=128)
     except OSError as error:
-        raise SettingsError(f"{address} cannot be listened on: {error.strerror or error}") from error
+        raise SettingsError(f"cannot listen on {address}: {error.strerror or error}") from error
 
 
 class HttpConnection(H11Protocol):
-    """One that has to bring each request, head and body, within some seconds, and to take what is sent.
-
-    Whoever is slower is not waited for.
-    """
+    """A connection that is closed if a request takes too long to arrive or a response to be read."""
 
     SECONDS = 30.0
 
     _deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         self._watch()
 
@@ -266,7 +263,7 @@ class HttpConnection(H11Protocol):
         self._watch()
 
     def _watch(self) -> None:
-        """Count from the first byte of a request, or from the beginning, until the last one is there."""
+        """Keep the deadline while a request is incomplete."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._unwatch()
         else:
@@ -282,14 +279,14 @@ class HttpConnection(H11Protocol):
             self._deadline = None
 
 
-def serve(gate: AuthenticatedApp, listening: socket.socket) -> None:
-    """Until a signal ends it: what is under way is finished first, within a few seconds."""
-    server_of(gate).run(sockets=[listening])
+def serve(app: AuthenticatedApp, listening: socket.socket) -> None:
+    """Serve until a signal stops it; running requests have a few seconds to finish."""
+    build_server(app).run(sockets=[listening])
 
 
-def server_of(gate: AuthenticatedApp) -> uvicorn.Server:
+def build_server(app: AuthenticatedApp) -> uvicorn.Server:
     config = uvicorn.Config(
-        gate,
+        app,
         http=HttpConnection,
         limit_concurrency=_CONNECTIONS,
         lifespan="on",
@@ -299,6 +296,6 @@ def server_of(gate: AuthenticatedApp) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=_PATIENCE,
+        timeout_graceful_shutdown=_SHUTDOWN,
     )
     return uvicorn.Server(config)

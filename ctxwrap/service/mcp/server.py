@@ -30,10 +30,10 @@ from ctxwrap.service.models import (
     Vault,
 )
 
-_OrNull = BeforeValidator(lambda value: "" if value is None else value)
-"""Agents also say null for what they leave out."""
+_NullAsEmpty = BeforeValidator(lambda value: "" if value is None else value)
+"""Agents also pass null for arguments they leave out."""
 
-Text = Annotated[str, _OrNull]
+Text = Annotated[str, _NullAsEmpty]
 MemoryId = Annotated[Text, Field(description="Which memory. Leave it out for the server's default, if it has one.")]
 VaultId = Annotated[Text, Field(description="The vault that holds the memory. Leave it out for the default one.")]
 Title = Annotated[str, Field(description="At most 50 characters.")]
@@ -41,7 +41,7 @@ VaultTitle = Annotated[str, Field(description="At most 50 letters, digits and hy
 MemoryType = Annotated[str, Field(description="Which prompts it goes by, such as chat.")]
 Description = Annotated[Text, Field(description="What it is for, at most 500 characters.")]
 Number = int | str
-"""Agents give numbers as text as well."""
+"""Agents also pass numbers as text."""
 
 LONGEST_WAIT = 10.0
 _STEP = 0.5
@@ -50,8 +50,8 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
-    """Errors as what an agent can act on; where the store lies and why it fails is the operator's."""
+def _tool_errors() -> Iterator[None]:
+    """Turn errors into what an agent can act on; details of the store are logged for the operator."""
     try:
         yield
     except WritesLost as error:
@@ -62,28 +62,26 @@ def _plainly() -> Iterator[None]:
         ) from error
     except StoreError as error:
         _log.warning("a tool failed: %s", error)
-        raise ToolError(
-            "the memories cannot be read or written right now: try again, with the same request_id"
-        ) from error
+        raise ToolError("the memories are unavailable: try again with the same request_id") from error
     except CtxwrapError as error:
         raise ToolError(str(error)) from error
 
 
 class Tools:
-    """The tools over some memories; `memory` is the one that is meant if a call names none."""
+    """The tools over some memories; `memory` is the default of calls that name none."""
 
     def __init__(self, memories: Memories, memory: str = "") -> None:
         self._memories = memories
         self._default = memory
         self._waiting = anyio.CapacityLimiter(16)
-        """Waits block threads, and are not to take all there are."""
+        """Limits the threads that waits block."""
 
-    def _meant(self, memory_id: str) -> str:
+    def _memory_or_default(self, memory_id: str) -> str:
         if not (memory_id or self._default):
-            raise ToolError("name a memory_id: there is no default memory here; list_memories tells what there is")
+            raise ToolError("pass a memory_id: this server has no default memory; list_memories lists them")
         return memory_id or self._default
 
-    @_plainly()
+    @_tool_errors()
     def create_memory(
         self,
         title: Title,
@@ -94,34 +92,34 @@ class Tools:
         """Create a new memory. Only for setting things up: a conversation goes on with the memory it has."""
         return self._memories.create_memory(title, memory_type, description, vault=vault_id or None)
 
-    @_plainly()
+    @_tool_errors()
     def create_memory_in_vault(
         self, vault_id: VaultId, title: Title, memory_type: MemoryType, description: Description = ""
     ) -> MemoryInfo:
         """Create a new memory in a vault. Only for setting things up."""
         return self._memories.create_memory(title, memory_type, description, vault=vault_id or None)
 
-    @_plainly()
+    @_tool_errors()
     def create_vault(self, title: VaultTitle, description: Description = "") -> Vault:
         """Create a vault, which holds memories. Only for setting things up."""
         return self._memories.create_vault(title, description)
 
-    @_plainly()
+    @_tool_errors()
     def list_vaults(self) -> list[Vault]:
         """List the user's vaults."""
         return list(self._memories.list_vaults())
 
-    @_plainly()
+    @_tool_errors()
     def list_memories(self, vault_id: VaultId = "") -> list[MemoryInfo]:
         """List the memories of a vault, with their ids."""
         return list(self._memories.list_memories(vault_id or None))
 
-    @_plainly()
+    @_tool_errors()
     def get_memory(self, memory_id: MemoryId = "", vault_id: VaultId = "") -> MemoryInfo:
         """Read what a memory is: its title, type, description and how much it holds."""
-        return self._memories.get_memory(self._meant(memory_id), vault=vault_id or None)
+        return self._memories.get_memory(self._memory_or_default(memory_id), vault=vault_id or None)
 
-    @_plainly()
+    @_tool_errors()
     def add_entry(
         self,
         raw_entry: Annotated[str, Field(description="The message, word for word.")],
@@ -142,7 +140,7 @@ class Tools:
     ) -> Stored:
         """Store one message with its summary. Call it once for every message of the user and of yours, as it comes."""
         return self._memories.add_entry(
-            self._meant(memory_id),
+            self._memory_or_default(memory_id),
             raw_entry,
             summary or None,
             tags,
@@ -151,7 +149,7 @@ class Tools:
             vault=vault_id or None,
         )
 
-    @_plainly()
+    @_tool_errors()
     def list_entries(
         self,
         memory_id: MemoryId = "",
@@ -166,14 +164,14 @@ class Tools:
         answer as before; for what came since, next_after as after. Give only one of the two.
         """
         return self._memories.list_entries(
-            self._meant(memory_id),
+            self._memory_or_default(memory_id),
             limit,
             before or None,
             after or None,
             vault=vault_id or None,
         )
 
-    @_plainly()
+    @_tool_errors()
     def get_entry(
         self,
         entry_id: Annotated[str, Field(description="entryId of an entry that was listed or found.")],
@@ -181,9 +179,9 @@ class Tools:
         vault_id: VaultId = "",
     ) -> Entry:
         """Read one entry whole."""
-        return self._memories.get_entry(self._meant(memory_id), entry_id, vault=vault_id or None)
+        return self._memories.get_entry(self._memory_or_default(memory_id), entry_id, vault=vault_id or None)
 
-    @_plainly()
+    @_tool_errors()
     def get_context(
         self,
         memory_id: MemoryId = "",
@@ -194,10 +192,10 @@ class Tools:
 
         Version 0 is the placeholder of a memory that nobody wrote to yet: treat it as empty and call put_context.
         """
-        found = self._memories.get_context(self._meant(memory_id), version, vault=vault_id or None)
+        found = self._memories.get_context(self._memory_or_default(memory_id), version, vault=vault_id or None)
         return _as_text(found.content, found)
 
-    @_plainly()
+    @_tool_errors()
     def put_context(
         self,
         content: Annotated[
@@ -215,7 +213,9 @@ class Tools:
         Make it from raw entries only, never from summaries. It is expensive: call await_consistency and then this
         after about six stored messages, and once more before the session ends.
         """
-        return self._memories.put_context(self._meant(memory_id), content, expected_version, vault=vault_id or None)
+        return self._memories.put_context(
+            self._memory_or_default(memory_id), content, expected_version, vault=vault_id or None
+        )
 
     async def await_consistency(
         self,
@@ -228,33 +228,36 @@ class Tools:
 
         It fails if a write failed or the time is over: then store again, with the same request_id.
         """
-        with _plainly():
+        with _tool_errors():
             wait = partial(
-                self._memories.await_consistency, self._meant(memory_id), timeout_seconds, vault=vault_id or None
+                self._memories.await_consistency,
+                self._memory_or_default(memory_id),
+                timeout_seconds,
+                vault=vault_id or None,
             )
-            reached = await self._waited(wait, ctx, timeout_seconds)
+            reached = await self._wait_with_progress(wait, ctx, timeout_seconds)
         return _as_text(reached.status, reached)
 
-    async def _waited(self, wait: Callable[[], Consistent], ctx: Context, longest: float) -> Consistent:
-        """Its end, reporting on the way. A client that goes away does not wait for it."""
+    async def _wait_with_progress(self, wait: Callable[[], Consistent], ctx: Context, longest: float) -> Consistent:
+        """Return the result of `wait` and report progress; stop waiting if the client disconnects."""
         failed: CtxwrapError | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(_report_waiting, ctx, longest)
             try:
                 reached = await anyio.to_thread.run_sync(wait, abandon_on_cancel=True, limiter=self._waiting)
-            except CtxwrapError as error:  # the group would make a group of it
+            except CtxwrapError as error:  # the task group would wrap it in an ExceptionGroup
                 failed = error
             group.cancel_scope.cancel()
         if failed:
             raise failed
         return reached
 
-    @_plainly()
+    @_tool_errors()
     def get_user(self) -> User:
         """Fetch the profile of the user whose memories these are: name, email, quotas."""
         return self._memories.get_user()
 
-    @_plainly()
+    @_tool_errors()
     def search_memories(
         self,
         query: Annotated[str, Field(description="A few words about what you look for.")],
@@ -266,16 +269,16 @@ class Tools:
 
         Call it when the user asks for something that neither the context nor the latest entries tell.
         """
-        return self._memories.search_memories(self._meant(memory_id), query, top_k, vault=vault_id or None)
+        return self._memories.search_memories(self._memory_or_default(memory_id), query, top_k, vault=vault_id or None)
 
-    @_plainly()
+    @_tool_errors()
     def get_default_prompts(self, memory_type: MemoryType = "chat") -> Prompts:
         """Read the rules and prompts that a type of memory goes by: how to capture, summarise and keep the context."""
         return self._memories.prompts(memory_type)
 
 
 async def _report_waiting(ctx: Context, longest: float) -> None:
-    """So that a client knows that somebody is at it."""
+    """Report progress, so that the client does not time out."""
     waited = 0.0
     while waited < longest:
         await anyio.sleep(_STEP)
@@ -284,7 +287,7 @@ async def _report_waiting(ctx: Context, longest: float) -> None:
 
 
 def _as_text(text: str, form: BaseModel) -> CallToolResult:
-    """An answer that reads as plain text, and has its fields as well."""
+    """Return a result as plain text and as structured content."""
     return CallToolResult(
         content=[TextContent(type="text", text=text)], structured_content=form.model_dump(mode="json")
     )
@@ -303,20 +306,20 @@ _REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempot
 
 
 def server_for(memories: Memories, *, memory: str = "", allow_create: bool = True) -> MCPServer:
-    """A server over some memories. `memory` is the one that is meant if a call names none.
+    """Build a server over some memories. `memory` is the default of calls that name none.
 
     Without `allow_create` there are no tools that create memories and vaults.
     """
     tools = Tools(memories, memory)
-    offered = [_tool(*said) for said in _offered(tools, allow_create)]
-    return MCPServer("ctxwrap", version=__version__, instructions=INSTRUCTIONS, tools=offered, log_level="WARNING")
+    built = [_tool(*each) for each in _tool_methods(tools, allow_create)]
+    return MCPServer("ctxwrap", version=__version__, instructions=INSTRUCTIONS, tools=built, log_level="WARNING")
 
 
 def run_on_stdio(server: MCPServer) -> None:
     anyio.run(server.run_stdio_async)
 
 
-def _offered(tools: Tools, allow_create: bool) -> Iterator[tuple[Callable[..., Any], ToolAnnotations]]:
+def _tool_methods(tools: Tools, allow_create: bool) -> Iterator[tuple[Callable[..., Any], ToolAnnotations]]:
     if allow_create:
         yield from ((tool, _ADDS) for tool in (tools.create_memory, tools.create_memory_in_vault, tools.create_vault))
     yield tools.add_entry, _ADDS
@@ -339,7 +342,7 @@ def _offered(tools: Tools, allow_create: bool) -> Iterator[tuple[Callable[..., A
 
 
 def _tool(work: Callable[..., Any], annotations: ToolAnnotations) -> Tool:
-    """A tool that refuses arguments it does not know: a misspelt memory must not become the default one."""
+    """Build a tool that rejects unknown arguments: a misspelt memory_id must not select the default memory."""
     tool = Tool.from_function(work, description=cleandoc(work.__doc__ or ""), annotations=annotations)
     arguments = tool.fn_metadata.arg_model
     arguments.model_config["extra"] = "forbid"

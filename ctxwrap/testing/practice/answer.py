@@ -1,4 +1,4 @@
-"""What the practice provider is to answer: an answer in no API's spelling, or a failure."""
+"""Answers and failures of the practice provider, independent of an API."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool; `arguments` is JSON text, as the model wrote it."""
+    """One tool call; `arguments` is the JSON text that the model wrote."""
 
     id: str
     name: str
@@ -25,12 +25,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One reply of the model, and how it is to travel."""
+    """One reply of the model, and how it is sent."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     finish: str = "stop"
-    """stop, length, content_filter, tool_calls or refusal; a bare `stop` follows from what the answer holds."""
+    """stop, length, content_filter, tool_calls or refusal; `stop` becomes tool_calls or refusal if there are any."""
 
     reasoning: str = ""
     refusal: str = ""
@@ -39,10 +39,10 @@ class Answer:
     """Send log probabilities even when the request did not ask; the tokens are the pieces."""
 
     pieces: tuple[str, ...] | None = None
-    """How a stream cuts the text; by default words, each with the white space before it."""
+    """How a stream splits the text; by default into words, each with the white space before it."""
 
     others: tuple["Answer", ...] = ()
-    """The further choices of a request with n > 1; where they run out, the answer itself repeats."""
+    """The further choices of a request with n > 1; after these, the answer itself repeats."""
 
     pause: Callable[[int], None] | None = None
     """Called in a stream before piece i is sent; pieces are those of text, then refusal, then tool arguments."""
@@ -54,10 +54,10 @@ class Answer:
     """Send the API's own error event after that many pieces, and nothing more."""
 
     azure: bool = False
-    """Send what Azure adds to chat: prompt filter results, in a stream as a first chunk without choices."""
+    """Send Azure's additions to chat: prompt filter results, in a stream as a first chunk without choices."""
 
     gzip: bool = False
-    """Compress the body when the client accepts it."""
+    """Compress the body if the client accepts it."""
 
     def __post_init__(self) -> None:
         if self.finish not in FINISHES:
@@ -68,22 +68,22 @@ class Answer:
             object.__setattr__(self, "finish", "tool_calls" if self.tool_calls else "refusal")
 
     def cut(self) -> tuple[str, ...]:
-        """The text in the pieces of a stream."""
+        """Return the text as the pieces of a stream."""
         return tuple(_WORD.findall(self.text)) if self.pieces is None else self.pieces
 
-    def calm(self) -> "Answer":
-        """The same answer with nothing that disturbs its stream."""
+    def undisturbed(self) -> "Answer":
+        """Return the same answer without pauses and errors."""
         return replace(self, pause=None, cut_after=None, error_after=None)
 
     def choices(self, n: int) -> tuple["Answer", ...]:
-        """The `n` choices a request asked for."""
+        """Return the `n` choices of a request."""
         given = (self, *self.others)
-        return (given + (self.calm(),) * n)[: max(n, 1)]
+        return (given + (self.undisturbed(),) * n)[: max(n, 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An HTTP error in the API's own shape, instead of an answer."""
+    """An HTTP error in the API's own format, instead of an answer."""
 
     status: int
     message: str = ""

@@ -1,4 +1,4 @@
-"""How the practice model understands a message and finds its reply."""
+"""How the practice model understands a message and chooses its reply."""
 
 import json
 import re
@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxwrap.testing.practice.answer import JSON
-from ctxwrap.testing.practice.notebook import (
+from ctxwrap.testing.practice.memory import (
     DISLIKING,
     LIKING,
     LIVING,
     NAMING,
     Fact,
-    Notebook,
-    addressed,
-    bare,
+    PracticeMemory,
     capitalized,
+    join_words,
     keywords,
-    listed,
     parse_statement,
     sentences,
+    strip_punctuation,
     task_text,
+    to_second_person,
 )
 from ctxwrap.testing.practice.requests import dict_at
 
 _DEEPEST = 8
 
 
-def structured(schema: JSON, text: str, contents: list[str]) -> str:
-    """A small object for `schema`, from the facts in `contents` and from `text`, the answer in words."""
+def fill_schema(schema: JSON, text: str, contents: list[str]) -> str:
+    """Return a JSON object for `schema`, from the facts in `contents` and the answer `text`."""
     if schema.get("type") != "object" or not dict_at(schema, "properties"):
         return json.dumps({"answer": text}, ensure_ascii=False)
-    return json.dumps(_Filling(schema, text, contents).value(schema, "", 0), ensure_ascii=False)
+    return json.dumps(_SchemaFiller(schema, text, contents).value(schema, "", 0), ensure_ascii=False)
 
 
-class _Filling:
-    """Fills a schema: a text with the fact of its name, else with the answer in words."""
+class _SchemaFiller:
+    """Fills a schema: strings with the fact of the same name, else with the answer."""
 
     def __init__(self, root: JSON, text: str, contents: list[str]) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class _Filling:
                 return {"boolean": False, "null": None}.get(kind, schema.get("minimum", 0))
 
     def _plain(self, schema: JSON) -> JSON:
-        """`schema` with its reference followed, or with the first of its alternatives."""
+        """Resolve a reference, or take the first alternative."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
             return dict_at(dict_at(self._root, "$defs"), reference.rpartition("/")[2])
@@ -73,7 +73,7 @@ class _Filling:
 
     def _known(self, name: str) -> str | None:
         wanted = re.compile(rf"The user's {re.escape(name.replace('_', ' '))} (?:is|are) (.+)", re.I)
-        found = (wanted.fullmatch(bare(content)) for content in self._contents)
+        found = (wanted.fullmatch(strip_punctuation(content)) for content in self._contents)
         return next((match[1] for match in found if match), None)
 
 
@@ -83,7 +83,7 @@ def _kind(schema: JSON) -> str:
 
 
 SELF = "I am ctxwrap's practice model: a few rules, no intelligence."
-LITTLE = (
+HELP = (
     "I am only a practice model and understand little: "
     'try "My name is Ada and I like tea", then "What do you know about me?"'
 )
@@ -96,45 +96,45 @@ _ABOUT_USER = re.compile(r"\b(?:i|me|my|mine)\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question whose answer is in the contents that match `known`."""
+    """A question that is answered with the contents that match `known`."""
 
     pattern: str
     known: str
     otherwise: str
 
-    def answer(self, sentence: str, notebook: Notebook) -> str | None:
+    def answer(self, sentence: str, memory: PracticeMemory) -> str | None:
         if re.fullmatch(self.pattern, sentence, re.I) is None:
             return None
-        matching = [content for content in notebook.contents if re.fullmatch(self.known, content, re.I)]
+        matching = [content for content in memory.contents if re.fullmatch(self.known, content, re.I)]
         return _statement(matching) or self.otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class _Remark:
-    """A question or remark that is answered with a rule of its own."""
+    """A question or remark that is answered by a rule."""
 
     pattern: str
-    rule: Callable[[Notebook], str]
+    rule: Callable[[PracticeMemory], str]
 
-    def answer(self, sentence: str, notebook: Notebook) -> str | None:
-        return self.rule(notebook) if re.fullmatch(self.pattern, sentence, re.I) else None
+    def answer(self, sentence: str, memory: PracticeMemory) -> str | None:
+        return self.rule(memory) if re.fullmatch(self.pattern, sentence, re.I) else None
 
 
-def _tasks(notebook: Notebook) -> str:
-    tasks = [task_text(note) for note in notebook.tasks]
+def _tasks(memory: PracticeMemory) -> str:
+    tasks = [task_text(item) for item in memory.tasks]
     return f"You still have to: {'; '.join(tasks)}." if tasks else "You have nothing left to do."
 
 
-def _everything(notebook: Notebook) -> str:
-    return _statement(notebook.contents) or "I know nothing about you yet."
+def _everything(memory: PracticeMemory) -> str:
+    return _statement(memory.contents) or "I know nothing about you yet."
 
 
-def _round(notebook: Notebook) -> str:
-    return f"This is round {notebook.round}." if notebook.round else "Nobody told me the round."
+def _round(memory: PracticeMemory) -> str:
+    return f"This is round {memory.round}." if memory.round else "Nobody told me the round."
 
 
-def _now(notebook: Notebook) -> str:
-    now = notebook.runtime.get("datetime")
+def _now(memory: PracticeMemory) -> str:
+    now = memory.runtime.get("datetime")
     return f"It is {now}." if now else "I have no clock, and nobody told me the time."
 
 
@@ -142,7 +142,7 @@ _QUESTIONS: tuple[_Question | _Remark, ...] = (
     _Remark(r"who are you|what are you|(?:what(?:'s| is) )your name|are you .+", lambda _: SELF),
     _Remark(r"(?:what|which) round (?:is it|is this|are we in)", _round),
     _Remark(r"what(?:'s| is)? (?:the )?(?:time|date|day)(?: is it)?(?: now| today)?", _now),
-    _Remark(r"what can you do|help|how do you work", lambda _: LITTLE),
+    _Remark(r"what can you do|help|how do you work", lambda _: HELP),
     _Remark(r"(?:hi|hello|hey)(?: there)?|good (?:morning|day|evening)", lambda _: "Hello!"),
     _Remark(r"(?:many )?thanks|thank you(?: .+)?", lambda _: "You are welcome."),
     _Remark(
@@ -182,27 +182,27 @@ _QUESTIONS: tuple[_Question | _Remark, ...] = (
 )
 
 
-def asked(sentence: str, notebook: Notebook) -> str | None:
-    """The answer to `sentence` from what is in `notebook`, or None when it asks nothing."""
-    plain = bare(sentence)
-    answers = (question.answer(plain, notebook) for question in _QUESTIONS)
+def answer_question(sentence: str, memory: PracticeMemory) -> str | None:
+    """Answer `sentence` from memory; None if it is not a question."""
+    plain = strip_punctuation(sentence)
+    answers = (question.answer(plain, memory) for question in _QUESTIONS)
     known = next((answer for answer in answers if answer is not None), None)
     if known is not None or not (_ASKS.match(plain) or sentence.rstrip().endswith("?")):
         return known
-    fitting = _statement([note["content"] for note in notebook.about(plain)])
+    fitting = _statement([item["content"] for item in memory.about(plain)])
     unknown = _UNKNOWN if _ABOUT_USER.search(plain) else None
     return fitting or unknown
 
 
 def is_unknown(answer: str | None) -> bool:
-    """Whether an answer says that the user has not told what was asked for."""
+    """Whether an answer says that the fact is unknown."""
     otherwise = (each.otherwise for each in _QUESTIONS if isinstance(each, _Question))
     return answer in (_UNKNOWN, *otherwise)
 
 
 def _statement(contents: list[str]) -> str:
-    """What is known, in one sentence to the user."""
-    return f"{capitalized(listed([addressed(content) for content in contents]))}." if contents else ""
+    """Return contents as one sentence to the user."""
+    return f"{capitalized(join_words([to_second_person(content) for content in contents]))}." if contents else ""
 
 
 _FINISHED = re.compile(
@@ -216,89 +216,89 @@ _THE_LAST = re.compile(r"it|that|this|(?:the|my) (?:last )?task", re.I)
 _ALL = re.compile(r"everything(?: .*)?|it all|all(?: of (?:it|them))?|(?:all )?my tasks", re.I)
 
 
-def converse(spoken: list[str], notebook: Notebook) -> str:
-    """The reply to the newest of the messages `spoken`; what it tells goes into `notebook`.
+def converse(messages: list[str], memory: PracticeMemory) -> str:
+    """Reply to the newest of the user's messages, and add its facts to `memory`.
 
-    The messages before it were heard in their own rounds. They serve the reply, and go into `notebook` only
-    when it is empty: so begins a conversation of which nothing was remembered so far.
+    Earlier messages were handled in their own rounds. They inform the reply, and enter `memory` only if it is empty,
+    at the start of a conversation.
     """
-    earlier, newest = spoken[:-1], spoken[-1:]
-    heard = _heard(earlier)
-    if not notebook.notes:
-        for fact in heard:
+    earlier, newest = messages[:-1], messages[-1:]
+    earlier_facts = _facts_in(earlier)
+    if not memory.items:
+        for fact in earlier_facts:
             if fact.tier != "ephemeral":
-                notebook.put(fact)
-    known = Notebook(notebook.state())
-    for fact in heard:
-        if not known.knows(fact):
-            known.put(fact)
-    replies = [_reply(sentence, notebook, known) for text in newest for sentence in sentences(text)]
-    notebook.settle(lambda question: not is_unknown(asked(question, known)))
-    return " ".join(dict.fromkeys(reply for reply in replies if reply)) or LITTLE
+                memory.add_fact(fact)
+    known = PracticeMemory(memory.state())
+    for fact in earlier_facts:
+        if not known.has_subject_of(fact):
+            known.add_fact(fact)
+    replies = [_reply(sentence, memory, known) for text in newest for sentence in sentences(text)]
+    memory.drop_answered(lambda question: not is_unknown(answer_question(question, known)))
+    return " ".join(dict.fromkeys(reply for reply in replies if reply)) or HELP
 
 
-def _heard(messages: list[str]) -> list[Fact]:
-    """What `messages` told and did not take back."""
-    notebook, facts = Notebook(), list[Fact]()
+def _facts_in(messages: list[str]) -> list[Fact]:
+    """Return the facts that `messages` state and do not retract."""
+    memory, facts = PracticeMemory(), list[Fact]()
     for sentence in (sentence for text in messages for sentence in sentences(text)):
         fact = _fact(sentence)
         if fact is not None:
-            notebook.put(fact)
+            memory.add_fact(fact)
             facts.append(fact)
         else:
-            _drop(sentence, notebook)
-    contents = set(notebook.contents)
+            _drop(sentence, memory)
+    contents = set(memory.contents)
     return [fact for fact in facts if fact.content in contents]
 
 
 def _fact(sentence: str) -> Fact | None:
-    """What `sentence` tells, unless it asks."""
-    return parse_statement(sentence) if asked(sentence, Notebook()) is None else None
+    """Return the fact in `sentence`, unless it is a question."""
+    return parse_statement(sentence) if answer_question(sentence, PracticeMemory()) is None else None
 
 
-def _reply(sentence: str, notebook: Notebook, known: Notebook) -> str | None:
+def _reply(sentence: str, memory: PracticeMemory, known: PracticeMemory) -> str | None:
     dropped = _drop(sentence, known)
     if dropped is not None:
-        _drop(sentence, notebook)
+        _drop(sentence, memory)
         return dropped
-    answer = asked(sentence, known)
+    answer = answer_question(sentence, known)
     if is_unknown(answer):
-        notebook.miss(sentence)
+        memory.add_question(sentence)
     fact = parse_statement(sentence) if answer is None else None
     if fact is None:
         return answer
-    known.put(fact)
-    notebook.put(fact)
+    known.add_fact(fact)
+    memory.add_fact(fact)
     return fact.reply
 
 
-def _drop(sentence: str, notebook: Notebook) -> str | None:
-    """The reply to what settles a task or takes something back; None when `sentence` does neither."""
-    plain = bare(sentence)
+def _drop(sentence: str, memory: PracticeMemory) -> str | None:
+    """Reply to a finished task or a retraction; None if `sentence` is neither."""
+    plain = strip_punctuation(sentence)
     if found := _FORGET.fullmatch(plain):
-        return _forget(found[1], notebook)
+        return _forget(found[1], memory)
     if found := _FINISHED.fullmatch(plain):
-        return _finish(found[1] or "it", notebook) or "I have no such task on your list."
+        return _finish(found[1] or "it", memory) or "I have no such task on your list."
     if found := _DID.fullmatch(plain):
-        return _finish(found[1] or found[2], notebook)
+        return _finish(found[1] or found[2], memory)
     return None
 
 
-def _forget(what: str, notebook: Notebook) -> str:
-    notes = notebook.notes if _ALL.fullmatch(what) else notebook.about(what)
-    contents = [addressed(note["content"]) for note in notes]
-    notebook.drop(notes)
-    return f"Forgotten: {listed(contents)}." if contents else "I know nothing about that."
+def _forget(what: str, memory: PracticeMemory) -> str:
+    items = memory.items if _ALL.fullmatch(what) else memory.about(what)
+    contents = [to_second_person(item["content"]) for item in items]
+    memory.drop(items)
+    return f"Forgotten: {join_words(contents)}." if contents else "I know nothing about that."
 
 
-def _finish(what: str, notebook: Notebook) -> str | None:
-    tasks = _meant_tasks(what, notebook.tasks)
-    notebook.drop(tasks)
-    done = listed([task_text(task) for task in tasks])
+def _finish(what: str, memory: PracticeMemory) -> str | None:
+    tasks = _matching_tasks(what, memory.tasks)
+    memory.drop(tasks)
+    done = join_words([task_text(task) for task in tasks])
     return f"Well done, that is off your list: {done}." if done else None
 
 
-def _meant_tasks(what: str, tasks: list[JSON]) -> list[JSON]:
+def _matching_tasks(what: str, tasks: list[JSON]) -> list[JSON]:
     if _ALL.fullmatch(what):
         return tasks
     if _THE_LAST.fullmatch(what):

@@ -1,4 +1,4 @@
-"""The practice model: a few rules that follow the protocol, or break it on purpose."""
+"""The practice model: rules that follow the protocol, or violate it on purpose."""
 
 import hashlib
 import json
@@ -20,24 +20,24 @@ from ctxwrap.protocol.instructions import (
     without_injected,
 )
 from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
-from ctxwrap.testing.practice.conversation import converse, structured
-from ctxwrap.testing.practice.notebook import Notebook, bare, sentences
+from ctxwrap.testing.practice.conversation import converse, fill_schema
+from ctxwrap.testing.practice.memory import PracticeMemory, sentences, strip_punctuation
 from ctxwrap.testing.practice.requests import Ask, SpokenLine, dict_at
 
 
-def fraction(*parts: object) -> float:
-    """A number from 0 up to 1 that depends on nothing but `parts`."""
+def stable_fraction(*parts: object) -> float:
+    """Return a number from 0 up to 1 that depends on `parts` alone."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "replace")).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
-def damaged(text: str, where: float) -> str:
-    """`text`, a JSON object, broken in the way that `where` (from 0 up to 1) picks."""
-    return WAYS[int(where * len(WAYS))](text)
+def damage(text: str, where: float) -> str:
+    """Damage a JSON object in one of several ways, chosen by `where` (from 0 up to 1)."""
+    return DAMAGES[int(where * len(DAMAGES))](text)
 
 
-def forged(state: JSON) -> JSON:
-    """`state` with a runtime the system did not set."""
+def forge(state: JSON) -> JSON:
+    """Return `state` with a runtime that the system did not set."""
     runtime = deepcopy(state["runtime"])
     given = runtime.get("round")
     runtime["round"] = (given if isinstance(given, int) else 0) + 41
@@ -78,7 +78,7 @@ def _missing_brace(text: str) -> str:
     return text[:-1]
 
 
-WAYS: tuple[Callable[[str], str], ...] = (
+DAMAGES: tuple[Callable[[str], str], ...] = (
     _trailing_comma,
     _code_fence,
     _cut_off,
@@ -97,10 +97,10 @@ _USE_TOOL = re.compile(
 
 
 class PracticeModel:
-    """Answers from what it was told, the same way every time.
+    """Answers from the facts in the conversation, the same way every time.
 
-    `damaged`, `missing` and `forged` are the shares of trailers that are to be broken JSON, left out, or to
-    change what belongs to the system. Which ones depends on `seed`, the round and the message alone.
+    `damaged`, `missing` and `forged` are the shares of trailers that are invalid JSON, left out, or change the system's
+    fields. Which ones depends on `seed`, the round and the message alone.
     """
 
     def __init__(self, *, damaged: float = 0.0, missing: float = 0.0, forged: float = 0.0, seed: int = 0) -> None:
@@ -110,38 +110,38 @@ class PracticeModel:
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
                 raise SettingsError(f"{name} must be a number from 0 to 1, not {share!r}")
         if sum(self._shares.values()) > 1:
-            raise SettingsError("damaged, missing and forged are shares of all trailers: together at most 1")
+            raise SettingsError("damaged, missing and forged are shares of all trailers: their sum must be at most 1")
 
     def __call__(self, ask: Ask) -> Answer:
-        earlier = until_asked_again(ask.messages)
+        earlier = before_reask(ask.messages)
         if earlier is not None:
-            notebook = Notebook(given_state(ask.system, earlier))
-            converse(_spoken(earlier), notebook)
-            return Answer(f"{SEPARATOR}\n{written(asked_for(ask, notebook))}")
-        spoken = _spoken(ask.messages)
+            memory = PracticeMemory(received_state(ask.system, earlier))
+            converse(_user_messages(earlier), memory)
+            return Answer(f"{SEPARATOR}\n{as_trailer_json(requested_state(ask, memory))}")
+        messages = _user_messages(ask.messages)
         results = _tool_results(ask)
-        newest = spoken[-1] if spoken else ""
+        newest = messages[-1] if messages else ""
         if not results and (call := _tool_call(newest, ask)) is not None:
             return Answer(tool_calls=(call,))
-        notebook = Notebook(given_state(ask.system, ask.messages))
-        text = converse(spoken, notebook)
+        memory = PracticeMemory(received_state(ask.system, ask.messages))
+        text = converse(messages, memory)
         if results:
             text = f"The tool says: {' '.join(results)}"
         if ask.schema is not None:
-            return Answer(structured(ask.schema, text, notebook.contents))
-        return Answer(text + self._trailer(ask, notebook, newest) if asks_for_trailer(ask.system) else text)
+            return Answer(fill_schema(ask.schema, text, memory.contents))
+        return Answer(text + self._trailer(ask, memory, newest) if asks_for_trailer(ask.system) else text)
 
-    def _trailer(self, ask: Ask, notebook: Notebook, newest: str) -> str:
-        state, fault = asked_for(ask, notebook), self._fault(notebook.round, newest)
+    def _trailer(self, ask: Ask, memory: PracticeMemory, newest: str) -> str:
+        state, fault = requested_state(ask, memory), self._fault(memory.round, newest)
         if fault == "missing":
             return ""
-        text = written(forged(state) if fault == "forged" else state)
+        text = as_trailer_json(forge(state) if fault == "forged" else state)
         if fault == "damaged":
-            text = damaged(text, fraction(self._seed, "way", notebook.round, newest))
+            text = damage(text, stable_fraction(self._seed, "way", memory.round, newest))
         return f"\n\n{SEPARATOR}\n{text}"
 
     def _fault(self, round: int, newest: str) -> str | None:
-        drawn = fraction(self._seed, "fault", round, newest)
+        drawn = stable_fraction(self._seed, "fault", round, newest)
         for name, share in self._shares.items():
             if drawn < share:
                 return name
@@ -149,18 +149,18 @@ class PracticeModel:
         return None
 
 
-def asked_for(ask: Ask, notebook: Notebook) -> JSON:
-    """The whole state, or what changed in it."""
-    return notebook.changes() if asks_for_changes(ask.system) else notebook.state()
+def requested_state(ask: Ask, memory: PracticeMemory) -> JSON:
+    """Return the state in the form that the request asks for: whole, or changes."""
+    return memory.changes() if asks_for_changes(ask.system) else memory.state()
 
 
-def written(state: JSON) -> str:
-    """`state` as JSON in which nothing can pose as the separator."""
+def as_trailer_json(state: JSON) -> str:
+    """Return `state` as JSON that cannot contain the separator."""
     return json.dumps(state, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def until_asked_again(lines: list[SpokenLine]) -> list[SpokenLine] | None:
-    """What was said up to the answer whose state is asked for again; None when it is not."""
+def before_reask(lines: list[SpokenLine]) -> list[SpokenLine] | None:
+    """Return the messages before the answer whose snapshot is requested again; None if none is."""
     for at, (role, text) in enumerate(lines):
         before = before_question(text)
         if before is not None:
@@ -169,26 +169,26 @@ def until_asked_again(lines: list[SpokenLine]) -> list[SpokenLine] | None:
     return None
 
 
-def given_state(system: str, lines: list[SpokenLine]) -> JSON | None:
-    """The state in the request's block; without the protocol a block is only text."""
+def received_state(system: str, lines: list[SpokenLine]) -> JSON | None:
+    """Return the state in the request; without the protocol's text it is not read."""
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None
     newest = next((text for role, text in reversed(lines) if role == "user"), "")
     state, epoch = unframe(newest) or unframe(system), unframe(system, "memory")
     if state is None or epoch is None:
         return state
-    told = whole({"memory": from_brief(epoch)}, state)
-    return {name: value for name, value in told.items() if name not in ("dropped", "unchanged")}
+    full = whole({"memory": from_brief(epoch)}, state)
+    return {name: value for name, value in full.items() if name not in ("dropped", "unchanged")}
 
 
-def _spoken(lines: list[SpokenLine]) -> list[str]:
-    """What the user said, message by message, without what was put beside it."""
+def _user_messages(lines: list[SpokenLine]) -> list[str]:
+    """Return the user's messages without ctxwrap's additions."""
     texts = (without_injected(text).strip() for role, text in lines if role == "user")
     return [text for text in texts if text]
 
 
 def _tool_results(ask: Ask) -> list[str]:
-    """The results that no answer followed yet."""
+    """Return the tool results since the last answer."""
     results: list[str] = []
     for role, text in reversed(ask.messages):
         if role == "tool":
@@ -201,7 +201,7 @@ def _tool_results(ask: Ask) -> list[str]:
 def _tool_call(newest: str, ask: Ask) -> ToolCall | None:
     tools = {name.lower(): name for name in ask.tools}
     for sentence in sentences(newest):
-        found = _USE_TOOL.fullmatch(bare(sentence))
+        found = _USE_TOOL.fullmatch(strip_punctuation(sentence))
         if found and (name := tools.get(found[1].lower())):
             arguments = json.dumps(_arguments(ask.tools[name], found[2].strip()), ensure_ascii=False)
             return ToolCall(f"call_{name}_{len(ask.messages)}", name, arguments)
@@ -209,7 +209,7 @@ def _tool_call(newest: str, ask: Ask) -> ToolCall | None:
 
 
 def _arguments(schema: JSON, rest: str) -> JSON:
-    """`rest` for each text that the tool takes."""
+    """Return `rest` for each string parameter of the tool."""
     taken = dict_at(schema, "properties")
     texts = [name for name in taken if dict_at(taken, name).get("type") == "string"]
     return dict.fromkeys(texts, rest) if rest else {}

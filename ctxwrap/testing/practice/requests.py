@@ -1,4 +1,4 @@
-"""What the practice provider was asked: a request as it came, and the same in no API's spelling."""
+"""Requests to the practice provider: as recorded, and parsed independently of the API."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +18,7 @@ _TOOL_ROLES = ("tool", "function")
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One recorded request; the names of `headers` are in lower case."""
+    """One request as received; header names are in lower case."""
 
     method: str
     path: str
@@ -32,7 +32,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request to a model; the names of `headers` are in lower case."""
+    """One request to a model; header names are in lower case."""
 
     api: ApiName
     body: JSON
@@ -44,7 +44,7 @@ class Ask:
 
     @property
     def system(self) -> str:
-        """All that the system and developer roles say; for `responses` the instructions are part of it."""
+        """The texts of the system and developer roles; for `responses` with the instructions."""
         return "\n\n".join(text for role, text in self._lines() if role in _SYSTEM_ROLES and text)
 
     @property
@@ -54,7 +54,7 @@ class Ask:
 
     @property
     def prompt(self) -> tuple[str, ...]:
-        """All that the model reads, in order, as texts: tools, then what stands above the messages, then each."""
+        """All texts that the model reads, in order: tools, system prompt, messages."""
         tools = json.dumps(self.body.get("tools") or [], ensure_ascii=False)
         if self.api == "completions":
             return (tools, *(text for _, text in self._lines()))
@@ -81,7 +81,7 @@ class Ask:
 
     @property
     def tools(self) -> dict[str, JSON]:
-        """The schema of the arguments of each function that may be called, by name."""
+        """The argument schemas of the available functions, by name."""
         tools = [dict_at(tool, "function") or tool for tool in dicts(self.body.get("tools"))]
         return {
             str(tool["name"]): dict_at(tool, "parameters") or dict_at(tool, "input_schema")
@@ -91,7 +91,7 @@ class Ask:
 
     @property
     def schema(self) -> JSON | None:
-        """The JSON schema the answer must follow, `{}` for any object; None when the answer is free text."""
+        """The JSON schema of the answer, `{}` for any object; None for free text."""
         format = _answer_format(self.api, self.body)
         if format.get("type") == "json_schema":
             return dict_at(dict_at(format, "json_schema") or format, "schema")
@@ -113,7 +113,7 @@ Answering = Callable[[Ask], Answer | Failure]
 
 
 def dicts(value: object) -> list[JSON]:
-    """The objects in `value`, when it is a list at all: requests are not to be trusted."""
+    """Return the objects in `value` if it is a list: requests are untrusted."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -123,7 +123,7 @@ def dict_at(value: Mapping[str, Any], key: str) -> JSON:
 
 
 def text_of(content: object) -> str:
-    """The text in a message's content, which is a string or a list of parts."""
+    """Return the text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     texts = (part.get("text", part.get("refusal")) for part in dicts(content))
@@ -131,7 +131,7 @@ def text_of(content: object) -> str:
 
 
 def response_items(body: JSON) -> list[JSON]:
-    """The input of a Responses request as a list of items."""
+    """Return the input of a Responses request as a list of items."""
     given = body.get("input")
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
@@ -178,7 +178,7 @@ def _anthropic_lines(body: JSON) -> Iterator[SpokenLine]:
 
 
 def _prompt_text(message: JSON) -> str:
-    """A message as one text, with calls, results and whatever else it holds; marks for a cache are not read."""
+    """Return a message as one text, with tool calls and results but without cache markers."""
     content = message.get("content")
     parts = [part for part in dicts(content) if part.get("type") not in _TEXT_PARTS]
     bare = [{name: value for name, value in part.items() if name != "cache_control"} for part in parts]

@@ -8,10 +8,10 @@ from ctxwrap.testing.practice.answer import JSON, Answer, Failure
 from ctxwrap.testing.practice.requests import Answering, ApiName, Ask, dicts, response_items
 
 CACHED_FROM, STEP = 1024, 128
-"""A cache gives the beginning of a prompt from so many tokens on, in whole steps of so many."""
+"""The cache serves prefixes of at least this many tokens, in multiples of the step."""
 
-_REMEMBERED = 16
-_ENCODED_AS = "gpt-4o"
+_MOST_PROMPTS = 16
+_TOKENIZER = "gpt-4o"
 _FRAME = 3
 _PATHS: dict[ApiName, str] = {
     "chat": "/chat/completions",
@@ -22,25 +22,25 @@ _PATHS: dict[ApiName, str] = {
 
 
 class PromptCache:
-    """Remembers the newest prompts of all models; any number of threads may ask."""
+    """Stores the newest prompts of all models; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._prompts: deque[tuple[str, tuple[str, ...]]] = deque(maxlen=_REMEMBERED)
+        self._prompts: deque[tuple[str, tuple[str, ...]]] = deque(maxlen=_MOST_PROMPTS)
 
     def take(self, ask: Ask) -> tuple[str, ...]:
-        """Remember a prompt; its longest beginning that an earlier one of the same model has, as texts."""
+        """Store a prompt and return its longest prefix in an earlier prompt of the same model, as texts."""
         if ask.api == "messages" and not _is_marked(ask.body):
             return ()
         model, prompt = f"{ask.api} {ask.model}", ask.prompt
         with self._lock:
             earlier = [known for name, known in self._prompts if name == model]
             self._prompts.append((model, prompt))
-        return max((_shared(known, prompt) for known in earlier), key=_length, default=())
+        return max((_shared_prefix(known, prompt) for known in earlier), key=_length, default=())
 
 
 def cached_tokens(shared: Sequence[str], asked: int) -> int:
-    """What a cache gives of a prompt of `asked` tokens whose beginning it knows."""
+    """Return the cached tokens of a prompt of `asked` tokens with a known prefix."""
     known = min(asked, sum(_FRAME + tokens_in(text) for text in shared))
     return known // STEP * STEP if known >= CACHED_FROM else 0
 
@@ -48,7 +48,7 @@ def cached_tokens(shared: Sequence[str], asked: int) -> int:
 def tokens_in(text: str) -> int:
     from ctxwrap.tokens import counter_for
 
-    return counter_for(_ENCODED_AS).count(text) if text else 0
+    return counter_for(_TOKENIZER).count(text) if text else 0
 
 
 def input_tokens(ask: Ask) -> int:
@@ -59,7 +59,7 @@ def input_tokens(ask: Ask) -> int:
     assert adapter is not None
     if ask.earlier:
         body = {**body, "input": [*ask.earlier, *response_items(body)]}
-    return adapter.request_tokens(body, counter_for(_ENCODED_AS))
+    return adapter.request_tokens(body, counter_for(_TOKENIZER))
 
 
 def output_tokens(answers: Sequence[Answer]) -> int:
@@ -76,17 +76,17 @@ def reasoning_tokens(answers: Sequence[Answer]) -> int:
     return sum(tokens_in(answer.reasoning) for answer in answers)
 
 
-def _shared(known: Sequence[str], prompt: Sequence[str]) -> tuple[str, ...]:
+def _shared_prefix(known: Sequence[str], prompt: Sequence[str]) -> tuple[str, ...]:
     shared: list[str] = []
     for before, text in zip(known, prompt, strict=False):
         if before != text:
-            return (*shared, _beginning(before, text))
+            return (*shared, _common_prefix(before, text))
         shared.append(text)
     return tuple(shared)
 
 
-def _beginning(one: str, other: str) -> str:
-    """What two texts begin with alike; each half that is compared is half as long as the one before."""
+def _common_prefix(one: str, other: str) -> str:
+    """Return the common prefix of two texts, by binary search."""
     same, end = 0, min(len(one), len(other))
     while same < end:
         half = (same + end + 1) // 2
@@ -99,7 +99,7 @@ def _length(texts: Sequence[str]) -> int:
 
 
 def _is_marked(body: JSON) -> bool:
-    """Whether a request to Anthropic asks for its cache, which nothing enters unasked."""
+    """Whether a request to Anthropic marks a part for its cache, which is opt-in."""
     parts = [body, *dicts(body.get("tools")), *dicts(body.get("system"))]
     for message in dicts(body.get("messages")):
         parts += dicts(message.get("content"))
@@ -110,34 +110,34 @@ _REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 def within(window: int, answer: Answering) -> Answering:
-    """`answer`, if a request and the room it asks for the reply fit into `window` tokens."""
+    """Answer requests that fit into `window` tokens with their reply limit; others get the API's own error."""
 
     def fitting(ask: Ask) -> Answer | Failure:
-        said, reply = input_tokens(ask), _reply_asked_for(ask)
-        return answer(ask) if said + reply <= window else _WORDS[ask.api](window, said, reply)
+        input_size, reply = input_tokens(ask), _reply_limit(ask)
+        return answer(ask) if input_size + reply <= window else _TOO_LONG[ask.api](window, input_size, reply)
 
     return fitting
 
 
-def _reply_asked_for(ask: Ask) -> int:
+def _reply_limit(ask: Ask) -> int:
     asked_for = next((ask.body[name] for name in _REPLY_LIMITS if ask.body.get(name)), 0)
     return asked_for if isinstance(asked_for, int) else 0
 
 
-def _chat(window: int, said: int, reply: int) -> Failure:
-    asked = f"you requested {said + reply} tokens ({said} in the messages, {reply} in the completion)"
-    took = asked if reply else f"your messages resulted in {said} tokens"
+def _chat(window: int, input_size: int, reply: int) -> Failure:
+    asked = f"you requested {input_size + reply} tokens ({input_size} in the messages, {reply} in the completion)"
+    took = asked if reply else f"your messages resulted in {input_size} tokens"
     advice = f"Please reduce the length of the messages{' or completion' if reply else ''}."
     return _openai(f"This model's maximum context length is {window} tokens. However, {took}. {advice}", "messages")
 
 
-def _completions(window: int, said: int, reply: int) -> Failure:
-    asked = f"you requested {said + reply} tokens ({said} in your prompt; {reply} for the completion)"
+def _completions(window: int, input_size: int, reply: int) -> Failure:
+    asked = f"you requested {input_size + reply} tokens ({input_size} in your prompt; {reply} for the completion)"
     advice = "Please reduce your prompt; or completion length."
     return _openai(f"This model's maximum context length is {window} tokens, however {asked}. {advice}", None)
 
 
-def _responses(window: int, said: int, reply: int) -> Failure:
+def _responses(window: int, input_size: int, reply: int) -> Failure:
     return _openai(
         "Your input exceeds the context window of this model. Please adjust your input and try again.", "input"
     )
@@ -147,15 +147,15 @@ def _openai(message: str, param: str | None) -> Failure:
     return Failure(400, message, param=param, code="context_length_exceeded")
 
 
-def _messages(window: int, said: int, reply: int) -> Failure:
-    if said > window:
-        return Failure(400, f"prompt is too long: {said} tokens > {window} maximum")
-    numbers = f"{said} + {reply} > {window}"
+def _messages(window: int, input_size: int, reply: int) -> Failure:
+    if input_size > window:
+        return Failure(400, f"prompt is too long: {input_size} tokens > {window} maximum")
+    numbers = f"{input_size} + {reply} > {window}"
     advice = "decrease input length or `max_tokens` and try again"
     return Failure(400, f"input length and `max_tokens` exceed context limit: {numbers}, {advice}")
 
 
-_WORDS: dict[ApiName, Callable[[int, int, int], Failure]] = {
+_TOO_LONG: dict[ApiName, Callable[[int, int, int], Failure]] = {
     "chat": _chat,
     "completions": _completions,
     "responses": _responses,

@@ -18,7 +18,15 @@ from click.testing import CliRunner
 from ctxwrap.cli import main
 from ctxwrap.errors import SettingsError
 from ctxwrap.service.mcp.auth import ENVIRONMENT, Tokens, access_of, new_token
-from ctxwrap.service.mcp.http import LARGEST_BODY, Address, address_of, hosts_of, is_loopback, is_our_page, is_ours
+from ctxwrap.service.mcp.http import (
+    LARGEST_BODY,
+    Address,
+    address_of,
+    hosts_of,
+    is_known_host,
+    is_loopback,
+    is_own_origin,
+)
 from tests.service.mcp.doors import TOKENS, OverHttp, http_server
 
 ACME, OTHER = TOKENS
@@ -293,7 +301,7 @@ def test_it_ends_in_order_with_a_stream_open(tmp_path: Path, token_file: Path) -
         (("--http", "[::]:0", "--allow-host", "memory.example.com"), "set --token-file"),
         (("--http", "8000"), "is not HOST:PORT"),
         (("--http", "127.0.0.1:0", "--token-file", "{tokens}-missing"), "cannot be read"),
-        (("--http", "127.0.0.1:0", "--allow-host", "http://x"), "is not a name"),
+        (("--http", "127.0.0.1:0", "--allow-host", "http://x"), "is not a host name"),
         (("--token-file", "{tokens}"), "need --http"),
     ],
 )
@@ -316,7 +324,7 @@ def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
 
 def test_a_token_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tokens", 0o600)
-    with pytest.raises(SettingsError, match="no regular file"):
+    with pytest.raises(SettingsError, match="not a regular file"):
         access_of(str(tmp_path / "tokens"))
 
 
@@ -378,11 +386,11 @@ def test_tokens_may_end_like_base64() -> None:
 def test_names_that_are_allowed() -> None:
     hosts = hosts_of(Address("0.0.0.0", 8000), ["Memory.example.com", "[2001:db8::1]:443"], loopback=False)
     assert hosts == {"memory.example.com", "memory.example.com:8000", "[2001:db8::1]:443"}
-    assert is_ours(b"MEMORY.example.com", hosts)
-    assert not is_ours(b"memory.example.com.", hosts)
-    assert not is_ours(b"127.0.0.1:8000", hosts)
-    assert is_our_page(b"https://memory.example.com", hosts)
-    assert not is_our_page(b"memory.example.com", hosts)
+    assert is_known_host(b"MEMORY.example.com", hosts)
+    assert not is_known_host(b"memory.example.com.", hosts)
+    assert not is_known_host(b"127.0.0.1:8000", hosts)
+    assert is_own_origin(b"https://memory.example.com", hosts)
+    assert not is_own_origin(b"memory.example.com", hosts)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def served() -> Iterator[int]:
         port = listening.getsockname()[1]
         hosts = hosts_of(Address("127.0.0.1", port), [], loopback=True)
         gate = http.AuthenticatedApp(lambda tenant: server_for(Memories(store, tenant=tenant)), Tokens(TOKENS), hosts)
-        server = http.server_of(gate)
+        server = http.build_server(gate)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         try:

@@ -57,7 +57,7 @@ def test_without_a_default_a_memory_is_named(memories: Memories) -> None:
     async def scenario(to: InPython) -> None:
         answer = await to.call("get_context")
         assert answer.failed
-        assert "name a memory_id" in answer.text
+        assert "pass a memory_id" in answer.text
         assert not (await to.call("get_context", memory_id="notes")).failed
 
     run(memories, scenario)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.errors import SettingsError
 from ctxwrap.protocol.instructions import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame, question
 from ctxwrap.testing.practice import Answer, Ask, PracticeModel, ToolCall
-from ctxwrap.testing.practice.model import WAYS
+from ctxwrap.testing.practice.model import DAMAGES
 
 RUNTIME = {"round": 4, "datetime": "2026-02-20T18:45:12Z", "startup_at": "2026-02-20T18:30:00Z"}
 MODEL = PracticeModel()
@@ -455,7 +455,7 @@ def test_damaged_always():
     assert {answer[-1] for answer in answers} >= set("}`!")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", DAMAGES)
 def test_every_way_of_damage_is_no_json(way):
     with pytest.raises(ValueError, match=r"line|char"):
         json.loads(way(json.dumps(state(note("a", 'it\'s "so"')), separators=(",", ":"))))

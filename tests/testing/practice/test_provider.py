@@ -17,7 +17,8 @@ import openai
 import pytest
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.testing.practice import Answer, Failure, Provider, ToolCall, script, server, within
+from ctxwrap.testing.practice import Answer, Failure, Provider, ToolCall, script, within
+from ctxwrap.testing.practice import provider as provider_module
 from ctxwrap.tokens import TooLong, too_long_in
 
 TEA = Answer("Tea is a fine drink.")
@@ -127,7 +128,7 @@ def test_bodies_that_are_no_json_object_are_refused(practice, body):
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_bodies_that_are_too_large_are_refused(practice, monkeypatch, chunked):
-    monkeypatch.setattr(server, "LARGEST_BODY", 1_000_000)
+    monkeypatch.setattr(provider_module, "LARGEST_BODY", 1_000_000)
     body = b"x" * 2_000_000
     made = practice(TEA)
     reply = made.http.post("/v1/messages", content=iter([body]) if chunked else body)
@@ -279,7 +280,7 @@ def test_half_a_surrogate_pair_does_no_harm(practice):
 
 
 def test_close_is_prompt_frees_the_port_and_leaks_nothing(monkeypatch):
-    monkeypatch.setattr(server, "_CLOSE_SECONDS", 60)
+    monkeypatch.setattr(provider_module, "_CLOSE_SECONDS", 60)
     gc.collect()  # what other tests left behind complains now, not below
     before = set(threading.enumerate())
     with warnings.catch_warnings(record=True, action="always") as caught:
@@ -298,7 +299,7 @@ def test_close_is_prompt_frees_the_port_and_leaks_nothing(monkeypatch):
 
 
 def test_close_ends_a_stream_that_waits(monkeypatch):
-    monkeypatch.setattr(server, "_CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(provider_module, "_CLOSE_SECONDS", 0.05)
     forever = threading.Event()
     with Provider(script(Answer("one two", pause=lambda piece: piece == 1 and forever.wait(10)))) as provider:
         client = openai.OpenAI(api_key="k", base_url=provider.openai_url, max_retries=0)

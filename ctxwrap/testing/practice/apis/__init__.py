@@ -1,4 +1,4 @@
-"""How each API spells an answer: the complete reply, the events of a stream, and a failure."""
+"""The reply formats of each API: complete replies, stream events and failures."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ctxwrap.testing.practice.requests import ApiName
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One API's spelling."""
+    """The reply formats of one API."""
 
     complete: Callable[[PracticeTurn], JSON]
     events: Callable[[PracticeTurn], Iterator[StreamEvent]]

@@ -1,4 +1,4 @@
-"""How OpenAI's chat completions spell an answer, and what Azure adds to them."""
+"""Replies in the format of OpenAI's chat completions, with Azure's additions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from ctxwrap.testing.practice.apis.parts import (
     StreamError,
     StreamEvent,
     fragments,
-    taking_turns,
+    interleave,
     token_logprob,
     top_logprobs,
 )
@@ -38,7 +38,7 @@ def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
         yield StreamEvent(_choiceless_chunk())
     answers = turn.answer.choices(turn.ask.n)
     try:
-        for choice in taking_turns(*(_deltas(turn, index, answer) for index, answer in enumerate(answers))):
+        for choice in interleave(*(_deltas(turn, index, answer) for index, answer in enumerate(answers))):
             yield _chunk(turn, [choice])
     except StreamError:
         yield broken()
@@ -49,7 +49,7 @@ def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
 
 
 def stored_messages(turn: PracticeTurn) -> list[JSON]:
-    """The messages of a stored request, as they can be listed later."""
+    """Return the messages of a stored request, as the API lists them."""
     given = turn.ask.body.get("messages") or []
     return [
         {
@@ -85,7 +85,7 @@ def wants_usage(turn: PracticeTurn) -> bool:
 
 
 def broken() -> StreamEvent:
-    """The error as it arrives in the middle of a stream."""
+    """Return an error event in the middle of a stream."""
     return StreamEvent({"error": {"message": BROKEN_MESSAGE, "type": "server_error", "param": None, "code": None}})
 
 
@@ -151,7 +151,7 @@ def _choiceless_chunk() -> JSON:
 
 
 def _deltas(turn: PracticeTurn, index: int, answer: Answer) -> Iterator[JSON]:
-    """The choices of one choice's chunks, in order."""
+    """Yield the chunks of one choice."""
     pace = Pace(answer)
 
     def choice(delta: JSON, finish: str | None = None, logprobs: Any = None) -> JSON:

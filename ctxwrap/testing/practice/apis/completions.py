@@ -1,4 +1,4 @@
-"""How OpenAI's legacy completions spell an answer."""
+"""Replies in the format of OpenAI's legacy completions."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -11,8 +11,8 @@ from ctxwrap.testing.practice.apis.parts import (
     PracticeTurn,
     StreamError,
     StreamEvent,
+    interleave,
     logprob,
-    taking_turns,
 )
 
 _FINISH = {"length": "length", "content_filter": "content_filter"}
@@ -30,7 +30,7 @@ def events(turn: PracticeTurn) -> Iterator[StreamEvent]:
     answers = turn.answer.choices(turn.ask.n)
     blank_usage: JSON = {"usage": None} if wants_usage(turn) else {}
     try:
-        for choice in taking_turns(*(_texts(turn, index, answer) for index, answer in enumerate(answers))):
+        for choice in interleave(*(_texts(turn, index, answer) for index, answer in enumerate(answers))):
             yield StreamEvent(_head(turn) | {"choices": [choice]} | blank_usage)
     except StreamError:
         yield broken()
@@ -51,7 +51,7 @@ def _head(turn: PracticeTurn) -> JSON:
 
 
 def _texts(turn: PracticeTurn, index: int, answer: Answer) -> Iterator[JSON]:
-    """The choices of one choice's chunks, in order."""
+    """Yield the chunks of one choice."""
     pace, offset = Pace(answer), 0
     for piece in pace.through(answer.cut()):
         yield _choice(index, piece, _logprobs(turn, answer, (piece,), offset))

@@ -1,4 +1,4 @@
-"""How Anthropic's messages spell an answer."""
+"""Replies in the format of Anthropic's messages."""
 
 import json
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ def _tool_use(call: ToolCall) -> JSON:
 
 
 def _input(call: ToolCall) -> JSON:
-    """The arguments as an object: a complete reply has no way to carry any other text."""
+    """Return the arguments as an object; a complete reply cannot carry invalid JSON."""
     try:
         arguments = json.loads(call.arguments)
     except ValueError:
@@ -100,7 +100,7 @@ def _stream(turn: PracticeTurn) -> Iterator[JSON]:
 
 
 def _streamed_blocks(answer: Answer, pace: Pace) -> Iterator[tuple[JSON, Iterator[JSON]]]:
-    """Each content block as it starts, with the deltas that fill it."""
+    """Yield each content block's start, with its deltas."""
     if answer.reasoning:
         yield {"type": "thinking", "thinking": "", "signature": ""}, _thinking(answer)
     if answer.text:

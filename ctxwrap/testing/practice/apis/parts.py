@@ -1,4 +1,4 @@
-"""What the spellings of all APIs share."""
+"""What the formats of all APIs share: turns, events, pieces of streams, log probabilities and failures."""
 
 import json
 import zlib
@@ -14,11 +14,11 @@ BROKEN_MESSAGE = "The practice provider was told to break this stream."
 
 
 class Cut(Exception):
-    """The connection is to be closed here, without the end of the stream."""
+    """Raised to close the connection in the middle of a stream."""
 
 
 class StreamError(Exception):
-    """The API's error event is to be sent here."""
+    """Raised to send the API's error event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class PracticeTurn:
     created: int
 
     shared: tuple[str, ...] = ()
-    """The beginning of the prompt that the cache knows, as texts."""
+    """The cached prefix of the prompt, as texts."""
 
     def id(self, prefix: str, part: int | None = None) -> str:
         return f"{prefix}practice-{self.number:06d}" + ("" if part is None else f"-{part}")
@@ -58,12 +58,12 @@ def to_json(value: object) -> str:
 
 
 def utf8(text: str) -> bytes:
-    """`text` as bytes; half of a surrogate pair, which JSON can carry and UTF-8 cannot, becomes a mark."""
+    """Encode `text`; lone surrogates, which JSON can hold and UTF-8 cannot, become question marks."""
     return text.encode("utf-8", "replace")
 
 
 class Pace:
-    """Goes through the pieces of a stream, stopping where the answer says so."""
+    """Yields the pieces of a stream, and pauses or breaks it where the answer says so."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -79,7 +79,7 @@ class Pace:
         self.check()
 
     def check(self) -> None:
-        """Break here if this is where to break; streams without pieces call it before their end."""
+        """Raise if the stream breaks here; streams without pieces call it before their end."""
         if self._sent == self._answer.cut_after:
             raise Cut
         if self._sent == self._answer.error_after:
@@ -87,18 +87,18 @@ class Pace:
 
 
 def fragments(text: str) -> list[str]:
-    """`text` in up to three parts, as the arguments of a tool call arrive."""
+    """Split `text` into up to three parts, as the arguments of a tool call arrive."""
     size = max(1, ceil(len(text) / 3))
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def logprob(token: str, rank: int = 0) -> float:
-    """A plausible log probability that depends on nothing but the token."""
+    """Return a plausible log probability that depends on the token alone."""
     return -round(zlib.crc32(token.encode("utf-8", "replace")) % 1000 / 2000 + 1.5 * rank, 4)
 
 
 def token_logprob(token: str, top: int) -> JSON:
-    """What chat and Responses say about one token, with the `top` likeliest in its place."""
+    """Return the log probability of a token and of the `top` alternatives, as in chat and Responses."""
     likeliest = [token, *(f"{token}~{rank}" for rank in range(1, top))][:top]
     return {
         **_probability(token, 0),
@@ -115,8 +115,8 @@ def top_logprobs(ask: Ask) -> int:
     return top if isinstance(top, int) else 0
 
 
-def taking_turns(*streams: Iterator[JSON]) -> Iterator[JSON]:
-    """One of each stream in turn until all have ended, as the choices of one reply arrive."""
+def interleave(*streams: Iterator[JSON]) -> Iterator[JSON]:
+    """Yield from each stream in turn until all have ended, as the choices of one reply arrive."""
     waiting = list(streams)
     while waiting:
         for stream in tuple(waiting):

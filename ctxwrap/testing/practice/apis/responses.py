@@ -1,4 +1,4 @@
-"""How OpenAI's Responses spell an answer: the response object, its items and its events."""
+"""Replies in the format of OpenAI's Responses: the response object, its items and its events."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from ctxwrap.testing.practice.apis.parts import (
 from ctxwrap.testing.practice.requests import response_items, text_of
 from ctxwrap.testing.practice.usage import cached_tokens, input_tokens, output_tokens, reasoning_tokens
 
-# what the response object repeats from the request, with what it says when the request is silent
+# request fields that the response repeats, with their defaults
 _ECHOED: JSON = {
     "background": False,
     "conversation": None,
@@ -45,7 +45,7 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 
 
 def complete(turn: PracticeTurn) -> JSON:
-    """The finished response."""
+    """Return the finished response."""
     reason = _INCOMPLETE.get(turn.answer.finish)
     status = "incomplete" if reason else "completed"
     return response(turn, status, output(turn)) | {
@@ -56,7 +56,7 @@ def complete(turn: PracticeTurn) -> JSON:
 
 
 def response(turn: PracticeTurn, status: str, items: list[JSON]) -> JSON:
-    """The response as it stands while it is in `status`."""
+    """Return the response object in `status`."""
     body = turn.ask.body
     echoed = {name: default if body.get(name) is None else body[name] for name, default in _ECHOED.items()}
     if isinstance(body.get("conversation"), str):
@@ -77,10 +77,10 @@ def response(turn: PracticeTurn, status: str, items: list[JSON]) -> JSON:
 
 
 def output(turn: PracticeTurn) -> list[JSON]:
-    """The finished items: what was thought, what was said, what is to be called."""
+    """Return the finished items: reasoning, message, tool calls."""
     answer = turn.answer
     items = [reasoning_item(turn, answer.reasoning)] if answer.reasoning else []
-    if says_something(answer):
+    if has_message(answer):
         items.append(message_item(turn, len(items), _item_status(answer), content(turn)))
     calls = [
         call_item(turn, position, call, "completed", call.arguments)
@@ -89,7 +89,7 @@ def output(turn: PracticeTurn) -> list[JSON]:
     return items + calls
 
 
-def says_something(answer: Answer) -> bool:
+def has_message(answer: Answer) -> bool:
     return bool(answer.text or answer.refusal or not answer.tool_calls)
 
 
@@ -120,7 +120,7 @@ def call_item(turn: PracticeTurn, position: int, call: ToolCall, status: str, ar
 
 
 def content(turn: PracticeTurn) -> list[JSON]:
-    """The finished parts of the message: text, refusal, or both; an empty answer is an empty text."""
+    """Return the finished parts of the message: text, refusal, or both; an empty answer is an empty text."""
     answer = turn.answer
     parts = [text_part(answer.text, logprobs(turn, answer.cut()))] if answer.text or not answer.refusal else []
     return [*parts, refusal_part(answer.refusal)] if answer.refusal else parts
@@ -142,7 +142,7 @@ def logprobs(turn: PracticeTurn, tokens: tuple[str, ...]) -> list[JSON]:
 
 
 def input_items(turn: PracticeTurn) -> list[JSON]:
-    """The items this response was made from, in order, as they can be listed later."""
+    """Return the input items of the response, as the API lists them."""
     given = response_items(turn.ask.body)
     return [*turn.ask.earlier, *(_input_item(turn, index, item) for index, item in enumerate(given))]
 
@@ -204,14 +204,14 @@ def _failed(turn: PracticeTurn) -> Iterator[JSON]:
 
 
 def _items(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
-    """Every item: that it starts, how it fills, that it is done."""
+    """Yield the events of every item: added, deltas, done."""
     answer = turn.answer
     finished = output(turn)
     position = 0
     if answer.reasoning:
         yield from _item(0, reasoning_item(turn, ""), _reasoning(turn), finished[0])
         position = 1
-    if says_something(answer):
+    if has_message(answer):
         start = message_item(turn, position, "in_progress", [])
         yield from _item(position, start, _message(turn, pace), finished[position])
         position += 1
@@ -221,9 +221,9 @@ def _items(turn: PracticeTurn, pace: Pace) -> Iterator[JSON]:
         position += 1
 
 
-def _item(position: int, start: JSON, filling: Iterator[JSON], done: JSON) -> Iterator[JSON]:
+def _item(position: int, start: JSON, deltas: Iterator[JSON], done: JSON) -> Iterator[JSON]:
     yield {"type": "response.output_item.added", "output_index": position, "item": start}
-    for event in filling:
+    for event in deltas:
         yield {"item_id": start["id"], "output_index": position, **event}
     yield {"type": "response.output_item.done", "output_index": position, "item": done}
 

@@ -1,4 +1,4 @@
-"""The memory as the practice model reads it, changes it and writes it back."""
+"""The practice model's memory: sentences it understands as facts, and the state that it reads, changes and writes."""
 
 import re
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from ctxwrap.memory.items import TIERS
 from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.vocabulary import MAX_QUESTION, MAX_QUESTIONS
 from ctxwrap.testing.practice.answer import JSON
@@ -32,20 +33,20 @@ _SECOND_PERSON = {"is": "are", "was": "were", "has": "have", "does": "do"}
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences and joined clauses of `text`, without what people open them with."""
+    """Split `text` into sentences and clauses, without openings such as "Hello,"."""
     plain = text.replace("’", "'")
     clauses = (clause for part in _SENTENCE_END.split(plain) for clause in _CLAUSE_END.split(part))
     opened = (clause.strip() for clause in clauses if len(clause) <= LONGEST_SENTENCE)
     return [_OPENING.sub("", clause, count=1) if _OPENING.match(clause) else clause for clause in opened if clause]
 
 
-def bare(sentence: str) -> str:
-    """`sentence` without the marks at its end."""
+def strip_punctuation(sentence: str) -> str:
+    """Return `sentence` without the punctuation at its end."""
     return sentence.rstrip(" .!?;,")
 
 
 def keywords(text: str) -> frozenset[str]:
-    """The words that say what `text` is about, in a form that ignores how they are bent."""
+    """Return the stems of the words in `text` that carry meaning."""
     found = re.findall(r"\w+", text.lower().replace("’", "'"))
     return frozenset(_root(_SYNONYMS.get(word, word)) for word in found if word not in _STOP_WORDS)
 
@@ -57,9 +58,9 @@ def _root(word: str) -> str:
     return word
 
 
-def addressed(content: str) -> str:
-    """A statement about the user, said to the user: `The user likes tea.` is `you like tea`."""
-    text = re.sub(r"\bthe user's\b", "your", bare(content), flags=re.I)
+def to_second_person(content: str) -> str:
+    """Turn a statement about the user into the second person: `The user likes tea.` becomes `you like tea`."""
+    text = re.sub(r"\bthe user's\b", "your", strip_punctuation(content), flags=re.I)
     return re.sub(r"\bthe user (\w+)", lambda found: f"you {_second_person(found[1])}", text, flags=re.I)
 
 
@@ -71,8 +72,8 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def listed(parts: list[str]) -> str:
-    """`parts` as people enumerate them."""
+def join_words(parts: list[str]) -> str:
+    """Join `parts` with commas and "and"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)
 
 
@@ -99,16 +100,16 @@ _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|we|our|us)\b", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing the user told, ready to be remembered."""
+    """One fact that the user stated."""
 
     tier: str
     type: str
     id: str
-    """The id it gets; a `#` stands for the next free number."""
+    """The item's id; `#` stands for the next free number."""
 
     content: str
     same: str
-    """Matches the content of every memory about the same thing."""
+    """A pattern for the contents that the fact replaces."""
 
     reply: str
 
@@ -118,13 +119,13 @@ class Fact:
 
     @property
     def tags(self) -> list[str]:
-        """Its type, and what it is about when the id says so."""
+        """The type, and the subject if the id names it."""
         subject = self.id.rpartition("-")[2]
         return [self.type] if subject == "#" else [self.type, subject]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tell:
+class _StatementPattern:
     pattern: str
     tier: str
     type: str
@@ -140,68 +141,68 @@ class _Tell:
         values = [value.strip(" \"'") for value in found.groups()]
         content = self.content.format(*values)
         same = self.same.format(*(re.escape(value) for value in values)) or re.escape(content)
-        reply = self.reply.format(*values, you=addressed(content))
+        reply = self.reply.format(*values, you=to_second_person(content))
         return Fact(self.tier, self.type, self.id, content, same, reply)
 
 
-_TELLS = (
-    _Tell(
+_STATEMENTS = (
+    _StatementPattern(
         r"(?:just )?for (?:now|today|the moment)\b[,:]? *(.+)",
         *("ephemeral", "hint", "hint-#", "For now: {0}."),
         reply="Fine, for now: {0}.",
     ),
-    _Tell(
+    _StatementPattern(
         r"(.+?),? (?:(?:just )?for (?:now|today|the moment)|right now)",
         *("ephemeral", "hint", "hint-#", "For now: {0}."),
         reply="Fine, for now: {0}.",
     ),
-    _Tell(
+    _StatementPattern(
         r"(?:my name is|my name's|i am called|i'm called|(?:you can |just )?call me) (.+)",
         *("core", "identity", "core-name", "The user's name is {0}."),
         same=NAMING,
         reply="Nice to meet you, {0}.",
     ),
-    _Tell(
+    _StatementPattern(
         r"(?:i am|i'm) ((?-i:[A-Z])[\w'-]+)",
         *("core", "identity", "core-name", "The user's name is {0}."),
         same=NAMING,
         reply="Nice to meet you, {0}.",
     ),
-    _Tell(
+    _StatementPattern(
         r"i(?: now| have|'ve)? (?:live|moved|am living) (?:in|to) (.+)",
         *("core", "identity", "core-home", "The user lives in {0}."),
         same=LIVING,
     ),
-    _Tell(
+    _StatementPattern(
         r"i(?: now)? work (at|for|in|as|with|on) (.+)",
         *("core", "identity", "core-work", "The user works {0} {1}."),
         same=r"The user works .+",
     ),
-    _Tell(
+    _StatementPattern(
         r"(?:i need to|i have to|i must|i've got to|remind me to|remember to|don't forget to|to-?do:?) +(.+)",
         *("working", "task", "task-#", "The user needs to {0}."),
         reply="I put it on your list: {0}.",
     ),
     *(
-        _Tell(
+        _StatementPattern(
             rf"i (?:also |really |do )*{verb} (.+)",
             *("core", "preference", "pref-#", f"The user {third} {{0}}."),
             same=rf"The user (?:{LIKING}|{DISLIKING}) {{0}}\.",
         )
         for verb, third in _VERBS.items()
     ),
-    _Tell(
+    _StatementPattern(
         r"my favou?rite ([\w' -]{1,40}?) (is|are) (.+)",
         *("core", "preference", "pref-#", "The user's favourite {0} {1} {2}."),
         same=r"The user's favourite {0} (?:is|are) .+",
     ),
-    _Tell(
+    _StatementPattern(
         r"my ([\w' -]{1,40}?) (is|are|was|were) (.+)",
         *("core", "fact", "fact-#", "The user's {0} {1} {2}."),
         same=r"The user's {0} (?:is|are|was|were) .+",
     ),
-    _Tell(r"i have (.+)", "core", "fact", "fact-#", "The user has {0}."),
-    _Tell(
+    _StatementPattern(r"i have (.+)", "core", "fact", "fact-#", "The user has {0}."),
+    _StatementPattern(
         r"(?:i am|i'm) (allergic to .+|from .+|an? .+|\d+ years old|vegan|vegetarian)",
         *("core", "fact", "fact-#", "The user is {0}."),
     ),
@@ -209,35 +210,33 @@ _TELLS = (
 
 
 def parse_statement(sentence: str) -> Fact | None:
-    """What `sentence` tells, if the table knows such sentences."""
+    """Return the fact in `sentence`, if a pattern matches."""
     if sentence.rstrip().endswith("?"):
         return None
-    plain = bare(sentence)
+    plain = strip_punctuation(sentence)
     remember = _REMEMBER.fullmatch(plain)
-    return _first(plain) or (_first(remember[1]) or _remembered(remember[1]) if remember else None)
+    return _match(plain) or (_match(remember[1]) or _verbatim_fact(remember[1]) if remember else None)
 
 
-def _first(sentence: str) -> Fact | None:
-    return next((fact for tell in _TELLS if (fact := tell.fact(sentence)) is not None), None)
+def _match(sentence: str) -> Fact | None:
+    return next((fact for pattern in _STATEMENTS if (fact := pattern.fact(sentence)) is not None), None)
 
 
-def _remembered(text: str) -> Fact:
-    """Something to remember that fits no row; in the user's own words when it speaks of the user."""
+def _verbatim_fact(text: str) -> Fact:
+    """Return a fact for "remember …" that matches no pattern; quoted if it is in the first person."""
     content = f'The user says: "{text}".' if _FIRST_PERSON.search(text) else f"{capitalized(text)}."
-    return Fact("core", "fact", "fact-#", content, re.escape(content), f"Noted: {addressed(content)}.")
+    return Fact("core", "fact", "fact-#", content, re.escape(content), f"Noted: {to_second_person(content)}.")
 
-
-TIERS = ("core", "working", "ephemeral")
 
 _TASK = re.compile(r"The user needs to (.+)\.")
 
 
-class Notebook:
-    """A state in the making; what it does not understand it leaves as it was."""
+class PracticeMemory:
+    """A state that the model changes; parts that it does not understand stay as they were."""
 
     def __init__(self, state: JSON | None = None) -> None:
         self._given = {
-            str(note.get("id")): note for tier in TIERS for note in dicts(dict_at(state or {}, "memory").get(tier))
+            str(item.get("id")): item for tier in TIERS for item in dicts(dict_at(state or {}, "memory").get(tier))
         }
         self._state = deepcopy(state or {})
         self._memory = dict_at(self._state, "memory")
@@ -253,33 +252,33 @@ class Notebook:
         return given if isinstance(given, int) else 0
 
     @property
-    def notes(self) -> list[JSON]:
-        """Every memory that says something, the longest lived first."""
-        return [note for tier in TIERS for note in dicts(self._memory[tier]) if isinstance(note.get("content"), str)]
+    def items(self) -> list[JSON]:
+        """The items with a text, core first."""
+        return [item for tier in TIERS for item in dicts(self._memory[tier]) if isinstance(item.get("content"), str)]
 
     @property
     def contents(self) -> list[str]:
-        return [note["content"] for note in self.notes]
+        return [item["content"] for item in self.items]
 
     @property
     def tasks(self) -> list[JSON]:
-        """The open tasks, the newest last."""
-        return sorted((note for note in self.notes if note.get("type") == "task"), key=_touched)
+        """The open tasks, newest last."""
+        return sorted((item for item in self.items if item.get("type") == "task"), key=_touched)
 
-    def knows(self, fact: Fact) -> bool:
-        """Whether anything is known about what `fact` is about."""
-        return self._note_like(fact) is not None
+    def has_subject_of(self, fact: Fact) -> bool:
+        """Whether an item has the same subject as `fact`."""
+        return self._item_like(fact) is not None
 
-    def _note_like(self, fact: Fact) -> JSON | None:
+    def _item_like(self, fact: Fact) -> JSON | None:
         same = re.compile(fact.same, re.I)
-        return next((note for note in self.notes if same.fullmatch(note["content"])), None)
+        return next((item for item in self.items if same.fullmatch(item["content"])), None)
 
-    def put(self, fact: Fact) -> None:
-        """Remember `fact`, in the place of what was known about the same thing."""
+    def add_fact(self, fact: Fact) -> None:
+        """Add `fact`, or replace the item with the same subject."""
         self._tasks_changed |= fact.type == "task"
-        note = self._note_like(fact)
-        if note is not None:
-            note.update(content=fact.content, round=self.round)
+        item = self._item_like(fact)
+        if item is not None:
+            item.update(content=fact.content, round=self.round)
             return
         self._memory[fact.tier].append(
             {
@@ -292,38 +291,38 @@ class Notebook:
             }
         )
 
-    def write(self, tier: str, note: JSON) -> None:
-        """Remember `note` as it is, in the place of the one that has its id."""
+    def add_item(self, tier: str, item: JSON) -> None:
+        """Add an item, or replace the one with its id."""
         for known in TIERS:
-            self._memory[known] = [each for each in self._memory[known] if each.get("id") != note["id"]]
-        self._memory[tier].append(note)
+            self._memory[known] = [each for each in self._memory[known] if each.get("id") != item["id"]]
+        self._memory[tier].append(item)
 
-    def drop(self, notes: list[JSON]) -> None:
-        self._tasks_changed |= any(note.get("type") == "task" for note in notes)
-        gone = {id(note) for note in notes}
+    def drop(self, items: list[JSON]) -> None:
+        self._tasks_changed |= any(item.get("type") == "task" for item in items)
+        gone = {id(item) for item in items}
         for tier in TIERS:
-            self._memory[tier] = [note for note in self._memory[tier] if id(note) not in gone]
+            self._memory[tier] = [item for item in self._memory[tier] if id(item) not in gone]
 
-    def miss(self, question: str) -> None:
-        """Note what nobody has told."""
-        told, question = dicts(self._state.get("missing")), question[:MAX_QUESTION]
-        if question not in [each.get("question") for each in told]:
+    def add_question(self, question: str) -> None:
+        """Add an open question to the state."""
+        missing, question = dicts(self._state.get("missing")), question[:MAX_QUESTION]
+        if question not in [each.get("question") for each in missing]:
             new = {"question": question, "severity": "low", "needed_for": "an answer"}
-            self._state["missing"] = [new, *told][:MAX_QUESTIONS]
+            self._state["missing"] = [new, *missing][:MAX_QUESTIONS]
 
-    def settle(self, is_known: Callable[[str], bool]) -> None:
-        """Let go of the questions that can be answered by now."""
-        told = dicts(self._state.get("missing"))
-        if told:
-            self._state["missing"] = [each for each in told if not is_known(str(each.get("question")))]
+    def drop_answered(self, is_known: Callable[[str], bool]) -> None:
+        """Remove the open questions that can be answered now."""
+        missing = dicts(self._state.get("missing"))
+        if missing:
+            self._state["missing"] = [each for each in missing if not is_known(str(each.get("question")))]
 
     def about(self, text: str) -> list[JSON]:
-        """The notes that hold every word of `text` that matters."""
+        """Return the items that have every keyword of `text`."""
         wanted = keywords(text)
-        return [note for note in self.notes if wanted and wanted <= keywords(note["content"])]
+        return [item for item in self.items if wanted and wanted <= keywords(item["content"])]
 
     def state(self) -> JSON:
-        """The state as the next round gets it."""
+        """Return the state for the next round."""
         return self._state | {
             "version": self._state.get("version", VERSION),
             "runtime": self.runtime,
@@ -333,14 +332,14 @@ class Notebook:
         }
 
     def changes(self) -> JSON:
-        """The state with only those notes that are new or have changed, and the ids of those that are gone."""
+        """Return the state with new and changed items only, and the ids of dropped ones."""
         state = self.state()
-        kept = {str(note.get("id")) for tier in TIERS for note in dicts(self._memory[tier])}
+        ids_now = {str(item.get("id")) for tier in TIERS for item in dicts(self._memory[tier])}
         changed = {
-            tier: [note for note in dicts(self._memory[tier]) if self._given.get(str(note.get("id"))) != note]
+            tier: [item for item in dicts(self._memory[tier]) if self._given.get(str(item.get("id"))) != item]
             for tier in TIERS
         }
-        return state | {"memory": changed, "dropped": [id for id in self._given if id not in kept]}
+        return state | {"memory": changed, "dropped": [id for id in self._given if id not in ids_now]}
 
     def _active_task(self) -> Any:
         given = self._state.get("active_task", "")
@@ -350,18 +349,18 @@ class Notebook:
 
     def _free_id(self, id: str) -> str:
         prefix = id.removesuffix("#")
-        ids = (str(note.get("id")) for tier in TIERS for note in dicts(self._memory[tier]))
+        ids = (str(item.get("id")) for tier in TIERS for item in dicts(self._memory[tier]))
         numbers = [int(found[1]) for taken in ids if (found := re.fullmatch(rf"{prefix}(\d+)", taken))]
         return f"{prefix}{max(numbers, default=0) + 1}" if id.endswith("#") else id
 
 
-def task_text(note: JSON) -> str:
-    """What is to be done, without saying who needs to."""
-    content = str(note["content"])
+def task_text(item: JSON) -> str:
+    """Return a task without "The user needs to"."""
+    content = str(item["content"])
     found = _TASK.fullmatch(content)
     return found[1] if found else content.rstrip(".")
 
 
-def _touched(note: JSON) -> int:
-    given = note.get("round")
+def _touched(item: JSON) -> int:
+    given = item.get("round")
     return given if isinstance(given, int) else 0
