@@ -61,7 +61,7 @@ def test_every_field_of_what_a_turn_starts_from_is_looked_at(secret: str) -> Non
         if field.name not in ours:
             said: Any = {"x": [secret, {secret: {"id": secret}}]}
             given = replace(opening, **{field.name: ((Message("user", [said]), 1),) if field.name == "new" else said})
-            assert secret not in str(TurnRedactor(Redaction()).opening(given)), field.name
+            assert secret not in str(TurnRedactor(Redaction()).inputs(given)), field.name
 
 
 def test_what_only_we_say_is_left_alone() -> None:
