@@ -326,7 +326,7 @@ class Chat:
             opening = turn.opening_records(self.session.packs.keep(turn.texts))
             self.session.append(turn.id, *opening, self._now, part="o")
         written = self._model(turn.body, said)
-        shown = turn.reply(completion(written))
+        shown = turn.reader.whole(completion(written))
         close(self.session, turn, self._now)
         self.said.append(dict(shown["choices"][0]["message"]))
         return Taken(turn.body, opening[1][0], turn.record, written)

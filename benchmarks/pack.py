@@ -119,7 +119,7 @@ class Subject:
         session, now, turn = self.session, self._at(self._turns), self.pack()
         with session.locked():
             session.append(turn.id, *turn.opening_records(session.packs.keep(turn.texts)), now, part="o")
-        turn.reply(completion(self._babble.text(40, 120)))
+        turn.reader.whole(completion(self._babble.text(40, 120)))
         close(session, turn, now)
 
     def first_pack(self) -> tuple[float, float]:

@@ -1,26 +1,26 @@
-"""Everything ctxwrap itself raises.
+"""The exceptions of ctxwrap.
 
 CtxwrapError
-├── SettingsError (ValueError)       a setting or mode that does not exist, or a value it cannot have
-├── UnsupportedClient (TypeError)    wrap() was given something that is no known client
-├── InvalidId (ValueError)           a tenant, agent or session id that cannot name anything
-├── SessionBusy                      another turn has the session, and settings say not to go on beside it
-├── InvalidArchive (ValueError)      a file that is no archive or evidence of a session, or one that is not safe to read
-├── InvalidManifest (ValueError)     a working set's manifest, or a hint, that is not read
-├── ContextMissing                   vital files of the working set are not in the context, and settings are strict
-├── NotFound (LookupError)           a session, round, memory or message that is not there
-├── InvalidInput (ValueError)        what the memory service was given cannot be taken
-├── Conflict                         what is asked for clashes with what is there
-│   └── ContextConflict              the context document has another version than the writer knows
-├── QuotaExceeded                    a tenant, a session or a memory would hold more than it may
-└── StoreError                       the log could not be read or written
-    ├── StoreUnavailable             the medium refused: not writable, full, gone
-    ├── WritesLost                   writes to a memory that failed since somebody last asked
-    ├── StoreCorrupt                 the medium answered with something that is not ours
-    ├── UnknownFormat                the session was written in a format that this version does not read
-    └── KeyMismatch                  the session is encrypted and no given key opens it, or it is not and one is given
+├── SettingsError (ValueError)       an unknown setting or mode, or an invalid value
+├── UnsupportedClient (TypeError)    an object that is no known client
+├── InvalidId (ValueError)           an invalid tenant, agent or session id
+├── SessionBusy                      the session has another turn in progress
+├── InvalidArchive (ValueError)      a file that is no archive or evidence of a session, or is unsafe to read
+├── InvalidManifest (ValueError)     an invalid manifest or hint of a working set
+├── ContextMissing                   vital files of the working set are missing from the context, in strict mode
+├── NotFound (LookupError)           no such session, round, memory or message
+├── InvalidInput (ValueError)        an invalid argument
+├── Conflict                         a request that conflicts with the stored state
+│   └── ContextConflict              the context document has another version than the one that was edited
+├── QuotaExceeded                    a limit of a tenant, a session or a memory
+└── StoreError                       the store could not be read or written
+    ├── StoreUnavailable             the store is not writable, full or gone
+    ├── WritesLost                   earlier writes to a memory failed
+    ├── StoreCorrupt                 the store holds data that ctxwrap did not write
+    ├── UnknownFormat                the session has a format that this version cannot read
+    └── KeyMismatch                  no given key opens the session, or a key is given for a session without encryption
 
-Provider exceptions are never wrapped: they reach the caller as the SDK raised them.
+Exceptions of the provider's SDK reach the caller unchanged.
 """
 
 from collections.abc import Iterable
@@ -28,39 +28,39 @@ from difflib import get_close_matches
 
 
 class CtxwrapError(Exception):
-    """The root of the tree."""
+    """The base of all exceptions of ctxwrap."""
 
 
 class SettingsError(CtxwrapError, ValueError):
-    """A setting or mode that does not exist, or a value it cannot have."""
+    """A setting or mode is unknown, or its value invalid. The message lists what is allowed."""
 
 
 class UnsupportedClient(CtxwrapError, TypeError):
-    """`wrap()` was given something that is no known client."""
+    """The object is no client that ctxwrap knows. The message lists the supported ones."""
 
 
 class InvalidId(CtxwrapError, ValueError):
-    """A tenant, agent or session id that cannot name anything."""
+    """A tenant, agent or session id is invalid."""
 
 
 class InvalidArchive(CtxwrapError, ValueError):
-    """A file that is no archive or evidence of a session, or one that is not safe to read."""
+    """A file is no archive or evidence of a session, or is unsafe to read."""
 
 
 class NotFound(CtxwrapError, LookupError):
-    """A session, a round of one, a memory item or a message that was asked for and is not there."""
+    """There is no such session, round, memory item or message."""
 
 
 class InvalidInput(CtxwrapError, ValueError):
-    """What the memory service was given cannot be taken, and why."""
+    """An argument of the memory service, or of a function such as `offer`, is invalid."""
 
 
 class Conflict(CtxwrapError):
-    """What is asked for clashes with what is there (HTTP 409)."""
+    """The request conflicts with the stored state (HTTP 409)."""
 
 
 class ContextConflict(Conflict):
-    """The context document is of another version than its writer knows: read `version` and merge."""
+    """The context document has another version than the one that was edited: read `version`, merge, write again."""
 
     def __init__(self, message: str, version: int) -> None:
         super().__init__(message)
@@ -68,31 +68,31 @@ class ContextConflict(Conflict):
 
 
 class QuotaExceeded(CtxwrapError):
-    """A tenant, a session or a memory would hold more than it may; nothing was written or sent (HTTP 429)."""
+    """A limit of a tenant, a session or a memory is reached; nothing was written or sent (HTTP 429)."""
 
 
 class SessionBusy(CtxwrapError):
-    """Another turn has the session, and `on_busy` says not to go on beside it: try again later (HTTP 409)."""
+    """The session has another turn in progress: try again later, or set `on_busy` (HTTP 409)."""
 
 
 class InvalidManifest(CtxwrapError, ValueError):
-    """A working set's manifest, or another file of its kind, that is not read, and why."""
+    """The manifest of a working set, or a file of hints, is invalid."""
 
 
 class ContextMissing(CtxwrapError):
-    """Files that the model must not be without are not in the context."""
+    """Vital files of the working set are missing from the context, and `strict` is set."""
 
 
 class StoreError(CtxwrapError):
-    """The log could not be read or written."""
+    """The store could not be read or written."""
 
 
 class StoreUnavailable(StoreError):
-    """The medium refused: not writable, full, gone."""
+    """The store is not writable, full or gone."""
 
 
 class WritesLost(StoreError):
-    """Writes to a memory failed since somebody last asked; `lost` tells what."""
+    """Earlier writes to a memory failed; `lost` lists them."""
 
     def __init__(self, message: str, lost: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -100,23 +100,23 @@ class WritesLost(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The medium answered with something that is not ours."""
+    """The store holds data that ctxwrap did not write."""
 
 
 class UnknownFormat(StoreError):
-    """The session was written in a format that this version of ctxwrap does not read."""
+    """The session has a format that this version of ctxwrap cannot read: use the version that wrote it."""
 
 
 class KeyMismatch(StoreError):
-    """The session is encrypted and no given key opens it, or it is not encrypted and a key is given."""
+    """No given key opens the session, or a key is given for a session that is not encrypted."""
 
 
 class NoSessionWarning(UserWarning):
-    """A wrapped call named no session, so it ran without memory."""
+    """A wrapped call named no session, so it runs without memory."""
 
 
 def unknown_name(kind: str, given: object, known: Iterable[str]) -> SettingsError:
-    """The error for a name that is not one of `known`; it offers the likeliest meant one."""
+    """The error for a name that is not one of `known`; it suggests the most similar one."""
     names = sorted(known)
     close = get_close_matches(str(given), names, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

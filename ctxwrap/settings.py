@@ -1,4 +1,4 @@
-"""Every knob of ctxwrap, once, with its default and what it is for."""
+"""The settings of ctxwrap, with their defaults."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,44 +17,44 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 
 class Quotas(NamedTuple):
-    """The limits of memories and of wrapped chats, where a memory is a session and an entry is a message.
+    """Limits of the memory service and of wrapped chats. For a chat, a memory is a session and an entry a message.
 
-    0 is no limit. System messages are not counted.
+    0 means no limit. System messages do not count.
     """
 
     memories: int = 10_000
-    """Of a tenant, in all vaults: the sessions of all agents."""
+    """The most memories of a tenant, in all vaults; in chats, the sessions of all its agents."""
     entries: int = 1_000_000
-    """Of a memory."""
+    """The most entries of a memory."""
     characters: int = 1_000_000_000
-    """Of all entries of a memory."""
+    """The most characters of all entries of a memory together."""
     entry_characters: int = 200_000
-    """Of one entry."""
+    """The most characters of one entry."""
 
     def check_memory(self, there: int) -> None:
         if self.memories and there >= self.memories:
             raise QuotaExceeded(
-                f"there are {there} memories, and there may be {self.memories}: go on in one of them, or raise "
+                f"the tenant has {there} memories, and the limit is {self.memories}: use one of them, or raise "
                 "Quotas.memories"
             )
 
     def check_entries(self, entries: int, characters: int, lengths: Sequence[int]) -> None:
-        """Whether entries of these lengths fit beside those that are there."""
+        """Raise QuotaExceeded if new entries of these lengths do not fit."""
         longest, added = max(lengths, default=0), sum(lengths)
         if self.entry_characters and longest > self.entry_characters:
             raise QuotaExceeded(
-                f"an entry may have {self.entry_characters} characters, and this one has {longest}: shorten it, "
-                "or raise Quotas.entry_characters"
+                f"an entry has {longest} characters, and the limit is {self.entry_characters}: shorten it, or raise "
+                "Quotas.entry_characters"
             )
         if self.entries and entries + len(lengths) > self.entries:
             raise QuotaExceeded(
-                f"there are {entries} entries, and there may be {self.entries}: {len(lengths)} more are too many. "
-                "Begin another session or memory, or raise Quotas.entries"
+                f"there are {entries} entries, the limit is {self.entries}, and {len(lengths)} more do not fit: begin "
+                "another session or memory, or raise Quotas.entries"
             )
         if self.characters and characters + added > self.characters:
             raise QuotaExceeded(
-                f"there are {characters} characters, and there may be {self.characters}: {added} more are too many. "
-                "Begin another session or memory, or raise Quotas.characters"
+                f"there are {characters} characters, the limit is {self.characters}, and {added} more do not fit: "
+                "begin another session or memory, or raise Quotas.characters"
             )
 
 
@@ -72,8 +72,8 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         raise unknown_name(name, value, choices)
 
 
-def _evidence_in(value: object) -> object:
-    """Where the events of stages are, by its name."""
+def _evidence_place(value: object) -> object:
+    """The name of the place, also for True and False."""
     place = ("project", "log")[value] if isinstance(value, bool) else value
     _check_choice("evidence", place, ("project", "log"))
     return place
@@ -90,9 +90,9 @@ def _check_count(name: str, value: object) -> None:
         raise SettingsError(f"{name} must be a whole number from 0 up, not {value!r}")
 
 
-def _check_number(name: str, value: object, *, endless: bool = False) -> None:
+def _check_number(name: str, value: object, *, may_be_infinite: bool = False) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and not isnan(value)
-    if not is_number or (value in (inf, -inf) and not endless):
+    if not is_number or (value in (inf, -inf) and not may_be_infinite):
         raise SettingsError(f"{name} must be a number, not {value!r}")
 
 
@@ -114,48 +114,48 @@ def _check_per_tier(name: str, value: object) -> None:
     if not isinstance(value, PerTier):
         raise SettingsError(f"{name} must be PerTier(core=..., working=..., ephemeral=...), not {value!r}")
     for tier, number in asdict(value).items():
-        _check_number(f"{name}.{tier}", number, endless=name in ("half_lives", "least_stay", "most_stay"))
+        _check_number(f"{name}.{tier}", number, may_be_infinite=name in ("half_lives", "least_stay", "most_stay"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRules:
-    """How memory ages; time is counted in rounds."""
+    """The numbers by which memory ages. Times are in rounds; a touch is a use of an item."""
 
     half_lives: PerTier = PerTier(core=inf, working=24, ephemeral=8)
-    """After how many rounds without evidence of use an item matters half as much; in core, age changes nothing."""
+    """Rounds without use after which an item is worth half as much; core items do not age."""
 
     least_stay: PerTier = PerTier(core=inf, working=32, ephemeral=1)
-    """How many rounds an item stays in its tier at least, whatever its decay; core is not left by age."""
+    """Rounds that an item stays in its tier at least, whatever its decay; core items do not leave by age."""
 
     most_stay: PerTier = PerTier(core=inf, working=64, ephemeral=24)
-    """How many rounds an item stays in its tier at most without evidence of use, whatever decay the model writes."""
+    """Rounds that an item stays in its tier at most without use, whatever decay the model writes."""
 
     growth: float = 0.5
-    """The power of its number of touches by which an item's half-life grows; 0 is no growth."""
+    """The exponent, 0 to 1, by which an item's half-life grows with its number of touches; 0 turns growth off."""
 
     longest: float = 4096
-    """The half-life beyond which none grows."""
+    """The longest half-life that an item can reach, in rounds."""
 
     thresholds: PerTier = PerTier(core=0.5, working=0.75, ephemeral=0.9)
-    """The decay at which an item falls from its tier to the next one, and from the last one to swap."""
+    """The decay, between 0 and 1, at which an item moves to the next lower tier, or from the last tier to swap."""
 
     working_at: float = 3
-    """The touches that lift an item to working."""
+    """The number of touches that promotes an item to working."""
 
     core_at: float = 8
-    """The touches that lift an item to core."""
+    """The number of touches that promotes an item to core."""
 
     capacity: PerTier = PerTier(core=200, working=150, ephemeral=100)
-    """How many items a tier holds; what matters least goes to swap."""
+    """The most items of a tier; the least valuable ones go to swap."""
 
     restated: float = 1.0
-    """How much of an item's decay goes when the user speaks of it, from above 0 to 1; it is a touch as well."""
+    """The part of an item's decay, above 0 and up to 1, that is removed when the user mentions it; also a touch."""
 
     echoed: float = 0.5
-    """How much of it goes when the answer uses the item or its content really changed, from above 0 to 1."""
+    """The part, above 0 and up to 1, that is removed when the reply uses the item or changes its content."""
 
     rehydrated: float = 0.5
-    """The largest decay of an item that was just brought back from swap."""
+    """The most decay of an item that was just recalled from swap."""
 
     def __post_init__(self) -> None:
         for name in ("half_lives", "least_stay", "most_stay", "thresholds", "capacity"):
@@ -222,146 +222,146 @@ class Shares:
 
 @runtime_checkable
 class SummaryWriter(Protocol):
-    """Somebody who writes summaries, as a `Summariser` does."""
+    """Writes summaries, as a `Summariser` does."""
 
     model: str
     every: int
     max_tokens: int
 
     def ask(self, rules: str, texts: str) -> str:
-        """What is answered to `rules` about `texts`, as it comes; any error is the answer that there is none."""
+        """The model's answer to `rules` about `texts`; any error means that there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     context_mode: Mode = "enabled"
-    """What a call does unless it says otherwise: enabled, disabled, readonly or shadow."""
+    """The mode of calls that name none: enabled, disabled, readonly or shadow."""
 
     record: bool = True
-    """Whether calls in `disabled` mode that name a session are still written to its log."""
+    """Write calls in `disabled` mode to the log of the session they name."""
 
     strict: bool = False
-    """Raise when ctxwrap itself cannot do its work, before the provider is called; else the call goes on bare."""
+    """Raise ctxwrap's own errors before the provider is called; if False, the call continues without context."""
 
     history: Literal["log", "caller"] = "log"
-    """`log` puts the recent messages of the log before the caller's first one; `caller` adds none."""
+    """`log` adds recent messages of the log before the caller's messages; `caller` adds none."""
 
     budget: int = 32_000
-    """The most tokens that a request may take, if the model's window is not smaller; 0 is no other limit than that."""
+    """The most tokens of a request, unless the model's window is smaller; 0 means the window is the only limit."""
 
     shares: Shares = Shares()
-    """How these are shared between memory, files, history and what is found."""
+    """How the budget is shared between memory, files, history and retrieved messages."""
 
     windows: Mapping[str, int] = field(default_factory=dict)
-    """The windows of models, in tokens, by name: for those that no table knows, or to use less than there is."""
+    """Context windows in tokens, by model: for models that no table has, or to use less than the window."""
 
     budget_messages: int = 20
-    """Recent messages, memory and what is found take no more tokens together than the conversation's last so many
-    messages would, what tells the model about them included; 0 is no such limit."""
+    """The most tokens for recent messages, memory and retrieved messages together, with their instructions: as many as
+    the last so many messages of the conversation have; 0 means no such limit."""
 
     history_tokens: int = 10_000
-    """The most tokens that recent messages take, whether they are the caller's or come from the log."""
+    """The most tokens of recent messages, whether from the caller or from the log."""
 
     retrieval: bool = True
-    """Whether earlier messages that the newest one asks for are found and shown."""
+    """Search the log for earlier messages that are relevant to the newest one, and show them."""
 
     embeddings: bool = False
-    """Whether earlier messages are also found by what they mean, with the extra `embeddings` installed."""
+    """Search by meaning as well as by words; needs the extra `embeddings`."""
 
     cache_marks: bool = True
-    """Whether requests say up to where they seldom change, for providers that cache only what is marked so."""
+    """Mark the stable part of requests, for providers that cache only marked prefixes."""
 
     cache_key: bool | None = None
-    """Whether requests name a prompt cache of their session, for providers that take such a key and no marks.
+    """Send a `prompt_cache_key` for the session, for providers that take a key instead of marks.
 
-    None is only where OpenAI itself is called. With True, any provider that is called through OpenAI's SDK or litellm
-    must know `prompt_cache_key`.
+    None sends it only to OpenAI itself. True sends it to every provider that is called through OpenAI's SDK or litellm;
+    these must accept it.
     """
 
     snapshot_reserve: int = 1024
-    """Tokens added to a small output limit of the caller's, so that the trailer does not eat the answer; 0 is off."""
+    """Tokens added to a small output limit of the caller, so that the trailer does not cut the reply; 0 adds none."""
 
     snapshot: Literal["delta", "full"] = "delta"
-    """`delta` asks the model for what is new or changed in its memory; `full` has it repeat all of it in each reply."""
+    """`delta` asks the model for new and changed memory items only; `full` asks for all items in each reply."""
 
     foreign_core: bool = False
-    """Whether a turn that was shown tool, file or retrieved text, or what was made of such, may write core memory."""
+    """Allow a turn that saw tool, file or retrieved text, or text derived from such, to write core memory."""
 
     max_reasks: int = 1
-    """How often the model is asked again for a snapshot that could not be used, in calls of their own; 0 is never."""
+    """How often the model is asked again, in separate calls, for a snapshot that could not be used; 0 means never."""
 
     on_missing: Literal["rules", "keep", "reask"] = "rules"
-    """What a reply without a snapshot does: `rules` take what the user plainly stated, `keep` leaves memory as it was,
-    `reask` asks the model for one, in a call of its own."""
+    """What to do with a reply without a snapshot: `rules` read the user's plain statements, `keep` leaves memory as it
+    is, `reask` asks the model for a snapshot in a separate call."""
 
     evolution: Literal["decay", "off"] = "decay"
-    """`decay` lets memory fade, move between tiers and be reinforced; `off` keeps exactly what the model wrote."""
+    """`decay` lets memory items decay, move between tiers and be reinforced; `off` keeps what the model wrote."""
 
     memory: MemoryRules = MemoryRules()
     """The numbers by which memory ages: half-lives, thresholds, capacities."""
 
     working_set: str | None = None
-    """The path of a `working-set.yml`, whose files every call gets to see as far as its budget reaches."""
+    """The path of a `working-set.yml`; its files are added to every call as far as they fit the budget."""
 
     working_set_updates: bool | Literal["all"] = True
-    """Whether the working set follows the conversation; else it is what its manifest says.
+    """Let the conversation change the working set; if False, it is what its manifest says.
 
-    The model may ask for files below the manifest's directory that are not hidden, priorities move with use and hints,
-    and large tool results that are no longer sent come back as files. With "all" the model may also remove and
-    re-prioritise the manifest's files for its session, except vital and pinned ones and instructions.
+    With True the model may ask for files below the manifest's directory that are not hidden, priorities change with use
+    and hints, and large tool results that are no longer sent are added as files. With "all" the model may also remove
+    and re-prioritise the manifest's files for its session, except vital and pinned files and instructions.
     """
 
     durability: Literal["os", "turn", "always"] = "os"
-    """What a power cut can cost: `os` the last seconds, `turn` what a reply in flight said, `always` nothing.
+    """What a power failure can lose: `os` the last seconds, `turn` the reply in flight, `always` nothing.
 
-    No crash of the process costs anything. `turn` waits for the disk when a turn begins and when it ends, `always`
-    after every write.
+    A crash of the process loses nothing. `turn` waits for the disk when a turn begins and ends, `always` after every
+    write.
     """
 
     derive: Literal["behind", "inline"] = "behind"
-    """When files that follow from the log are written, such as those in `context/`.
+    """When derived files, such as those in `context/`, are written.
 
-    `inline` is with every turn. `behind` is after the answers, once for many turns; at the latest when the client is
-    closed, the process ends or `ctxwrap.flush()` is called.
+    `inline` writes them in every turn. `behind` writes them in the background, once for many turns; at the latest when
+    the client is closed, the process ends or `ctxwrap.flush()` is called.
     """
 
     on_busy: Literal["wait", "reject", "interleave"] = "wait"
-    """What a call does while another one has its session: wait for it, raise SessionBusy, or go on beside it."""
+    """What a call does while its session has another turn: wait, raise SessionBusy, or run at the same time."""
 
     busy_timeout: float = 30.0
-    """How many seconds a call waits for its session before it raises SessionBusy."""
+    """Seconds that a call waits for its session before it raises SessionBusy."""
 
     summariser: SummaryWriter | None = None
-    """A `Summariser(...)` that is asked now and then, in the background, for a summary of the conversation so far."""
+    """A `Summariser(...)` that writes a summary of the conversation every few messages, in the background."""
 
     context_document: bool = True
-    """Whether a context document grows along with a session, every six messages and once at the end, by rules."""
+    """Write a context document by rules, every six messages and at the end of the session."""
 
     prompts_dir: str | None = None
-    """A directory of prompts for agents that come before the package's own; None is what CTXWRAP_PROMPTS says."""
+    """A directory of prompts for agents that override the package's own; None uses CTXWRAP_PROMPTS."""
 
     visibility: VisibilityRules = field(default_factory=dict)
-    """Who beside the model, or instead of it, may see what: targets, by the kind of an item or by its source."""
+    """Who may see what, besides the model or instead of it: targets, by the kind or the source of a pack item."""
 
     evidence: Literal["project", "log"] | bool = "project"
-    """Where the events of the stages of a call are: made of its records when somebody asks, or in the log as well.
+    """Where the events of a call's stages are: derived from its records on request ("project"), or also in the log.
 
-    They tell by numbers what was chosen, spent, sent and changed. True is a spelling of "log", False of "project".
+    They say in numbers what was chosen, spent, sent and changed. True means "log", False "project".
     """
 
     quotas: Quotas | None = None
-    """`Quotas(...)`: how many sessions a tenant may have, and how much a session may hold; None is no limit.
+    """`Quotas(...)`: the most sessions of a tenant, and the most content of a session; None means no limit.
 
-    A call beyond them raises QuotaExceeded before anything is written or sent.
+    A call beyond a quota raises QuotaExceeded before anything is written or sent.
     """
 
     redaction: Redaction | None = None
-    """A `Redaction(...)`: what is replaced in all texts before anything is made of them or sent; None is nothing."""
+    """A `Redaction(...)`: what is replaced in all texts before they are used or sent; None means nothing."""
 
     def __post_init__(self) -> None:
         for name in _CHOICES:
             _check_choice(name, getattr(self, name), get_args(_HINTS[name]))
-        object.__setattr__(self, "evidence", _evidence_in(self.evidence))
+        object.__setattr__(self, "evidence", _evidence_place(self.evidence))
         for name in (
             "record",
             "strict",
@@ -375,14 +375,14 @@ class Settings:
         _check_flag("working_set_updates", self.working_set_updates, "all")
         _check_flag("cache_key", self.cache_key, None)
         if self.embeddings and find_spec("wordllama") is None:
-            raise SettingsError("embeddings need the extra: pip install 'ctxwrap[embeddings]'")
+            raise SettingsError("embeddings need an extra: pip install 'ctxwrap[embeddings]'")
         for name in ("budget", "budget_messages", "history_tokens", "snapshot_reserve", "max_reasks"):
             _check_count(name, getattr(self, name))
         _check_number("busy_timeout", self.busy_timeout)
         if not isinstance(self.shares, Shares):
             raise SettingsError(f"shares must be Shares(...), not {self.shares!r}")
         if not isinstance(self.windows, Mapping):
-            raise SettingsError(f"windows must be a mapping from models to numbers, not {self.windows!r}")
+            raise SettingsError(f"windows must be a mapping from model names to tokens, not {self.windows!r}")
         for model, tokens in self.windows.items():
             _check_count(f"windows[{model!r}]", tokens)
         _check_path("working_set", self.working_set, "a working-set.yml")
@@ -403,14 +403,14 @@ _HINTS: dict[str, Any] = {field.name: field.type for field in fields(Settings)}
 
 
 def check_mode(value: object) -> Mode:
-    """`value` as a mode, or an error that names the modes there are."""
+    """`value` as a mode; an error that lists the modes if it is none."""
     if isinstance(value, str) and value in MODES:
         return value  # type: ignore[return-value]  # narrowed by the line above
     raise unknown_name("context_mode", value, MODES)
 
 
 def settings_from(base: Settings | None = None, /, **overrides: Any) -> Settings:
-    """`base`, else the process's defaults, with `overrides`; `contextMode` is a spelling of `context_mode`."""
+    """`base`, or the process's defaults, with `overrides`; `contextMode` is another spelling of `context_mode`."""
     if "contextMode" in overrides:
         overrides["context_mode"] = overrides.pop("contextMode")
     for name in overrides:

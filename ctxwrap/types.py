@@ -9,25 +9,24 @@ from ctxwrap.kinds import Severity as Severity
 from ctxwrap.settings import Mode
 
 Body = dict[str, Any]
-"""A request, a reply or a stream event, as JSON."""
+"""A request, a reply or a stream event as JSON."""
 
 Record = dict[str, Any]
 """One line of a log."""
 
 Send = Callable[[Body], Body]
-"""Sends a request of our own the way the caller's was sent, and gives the whole reply."""
+"""Sends a request of ctxwrap's own the way the caller's was sent, and returns the whole reply."""
 
 SendAsync = Callable[[Body], Awaitable[Body]]
-"""The same over async I/O."""
 
 Content = str | list[Body]
-"""A message's text, or its parts when it holds more than text."""
+"""A message's text, or its parts if it holds more than text."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
 class SessionKey(NamedTuple):
-    """Whose session: the tenant comes first, in every key and every path."""
+    """Identifies a session. The tenant comes first, in every key and every path."""
 
     tenant: str
     agent: str
@@ -35,20 +34,20 @@ class SessionKey(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message in the form the log keeps, whatever API it came from."""
+    """One message in the form that the log keeps, whatever API it came from."""
 
     role: Role
     content: Content = ""
     name: str = ""
     tool_calls: tuple[Body, ...] = ()
-    """Calls as `{"id", "name", "arguments"}`; arguments is the JSON text the model wrote."""
+    """Calls as `{"id", "name", "arguments"}`; arguments is the JSON text that the model wrote."""
     tool_call_id: str = ""
     extra: Mapping[str, Any] = MappingProxyType({})
-    """Keys of the caller's message that ctxwrap has no word for."""
+    """Keys of the caller's message that ctxwrap has no field for."""
 
     @property
     def text(self) -> str:
-        """The text of the content; parts that are no text are left out."""
+        """The text of the content, without parts that are no text."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
@@ -56,25 +55,25 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an adapter reads out of a request body."""
+    """What an adapter reads from a request body."""
 
     messages: tuple[Message, ...]
     model: str = ""
     stream: bool = False
     no_trailer: str = ""
-    """Why the reply cannot carry a trailer, or empty."""
+    """Why the reply cannot carry a trailer; empty if it can."""
     no_context: str = ""
-    """Why nothing can be injected, or empty."""
+    """Why nothing can be added to the request; empty if something can."""
     server_history: bool = False
-    """The provider keeps the conversation itself, so none is added from the log."""
+    """Whether the provider keeps the conversation, so that no history is added from the log."""
     unseen: bool = False
-    """It shows the model something of the conversation that only the provider has."""
+    """Whether the model sees a part of the conversation that only the provider has."""
     fetched: bool = False
-    """It holds what a tool gave and no message says, such as the items of a provider's own search."""
+    """Whether it holds tool results that are in no message, such as items of a provider's own search."""
     places: tuple[int, ...] = ()
-    """For each message its place in the body's list of messages, or -1 if it stands beside that list.
+    """For each message its index in the body's list of messages, or -1 if it is not in that list.
 
-    Several messages may come from one item of the list; an item that none begins with goes with the one before it.
+    Several messages may come from one item of the list; an item without a message belongs to the one before it.
     """
 
 
@@ -82,56 +81,56 @@ class Request:
 class Injection:
     """What a turn adds to a request and leaves out of it.
 
-    What seldom changes is sent first and what changes with every call last, since providers cache by prefix: protocol,
-    the caller's system prompt, standing; history, the caller's older messages, with background before the first that
-    the user spoke; the newest of these, and block behind its own text. What has no message of the user's to go to ends
-    the system prompt, and where the provider holds a system prompt that is not sent again, standing and background go
-    before the block.
+    Providers cache by prefix, so stable content comes first and content that changes with every call last: protocol,
+    the caller's system prompt, standing; then history and the caller's older messages, with background before the
+    first user message; then the newest message, with block after its own text. Without a user message, background and
+    block go to the end of the system prompt. If the provider holds a system prompt that is not sent again, standing and
+    background go before block.
     """
 
     protocol: str
-    """The head of the system prompt, the same bytes in every call."""
+    """The beginning of the system prompt; byte-identical in every call."""
     block: str
-    """What changes with every call."""
+    """The content that changes with every call."""
     history: tuple[Message, ...] = ()
-    """Messages from the log, before those of the caller."""
+    """Messages from the log, sent before those of the caller."""
     reserve: int = 0
-    """How many tokens an output limit of the caller's is raised by."""
+    """The tokens by which an output limit of the caller is raised."""
     standing: str = ""
-    """What the system says and seldom changes."""
+    """Instructions that seldom change."""
     background: str = ""
     """Data that seldom changes."""
     left_out: frozenset[int] = frozenset()
-    """Which of the body's messages are not sent, by their places; what the operator says always is."""
+    """The indexes of the body's messages that are not sent; the operator's messages always are."""
     references: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
-    """Texts in the place of what tools gave, by places of the body's messages and ids of calls."""
+    """Texts that replace tool results, by index of the body's message and id of the call."""
     breakpoints: bool = False
-    """Whether places are marked up to which the provider may cache, where its API has marks."""
+    """Whether to mark where the provider may cache, if its API has such marks."""
 
 
 class LoggedMessage(NamedTuple):
-    """A message of the log, as far as it is known without reading it."""
+    """A message of the log with its number."""
 
     number: int
     message: Message
     tokens: Mapping[str, int] = MappingProxyType({})
-    """How many it has, by the name of what counted them."""
+    """Its number of tokens, by the name of the counter."""
 
 
 class HistoryMessage(NamedTuple):
     """A message before the newest turn."""
 
     number: int
-    """In the log; 0 if that is not known."""
+    """Its number in the log; 0 if unknown."""
     message: Message
     tokens: int
     place: int = -1
-    """In the caller's list; -1 if it comes from the log."""
+    """Its index in the caller's list; -1 if it comes from the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The fields only the system may set."""
+    """The fields of a snapshot that only the system sets."""
 
     round: int
     datetime: str
@@ -200,7 +199,7 @@ class ForeignOrigins:
 
 
 class SourcedText(NamedTuple):
-    """A text of the session's, and where it lies."""
+    """A text of the session, and its source."""
 
     source: str
     text: str
@@ -209,7 +208,7 @@ class SourcedText(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Offer:
-    """A text of the caller's for the next call of a session."""
+    """A text that the caller adds to the next call of a session."""
 
     key: SessionKey
     kind: str
@@ -218,45 +217,45 @@ class Offer:
     priority: float
     visibility: tuple[str, ...]
     holder: object | None = None
-    """The call that has it; a call that comes to nothing gives it back."""
+    """The claim of the call that uses it; None if no call does."""
     warned: bool = False
-    """Whether somebody was told that a call of another tenant or agent passed it by."""
+    """Whether a warning was logged that a call of another tenant or agent did not use it."""
 
 
 class Prefix(NamedTuple):
-    """How a request begins: what stands before the conversation, by digests, and which of its messages follow."""
+    """How a request begins: the digests of what comes before the conversation, and the messages that follow."""
 
     head: tuple[str, ...]
     messages: tuple[int, ...]
-    """The numbers of the messages, 0 for one that is not known."""
+    """The numbers of the messages; 0 for an unknown one."""
 
 
 MissingStatus = Literal["open", "requested", "waiting", "resolved", "declined", "blocked", "expired"]
 
 
 class MissingContext(NamedTuple):
-    """Something that the model should know, or be shown, and is not."""
+    """Something that the model should know or see, but does not."""
 
     id: str
-    """The same for the same question, or the same source."""
+    """Identical for the same question, or the same source."""
     question: str
     severity: Severity = "medium"
     status: MissingStatus = "open"
     source: str = "model"
-    """Where it should come from, or `model` for a question that the model flagged."""
+    """Where it should come from; `model` for a question that the model asks."""
     needed_for: str = ""
     requested_from: str = ""
     """Who was asked for it, or can help."""
     blocked_actions: tuple[str, ...] = ()
     reason: str = ""
-    """Why it is not there, if that is known."""
+    """Why it is missing, if known."""
     remedy: str = ""
-    """What would help, if that is known."""
+    """What would help, if known."""
     turn: str = ""
     """The turn in which it was detected."""
     round: int = 0
     resolution: str = ""
-    """How it was settled, if it was."""
+    """How it was resolved, if it was."""
 
 
 Status = Literal["clean", "repaired", "partial", "ambiguous", "missing", "rejected"]
@@ -267,40 +266,40 @@ USABLE = ("clean", "repaired", "partial")
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """What one reply's text turned out to be."""
+    """The text of a reply, parsed."""
 
     visible: str
     """What the user sees."""
     snapshot: dict[str, Any] | None = None
-    """The state in canonical form, or None."""
+    """The snapshot in canonical form, if there is one."""
     repairs: tuple[str, ...] = ()
-    """What was mended, in order; empty for a clean reply."""
+    """What was repaired, in order; empty for a clean reply."""
     violations: tuple[str, ...] = ()
-    """Rules the model broke: changed runtime, items dropped and why."""
+    """The rules that the model broke, such as changed runtime fields or dropped items."""
     status: Status = "missing"
     trailer: str = ""
-    """The trailer as the model wrote it; if there are several, all of them."""
+    """The trailer as the model wrote it; all of them if there are several."""
     actions: tuple[str, ...] = ()
-    """What the model wrote into its answer to change the working set; it is not shown."""
+    """The requests to the working set that the model wrote into its reply; the user does not see them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an adapter made of a provider's answer, as far as it came."""
+    """What an adapter read from a provider's reply so far."""
 
     messages: tuple[Message, ...] = ()
     """One per choice; the first is the one that counts."""
     reading: ParsedReply | None = None
     """The reading of the first choice's last text."""
     finish: str = ""
-    """The provider's own word for why it stopped."""
+    """The provider's reason for the end of the reply."""
     natural: bool = False
-    """The model came to its own end."""
+    """Whether the model came to its own end."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     response_id: str = ""
     model: str = ""
     fetched: bool = False
-    """The provider fetched something for it, or ran something: it is not made of its request alone."""
+    """Whether the provider fetched or ran something for it, so that it depends on more than the request."""
 
 
 class Operation(NamedTuple):
@@ -309,43 +308,43 @@ class Operation(NamedTuple):
     kind: Literal["add", "update", "reinforce", "drop", "forget"]
     id: str
     tier: str
-    """Where the item is afterwards: core, working, ephemeral or swap; for a drop, where it was."""
+    """Where the item is after it: core, working, ephemeral or swap; for a drop, where it was."""
     item: Mapping[str, Any] | None = None
-    """The item as it is afterwards; None if it only moved."""
+    """The item after it; None if it only moved."""
     reason: str = ""
     successor: str = ""
-    """For a drop, the id of the item that takes its place, if one does."""
+    """For a drop, the id of the item that replaces it, if one does."""
 
     def as_json(self) -> Record:
         """The operation as the log keeps it."""
-        told = self._asdict()
-        return told if self.successor else {name: value for name, value in told.items() if name != "successor"}
+        fields = self._asdict()
+        return fields if self.successor else {name: value for name, value in fields.items() if name != "successor"}
 
 
 class Candidate(NamedTuple):
-    """One thing that could be sent."""
+    """A pack item before the pack is chosen."""
 
     kind: str
     source: str
     tokens: int = 0
-    """With all that frames it."""
+    """Its size, with its frame."""
     text: str = ""
     priority: float = 0.5
-    """From 0 to 1, the more the sooner it is taken among its kind."""
+    """From 0 to 1; within a kind, higher ones are taken first."""
     freshness: int = 0
-    """The newest message it is made from; 0 if it is not from the conversation."""
+    """The number of the newest message it is made from; 0 if it is not from the conversation."""
     origin: str = "operator"
-    """The least trusted of whom it comes from."""
+    """The least trusted origin of its text."""
     visibility: tuple[str, ...] = ("model",)
     """Who may see it."""
     refs: tuple[str, ...] = ()
-    """The single things in it, by id, path or number."""
+    """The ids, paths or numbers of what it contains."""
     reason: str = ""
-    """What speaks for it."""
+    """Why it is a candidate."""
 
 
 class PackItem(NamedTuple):
-    """One thing that could be sent, whether it was, and why."""
+    """A candidate, whether it was included, and why."""
 
     kind: str
     source: str
@@ -359,16 +358,16 @@ class PackItem(NamedTuple):
     refs: tuple[str, ...] = ()
 
     def as_json(self) -> Record:
-        """The item as the log keeps it: what has its usual value is left out."""
-        told = {name: value for name, value in self._asdict().items() if value != _USUAL.get(name)}
-        return told | {name: list(told[name]) for name in ("visibility", "refs") if name in told}
+        """The item as the log keeps it, without fields that have their default value."""
+        fields = {name: value for name, value in self._asdict().items() if value != _DEFAULTS.get(name)}
+        return fields | {name: list(fields[name]) for name in ("visibility", "refs") if name in fields}
 
 
-_USUAL = dict(PackItem._field_defaults)
+_DEFAULTS = dict(PackItem._field_defaults)
 
 
 class Resource(NamedTuple):
-    """Something of a turn that is for others than the model."""
+    """A text of a turn's context that others than the model may see."""
 
     kind: str
     source: str
@@ -378,47 +377,47 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a turn went, beyond its content."""
+    """How a turn went."""
 
     status: Literal["open", "complete", "aborted"] = "open"
     reason: str = ""
     """Why it was aborted, or why its mode differs from the one asked for."""
     mode_asked: Mode = "enabled"
     not_saved: tuple[str, ...] = ()
-    """What the store refused to take."""
+    """What could not be written to the store: request, reply."""
     error: str = ""
     """ctxwrap's own failure, if it had one."""
     sha256: str = ""
-    """Hash of the JSON body that ctxwrap handed to the SDK."""
+    """The hash of the JSON body that ctxwrap passed to the SDK."""
     reading: str = "missing"
     """The status of the trailer."""
     reasks: int = 0
-    """How often the model was asked again for its snapshot."""
+    """How often the model was asked again for a snapshot."""
     reask_usage: Mapping[str, int] = field(default_factory=dict)
-    """What these questions cost, in the provider's own words and summed up."""
+    """The usage of these questions, summed up under the provider's names."""
     reask_error: str = ""
-    """Why a question got no answer, if so."""
+    """The error of a question that got no answer."""
     assembly: Mapping[str, Any] = field(default_factory=dict)
     """The `assembly_report` of the working set, if there is one."""
     budget: Mapping[str, Any] = field(default_factory=dict)
-    """What there was to spend, what set the limit, and what was spent on what."""
+    """The token budget: its limit, what set the limit, and what was spent on each kind."""
     stable: float = 0.0
-    """The share of the request, by tokens, that begins like the last one of the session: what caches save."""
+    """The part of the request's tokens, from 0 to 1, that equals the beginning of the session's last request."""
     repacked: bool = False
-    """Whether the provider called the request too long, and a smaller one was sent in its place."""
+    """Whether the provider rejected the request as too long, and a smaller one was sent."""
     missing: tuple[MissingContext, ...] = ()
-    """What is missing at the end of the turn, or as far as it has come."""
+    """The missing context so far; after the turn, at its end."""
     misses: int = 0
-    """How many replies in a row had no snapshot, this one included; 0 once one could be used."""
+    """How many replies in a row, up to this one, had no snapshot; 0 after a usable one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """Everything about one call that the caller may ask for."""
+    """What `turn_of` returns about one call."""
 
     id: str
     mode: Mode
-    """The mode the turn really had."""
+    """The mode that the turn ran in."""
     session: str
     tenant: str
     agent: str
@@ -432,16 +431,16 @@ class TurnRecord:
 
 
 class TextStream(Protocol):
-    """Text in as it arrives, visible text out."""
+    """Takes text as it arrives, and returns the visible part."""
 
     def feed(self, chunk: str) -> str: ...
     def passes(self, chunk: str) -> bool:
-        """Whether `feed(chunk)` is surely `chunk`; if so, it was fed."""
+        """Whether `feed(chunk)` is certain to return `chunk`; if so, the chunk has been fed."""
 
     def close(self) -> str: ...
     @property
     def spans(self) -> Sequence[tuple[int, int]]:
-        """From where to where what was fed has been shown so far."""
+        """The ranges of the fed text that have been returned so far."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Settings: every knob has its place, and a wrong one is an error that names the right one."""
+"""Settings: defaults, overrides, and errors that name the valid choices."""
 
 from typing import Any
 
@@ -66,5 +66,5 @@ def test_embeddings_without_their_extra_are_refused_before_anything_is_wrapped()
 
 @pytest.mark.parametrize("thing", [object(), "client", None, print])
 def test_what_is_no_client_is_refused(thing: object) -> None:
-    with pytest.raises(ctxwrap.UnsupportedClient, match="give an OpenAI or Anthropic client"):
+    with pytest.raises(ctxwrap.UnsupportedClient, match="pass an OpenAI or Anthropic client"):
         ctxwrap.wrap(thing, store="memory:")

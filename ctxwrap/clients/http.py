@@ -1,4 +1,4 @@
-"""The SDK's HTTP client: responses of a call in flight leave it without their trailer."""
+"""The SDK's HTTP client, wrapped: the responses of a call in flight get a body without trailer."""
 
 import sys
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from types import ModuleType
 from typing import Any
 
 EXTENSION = "ctxwrap"
-"""Where a response keeps the call it belongs to."""
+"""The key of the response's extensions that holds its call."""
 
 in_flight: ContextVar[Any] = ContextVar("ctxwrap_in_flight", default=None)
-"""The call whose request the SDK is sending, however often it retries."""
+"""The call whose request the SDK is sending, also in retries."""
 
-APART: Any = object()
-"""In flight while we send a request of our own: its response is nobody's but ours, and stays as it is."""
+OWN_REQUEST: Any = object()
+"""In flight while ctxwrap sends a request of its own, whose response stays as it is."""
 
 
 @contextmanager
 def call_in_flight(call: Any) -> Iterator[None]:
-    """While the SDK is at work for `call`."""
+    """Mark `call` as the one that the SDK is working for."""
     token = in_flight.set(call)
     try:
         yield
@@ -29,7 +29,7 @@ def call_in_flight(call: Any) -> Iterator[None]:
 
 
 def facade(http_client: Any) -> Any:
-    """`http_client` with its `send` seen through; everything else is the client's own."""
+    """`http_client` with a `send` of ours; all else is passed on to it."""
     if isinstance(http_client, _Delegating):
         return http_client
     module = module_of(http_client)
@@ -39,22 +39,24 @@ def facade(http_client: Any) -> Any:
 
 
 def module_of(value: Any) -> ModuleType:
-    """httpx or httpx2, whichever `value` is made of."""
+    """The module that the type of `value` comes from: httpx or httpx2."""
     for cls in type(value).__mro__:
         name = cls.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
-    raise TypeError(f"{type(value).__name__} comes from neither httpx nor httpx2")
+    raise TypeError(
+        f"{type(value).__name__} comes from neither httpx nor httpx2: pass a client of one of them as http_client"
+    )
 
 
 @cache
 def joined(ours: type, theirs: type) -> type:
-    """`ours` as a subclass of `theirs`, so that the HTTP library and the SDK take it for their own."""
+    """`ours` as a subclass of `theirs`, which passes the type checks of the HTTP library and the SDK."""
     return type(ours.__name__.lstrip("_"), (ours, theirs), {})
 
 
 class _Delegating:
-    """Passes everything on to the client it holds, but what it does itself."""
+    """Passes everything but `send` on to the client it holds."""
 
     _OWN = frozenset({"_inner", "send", "__class__"})
 
@@ -72,7 +74,7 @@ class _Delegating:
 
 class _Facade(_Delegating):
     def send(self, request: Any, **options: Any) -> Any:
-        from ctxwrap.clients.responses import rewritten
+        from ctxwrap.clients.responses import rewrite
         from ctxwrap.clients.rewritten_body import StoredCall, stored_by
 
         _drop_private_headers(request)
@@ -80,15 +82,15 @@ class _Facade(_Delegating):
         if call is None and (adapter := stored_by(request)):
             call = StoredCall(adapter)
         response = self._inner.send(request, **options)
-        if call is None or call is APART or not response.is_success:
+        if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
-        return rewritten(response, call)
+        return rewrite(response, call)
 
 
 class _AsyncFacade(_Delegating):
     async def send(self, request: Any, **options: Any) -> Any:
-        from ctxwrap.clients.responses import rewritten_async
+        from ctxwrap.clients.responses import rewrite_async
         from ctxwrap.clients.rewritten_body import AsyncStoredCall, stored_by
 
         _drop_private_headers(request)
@@ -96,13 +98,13 @@ class _AsyncFacade(_Delegating):
         if call is None and (adapter := stored_by(request)):
             call = AsyncStoredCall(adapter)
         response = await self._inner.send(request, **options)
-        if call is None or call is APART or not response.is_success:
+        if call is None or call is OWN_REQUEST or not response.is_success:
             return response
         response.extensions[EXTENSION] = call
-        return await rewritten_async(response, call)
+        return await rewrite_async(response, call)
 
 
 def _drop_private_headers(request: Any) -> None:
-    """What was meant for us and came along as a client's default header."""
+    """Remove ctxwrap's headers, which may come with a client's default headers."""
     for name in [name for name in request.headers if name.lower().startswith("x-ctxwrap-")]:
         del request.headers[name]

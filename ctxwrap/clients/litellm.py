@@ -1,4 +1,4 @@
-"""litellm: its module, its functions and its Router, whose results are the same few types for every provider.
+"""Wraps litellm: its module, its functions and its Router. Their results have the same few types for every provider.
 
 litellm's own loggers and caches work inside the call: they see the injected text and the trailer.
 """
@@ -14,15 +14,16 @@ from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
-from ctxwrap.clients.http import APART, call_in_flight, in_flight
+from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight
 from ctxwrap.clients.results import remember
-from ctxwrap.clients.sdk import names_in, taken
-from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key, with_other_key
+from ctxwrap.clients.sdk import names_in, pop_keywords
+from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key, with_new_idempotency_key
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
+from ctxwrap.turn.lifecycle import why_stopped
+from ctxwrap.turn.passthrough import PassthroughCall
 from ctxwrap.types import Body, Send, SendAsync
 
 _FUNCTIONS: dict[str, ProviderAdapter] = {
@@ -34,7 +35,7 @@ _FUNCTIONS: dict[str, ProviderAdapter] = {
 
 
 def load_litellm() -> Any:
-    """The litellm module. When we are the first to import it, it fetches nothing and reads no `.env` file."""
+    """The litellm module. If nothing has imported it yet, it fetches nothing and reads no `.env` file on import."""
     if "litellm" not in sys.modules:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
@@ -45,38 +46,38 @@ def load_litellm() -> Any:
     return sys.modules["litellm"]
 
 
-def is_litellm(target: Any) -> bool:
-    """Whether `target` is the litellm module, one of its functions, or a Router, without importing litellm."""
+def is_litellm(client: Any) -> bool:
+    """Whether `client` is the litellm module, one of its functions, or a Router, without importing litellm."""
     module = sys.modules.get("litellm")
     if module is None:
         return False
-    known = target is module or isinstance(target, (LitellmModule, module.Router))
-    return known or _function_name(target) in _FUNCTIONS
+    known = client is module or isinstance(client, (LitellmModule, module.Router))
+    return known or _function_name(client) in _FUNCTIONS
 
 
-def wrap_litellm(target: Any, context: ClientBinding) -> Any:
-    if isinstance(target, ModuleType):
-        return LitellmModule(vars(target).get("_module", target), context)
-    if _function_name(target) in _FUNCTIONS:
-        function = target.__wrapped__ if hasattr(target, "_ctxwrap") else target
-        return _wrapped_function(function, _function_name(target), context)
-    cls: Any = type(target)
-    router: Any = object.__new__(cls if hasattr(target, "_ctxwrap") else _router_class(cls))
-    router.__dict__ = target.__dict__
-    object.__setattr__(router, "_ctxwrap", context)
+def wrap_litellm(client: Any, binding: ClientBinding) -> Any:
+    if isinstance(client, ModuleType):
+        return LitellmModule(vars(client).get("_module", client), binding)
+    if _function_name(client) in _FUNCTIONS:
+        function = client.__wrapped__ if hasattr(client, "_ctxwrap") else client
+        return _wrapped_function(function, _function_name(client), binding)
+    cls: Any = type(client)
+    router: Any = object.__new__(cls if hasattr(client, "_ctxwrap") else _router_class(cls))
+    router.__dict__ = client.__dict__
+    object.__setattr__(router, "_ctxwrap", binding)
     return router
 
 
-def _function_name(target: Any) -> str:
-    return target.__name__ if str(getattr(target, "__module__", "")).startswith("litellm.") and callable(target) else ""
+def _function_name(client: Any) -> str:
+    return client.__name__ if str(getattr(client, "__module__", "")).startswith("litellm.") and callable(client) else ""
 
 
 class LitellmModule(ModuleType):
-    """The module as it is, but for the functions that talk to a model."""
+    """The litellm module, with wrapped functions that call a model."""
 
-    def __init__(self, module: Any, context: ClientBinding) -> None:
+    def __init__(self, module: Any, binding: ClientBinding) -> None:
         super().__init__(module.__name__, module.__doc__)
-        vars(self).update(_module=module, _ctxwrap=context)
+        vars(self).update(_module=module, _ctxwrap=binding)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(vars(self)["_module"], name)
@@ -94,7 +95,7 @@ class LitellmModule(ModuleType):
 
 @cache
 def _router_class(cls: type) -> type:
-    """A Router that shares another's state. Some functions are set on the instance: all are wrapped on the way out."""
+    """A Router class for a copy that shares state. Functions are wrapped on lookup: some are instance attributes."""
 
     def lookup(self: Any, name: str) -> Any:
         value = cls.__getattribute__(self, name)  # type: ignore[call-arg]  # an unbound method
@@ -106,23 +107,24 @@ def _router_class(cls: type) -> type:
     return type(cls.__name__, (cls,), members)
 
 
-def _wrapped_function(function: Callable[..., Any], name: str, context: ClientBinding) -> Callable[..., Any]:
-    calling = _async_call if name.startswith("a") else _call
-    wrapped = calling(function, name, _FUNCTIONS[name], context)
-    wrapped._ctxwrap = context  # type: ignore[attr-defined]
+def _wrapped_function(function: Callable[..., Any], name: str, binding: ClientBinding) -> Callable[..., Any]:
+    wrapper = _async_call if name.startswith("a") else _call
+    wrapped = wrapper(function, name, _FUNCTIONS[name], binding)
+    wrapped._ctxwrap = binding  # type: ignore[attr-defined]
     return wrapped
 
 
 def _call(
-    function: Callable[..., Any], name: str, adapter: ProviderAdapter, context: ClientBinding
+    function: Callable[..., Any], name: str, adapter: ProviderAdapter, binding: ClientBinding
 ) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        target = _target(context, kwargs)
-        if target is None:
+        scope = _scope(binding, kwargs)
+        if scope is None:
             return function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = sync.begin(context, with_cache_key(adapter, function, context, target), body, target, _sender(function))
+        keyed = with_cache_key(adapter, function, binding, scope)
+        turn = sync.begin(binding, keyed, body, scope, _sender(function))
         if isinstance(turn, PassthroughCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -134,7 +136,7 @@ def _call(
                 with call_in_flight(turn):
                     result = function(*args, **kwargs)
                 if _is_stream(result):
-                    return _flowing(result, turn)
+                    return _rewritten_stream(result, turn)
                 _show(result, dumped := _dump(result), turn.reply(dumped))
             except BaseException as error:
                 if not turn.shrink(error):
@@ -142,23 +144,22 @@ def _call(
                     raise
             else:
                 return remember(result, turn)
-            kwargs = with_other_key(turn.body)
+            kwargs = with_new_idempotency_key(turn.body)
 
     return call
 
 
 def _async_call(
-    function: Callable[..., Any], name: str, adapter: ProviderAdapter, context: ClientBinding
+    function: Callable[..., Any], name: str, adapter: ProviderAdapter, binding: ClientBinding
 ) -> Callable[..., Any]:
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        target = _target(context, kwargs)
-        if target is None:
+        scope = _scope(binding, kwargs)
+        if scope is None:
             return await function(*args, **kwargs)
         body = partial(_body, function, name, args, kwargs)
-        turn = await async_.begin(
-            context, with_cache_key(adapter, function, context, target), body, target, _async_sender(function)
-        )
+        keyed = with_cache_key(adapter, function, binding, scope)
+        turn = await async_.begin(binding, keyed, body, scope, _async_sender(function))
         if isinstance(turn, PassthroughCall):
             if turn.body is not None:
                 args, kwargs = (), turn.body
@@ -170,7 +171,7 @@ def _async_call(
                 with call_in_flight(turn):
                     result = await function(*args, **kwargs)
                 if _is_stream(result):
-                    return _flowing(result, turn)
+                    return _rewritten_stream(result, turn)
                 _show(result, dumped := _dump(result), await turn.reply(dumped))
             except BaseException as error:
                 if not await turn.shrink(error):
@@ -178,16 +179,16 @@ def _async_call(
                     raise
             else:
                 return remember(result, turn)
-            kwargs = with_other_key(turn.body)
+            kwargs = with_new_idempotency_key(turn.body)
 
     return call
 
 
 def _sender(function: Callable[..., Any]) -> Send:
-    """Sends bodies of our own through the function that the caller called."""
+    """A function that sends a body of ctxwrap's own through the function that the caller called."""
 
     def send(body: Body) -> Body:
-        with call_in_flight(APART):
+        with call_in_flight(OWN_REQUEST):
             return _dump(function(**body))
 
     return send
@@ -195,18 +196,18 @@ def _sender(function: Callable[..., Any]) -> Send:
 
 def _async_sender(function: Callable[..., Any]) -> SendAsync:
     async def send(body: Body) -> Body:
-        with call_in_flight(APART):
+        with call_in_flight(OWN_REQUEST):
             return _dump(await function(**body))
 
     return send
 
 
-def _target(context: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
-    """Whose call this is; None for a call that litellm makes inside one of ours."""
-    headers = taken(kwargs)
+def _scope(binding: ClientBinding, kwargs: dict[str, Any]) -> CallScope | None:
+    """The scope of the call; None for a call that litellm makes inside one of ours."""
+    headers = pop_keywords(kwargs)
     if in_flight.get() is not None:
         return None
-    return context.target(names_in(headers))
+    return binding.call_scope(names_in(headers))
 
 
 def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Body:
@@ -217,7 +218,7 @@ def _body(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[str, ...]:
-    """The names of a function's positional parameters; an async function without any has its sync twin's."""
+    """The names of a function's positional parameters; an async function without any takes those of its sync twin."""
     parameters = inspect.signature(function).parameters.values()
     names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
     return names or _parameters(getattr(load_litellm(), name.removeprefix("a")), name)
@@ -233,17 +234,17 @@ def _is_stream(result: Any) -> bool:
 
 
 def _show(result: Any, dumped: Body, reply: Body) -> None:
-    """Make `result`, which was dumped as `dumped`, say what `reply` says."""
+    """Change `result`, which was dumped as `dumped`, to what `reply` says."""
     if reply is dumped:
         return
     _overlay(result, dumped, reply)
     hidden = getattr(result, "_hidden_params", None)
-    if _get(hidden, "original_response"):  # the provider's own text, as it came
+    if _get(hidden, "original_response"):  # the provider's text, with the trailer
         _set(hidden, "original_response", None)
 
 
 def _overlay(target: Any, before: Any, after: Any) -> None:
-    """Bring the change from `before` to `after` into `target`, the object that `before` was dumped from."""
+    """Apply the change from `before` to `after` to `target`, the object that `before` was dumped from."""
     keys = after if isinstance(after, dict) else range(len(after))
     for key in keys:
         old = before.get(key) if isinstance(before, dict) else before[key]
@@ -263,7 +264,7 @@ def _same_shape(old: Any, new: Any) -> bool:
 
 
 def _originals(target: Any, old: Any, new: Any) -> Any:
-    """A list that was cut, made of the objects it was dumped from."""
+    """The new value; a shortened list is made of the objects that its items were dumped from."""
     if not (isinstance(old, list) and isinstance(new, list)):
         return new
     known = {id(dumped): item for dumped, item in zip(old, target, strict=False)}
@@ -283,8 +284,8 @@ def _set(target: Any, key: Any, value: Any) -> None:
         setattr(target, str(key), value)
 
 
-class _Flow:
-    """A stream's chunks between litellm and the caller."""
+class _ChunkQueue:
+    """The chunks of a stream between litellm and the caller."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -300,23 +301,19 @@ class _Flow:
             self.ready.append(self._changed(chunk, dumped, event) if same else self._made(event))
 
     def next(self) -> Any:
-        """The next chunk. The last one waits until the call is settled, when all before it has been given."""
-        if self.call.unsettled and len(self.ready) == 1:
-            self.call.settle()
+        """The next chunk. The last one waits for the reask to finish."""
+        if self.call.needs_reask and len(self.ready) == 1:
+            self.call.finish_reask()
         return self.ready.popleft()
 
     async def next_async(self) -> Any:
-        if self.call.unsettled and len(self.ready) == 1:
-            await self.call.settle()
+        if self.call.needs_reask and len(self.ready) == 1:
+            await self.call.finish_reask()
         return self.ready.popleft()
 
-    def give(self, events: list[Body]) -> None:
-        """Events that no chunk of litellm's stands for."""
-        self.ready.extend(self._made(event) for event in events)
-
     def end_with(self, held: list[Body], end: Exception) -> None:
-        """What ended the stream; it is raised once all that was held back has been given."""
-        self.give(held)
+        """Queue what was held back; `end` is raised after it."""
+        self.ready.extend(self._made(event) for event in held)
         self._end = end
 
     def raise_end(self) -> None:
@@ -336,57 +333,57 @@ class _Flow:
 
 
 @cache
-def _flowing_class(cls: Any) -> type:
-    """A subclass of a stream's own class whose chunks come without the trailer."""
+def _rewritten_stream_class(cls: Any) -> type:
+    """A subclass of a stream's class whose chunks come without the trailer."""
 
-    class FlowingStream(cls):  # type: ignore[misc]
+    class RewrittenStream(cls):  # type: ignore[misc]
         def __next__(self) -> Any:
-            flow = self._ctxwrap_flow
-            while not flow.ready:
-                flow.raise_end()
+            queue = self._ctxwrap_queue
+            while not queue.ready:
+                queue.raise_end()
                 try:
                     chunk = super().__next__()
-                    flow.take(chunk, dumped := _dump(chunk), flow.call.event(dumped))
+                    queue.take(chunk, dumped := _dump(chunk), queue.call.event(dumped))
                 except StopIteration as end:
-                    flow.end_with(flow.call.end(), end)
+                    queue.end_with(queue.call.end(), end)
                 except Exception as error:
-                    flow.end_with(flow.call.cut(why_stopped(error)), error)
+                    queue.end_with(queue.call.cut(why_stopped(error)), error)
                 except BaseException as error:
-                    flow.call.stop(why_stopped(error))
+                    queue.call.stop(why_stopped(error))
                     raise
-            return flow.next()
+            return queue.next()
 
         async def __anext__(self) -> Any:
-            flow = self._ctxwrap_flow
-            while not flow.ready:
-                flow.raise_end()
+            queue = self._ctxwrap_queue
+            while not queue.ready:
+                queue.raise_end()
                 try:
                     chunk = await super().__anext__()
-                    flow.take(chunk, dumped := _dump(chunk), await flow.call.event(dumped))
+                    queue.take(chunk, dumped := _dump(chunk), await queue.call.event(dumped))
                 except StopAsyncIteration as end:
-                    flow.end_with(await flow.call.end(), end)
+                    queue.end_with(await queue.call.end(), end)
                 except Exception as error:
-                    flow.end_with(await flow.call.cut(why_stopped(error)), error)
+                    queue.end_with(await queue.call.cut(why_stopped(error)), error)
                 except BaseException as error:
-                    await flow.call.stop(why_stopped(error))
+                    await queue.call.stop(why_stopped(error))
                     raise
-            return await flow.next_async()
+            return await queue.next_async()
 
         async def aclose(self) -> None:
             try:
                 await super().aclose()
             finally:
-                await self._ctxwrap_flow.call.stop("closed")
+                await self._ctxwrap_queue.call.stop("closed")
 
-    FlowingStream.__name__, FlowingStream.__qualname__ = cls.__name__, cls.__qualname__
-    FlowingStream.__module__ = cls.__module__
-    return FlowingStream
+    RewrittenStream.__name__, RewrittenStream.__qualname__ = cls.__name__, cls.__qualname__
+    RewrittenStream.__module__ = cls.__module__
+    return RewrittenStream
 
 
-def _flowing(stream: Any, call: Any) -> Any:
+def _rewritten_stream(stream: Any, call: Any) -> Any:
     cls: Any = type(stream)
-    stream = copy(stream)  # litellm keeps its own with the logger that a stream keeps: it would never be dropped
-    stream.__class__ = _flowing_class(cls)
-    stream._ctxwrap_flow = _Flow(call)
+    stream = copy(stream)  # litellm's logger holds the original, which would never be dropped
+    stream.__class__ = _rewritten_stream_class(cls)
+    stream._ctxwrap_queue = _ChunkQueue(call)
     weakref.finalize(stream, call.abandon)
     return remember(stream, call)

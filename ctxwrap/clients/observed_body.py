@@ -1,4 +1,4 @@
-"""Response bodies that go through as they are, and of which a turn takes note."""
+"""Response bodies that pass unchanged while the turn reads along."""
 
 import re
 import weakref
@@ -14,19 +14,19 @@ from ctxwrap.turn.lifecycle import ManagedCall, why_stopped
 
 
 class Observation:
-    """The bytes of a reply that nobody changes, read when they are over."""
+    """Collects the bytes of a reply, and lets the turn read them at the end."""
 
-    def __init__(self, response: Any, opened: ManagedCall, replay: Callable[[list[bytes]], Any]) -> None:
+    def __init__(self, response: Any, managed: ManagedCall, replay: Callable[[list[bytes]], Any]) -> None:
         self._response_type, self._headers = type(response), response.headers
-        self._streams = is_stream(response)
-        self._opened = opened
+        self._is_stream = is_stream(response)
+        self._managed = managed
         self._replay = replay
-        self._over = False
+        self._is_finished = False
         self._raw: list[bytes] = []
 
     def pieces(self, chunk: bytes) -> list[bytes]:
-        """A chunk cut behind each event, so that only what was read counts; compressed bytes stay whole."""
-        if not self._streams or self._headers.get("content-encoding"):
+        """A chunk, cut after each event, so that only events that were read count; compressed bytes stay whole."""
+        if not self._is_stream or self._headers.get("content-encoding"):
             return [chunk]
         return [piece for piece in re.split(rb"(?<=\n\n)|(?<=\r\n\r\n)", chunk) if piece]
 
@@ -35,34 +35,34 @@ class Observation:
         return piece
 
     def finish(self, interrupted: str = "") -> None:
-        """Tell the turn what went by. Blocks for the moment a short write takes."""
-        if not self._over:
+        """Let the turn read what has passed. Blocks for as long as a short write takes."""
+        if not self._is_finished:
             self.read(self._content(), interrupted)
 
     def read(self, content: bytes, interrupted: str = "") -> None:
-        self._over = True
-        turn = self._opened.turn
-        if self._streams:
+        self._is_finished = True
+        reader = self._managed.turn.reader
+        if self._is_stream:
             for frame in Framer().feed(content):
                 event = frame.json()
                 if event is not None:
-                    turn.event(event)
-            turn.close()
+                    reader.event(event)
+            reader.close()
         elif (payload := payload_in(content)) is not None:
-            turn.reply(payload)
-        self._opened.save(interrupted)
+            reader.whole(payload)
+        self._managed.save(interrupted)
 
     def _content(self) -> bytes:
-        """The bytes decoded as far as they came, by the HTTP library's own decoders."""
+        """The bytes so far, decoded by the HTTP library."""
         response = self._response_type(200, headers=self._headers, stream=self._replay(self._raw))
         pieces: list[bytes] = []
-        with suppress(Exception):  # a cut compressed stream ends in an error, behind all that it holds
+        with suppress(Exception):  # a compressed stream that was cut ends in an error, after all that it holds
             pieces.extend(response.iter_bytes())
         return b"".join(pieces)
 
 
 class Replay:
-    """Bytes once more."""
+    """A byte stream over bytes that were read before."""
 
     def __init__(self, raw: list[bytes]) -> None:
         self._raw = raw
@@ -72,7 +72,7 @@ class Replay:
 
 
 class ObservedBody:
-    """The provider's own bytes, which a turn takes note of as they are read."""
+    """The provider's bytes, which an observation collects as they are read."""
 
     def __init__(self, stream: Any, observation: Observation) -> None:
         self._stream = stream
@@ -104,8 +104,6 @@ class ObservedBody:
 
 
 class AsyncObservedBody:
-    """The same over async I/O."""
-
     def __init__(self, stream: Any, observation: Observation) -> None:
         self._stream = stream
         self._chunks: AsyncIterator[bytes] = aiter(stream)

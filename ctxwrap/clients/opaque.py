@@ -1,9 +1,9 @@
-"""Arguments that the OpenAI SDK does not walk on their way to `post`.
+"""Hides long arguments from the OpenAI SDK, which would walk through them on their way to `post`.
 
-The SDK walks each message by its types, to rename fields and to dump models. In plain JSON there is nothing to dump,
-and no type of a message or a tool renames a field, so the outcome is the input; for a long list the walk is most of a
-call. It passes on what is neither a mapping nor iterable, so such an argument goes through it in an `Opaque`, and
-`post` takes it out again.
+The SDK walks each message by its type, to rename fields and to dump models. Plain JSON has nothing to dump, and no type
+of a message or a tool renames a field, so the result equals the input; for a long list the walk takes most of a call.
+The SDK passes on what is neither a mapping nor iterable, so such an argument travels in an `Opaque`, and `post` takes
+it out again.
 """
 
 import sys
@@ -12,10 +12,10 @@ from types import FunctionType
 from typing import Any
 
 _VERSIONS = ("1", "2", "3")
-"""The SDK's major versions whose types were compared; others walk."""
+"""The major versions of the SDK whose types were checked; with others nothing is hidden."""
 
 _HIDDEN = {"create": ("messages", "input", "tools"), "parse": ("messages", "input")}
-"""Arguments that a method passes on without looking at them; `parse` reads the tools."""
+"""The arguments that a method passes on unread; `parse` reads the tools."""
 
 
 class Opaque:
@@ -26,9 +26,9 @@ class Opaque:
 
 
 def hidden_arguments(method: Callable[..., Any]) -> tuple[str, ...]:
-    """Which arguments of an SDK's method can go past its walk."""
+    """The arguments of an SDK's method that can be hidden."""
     names = _HIDDEN.get(method.__name__, ())
-    return names if names and _is_openais(method) else ()
+    return names if names and _is_unpatched(method) else ()
 
 
 def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
@@ -42,7 +42,7 @@ def hide(keywords: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def revealed(body: Any) -> Any:
-    """`body` with what was hidden in it, as if the SDK had walked it."""
+    """`body` with its hidden values."""
     if not isinstance(body, dict):
         return body
     return {name: value.value if type(value) is Opaque else value for name, value in body.items()}
@@ -57,7 +57,7 @@ _TEXTS = {str}
 
 
 def _copy(value: Any) -> Any:
-    """A copy, as the SDK makes one: what the caller changes while the call is under way does not reach it."""
+    """A copy, as the SDK makes one: the caller may change the original during the call."""
     kind = type(value)
     if kind in _SCALARS:
         return value
@@ -70,8 +70,8 @@ def _copy(value: Any) -> Any:
     return {name: _copy(item) for name, item in value.items()}
 
 
-def _is_openais(method: Any) -> bool:
-    """Whether all of `method` is the SDK's own; what others put around it may read the arguments."""
+def _is_unpatched(method: Any) -> bool:
+    """Whether `method` and all it wraps is the SDK's own; a wrapper of others may read the arguments."""
     openai = sys.modules.get("openai")
     if str(getattr(openai, "__version__", "")).partition(".")[0] not in _VERSIONS:
         return False

@@ -1,4 +1,4 @@
-"""What a call would send, without sending or writing anything."""
+"""Shows what a call would send, without sending or writing anything."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ from ctxwrap.session.scope import offers_for
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import message_in, timestamp
 from ctxwrap.turn.binding import ClientBinding, SessionNames
-from ctxwrap.turn.lifecycle import sources
+from ctxwrap.turn.lifecycle import pack_sources
 from ctxwrap.turn.turn import Turn
 from ctxwrap.types import LoggedMessage
 
@@ -27,34 +27,35 @@ def preview(client: Any, /, *, session: str | None = None, context_mode: str | N
 
     `request` is what the client's own method takes: `model`, `messages` or `input`, `tools` and so on.
     """
-    context: ClientBinding | None = getattr(client, "_ctxwrap", None)
-    if context is None:
-        raise UnsupportedClient("preview needs a client that was wrapped: preview(ctxwrap.wrap(client), ...)")
-    target = context.target(SessionNames(session, context_mode))
-    if target.key is None:
+    binding: ClientBinding | None = getattr(client, "_ctxwrap", None)
+    if binding is None:
+        raise UnsupportedClient("preview needs a wrapped client: preview(ctxwrap.wrap(client), ...)")
+    scope = binding.call_scope(SessionNames(session, context_mode))
+    if scope.key is None:
         raise SettingsError("preview needs a session: preview(client, session=..., model=..., messages=...)")
-    adapter = with_cache_key(_adapter(client, request), client, context, target)
+    adapter = with_cache_key(_adapter(client, request), client, binding, scope)
     body = {name: to_jsonable(value) for name, value in request.items()}
-    there = Session(target.key, context.store.open(target.key), context.settings)
-    there.refresh()
-    asked = adapter.read(body)
-    waiting = [offer for offer in offers_for(target.key) if offer.holder is None]
-    given = sources(context, target, asked.model, there, waiting)
-    with nullcontext() if there.is_empty else there.log.locked():  # whose index may be brought up to date
-        opening = there.open_turn(asked, utc_now())
-        turn = Turn("", target.key, adapter, body, asked, target.mode, opening, context.settings, given)
-        return _view(turn, there)
+    known = Session(scope.key, binding.store.open(scope.key), binding.settings)
+    known.refresh()
+    read = adapter.read(body)
+    offers = [offer for offer in offers_for(scope.key) if offer.holder is None]
+    sources = pack_sources(binding, scope, read.model, known, offers)
+    with nullcontext() if known.is_empty else known.log.locked():  # its search index may be updated
+        inputs = known.open_turn(read, utc_now())
+        turn = Turn("", scope.key, adapter, body, read, scope.mode, inputs, binding.settings, sources)
+        return _view(turn, known)
 
 
-def _view(turn: Turn, there: Session) -> PackView:
+def _view(turn: Turn, session: Session) -> PackView:
     messages, events = turn.opening_records({name: {"id": name} for name in turn.texts})
     start = {**events[0], "ctx": {**events[0]["ctx"], "time": timestamp(utc_now())}}
-    known = there.packs.lookups(there.state)
+    known = session.packs.lookups(session.state)
     new = {
-        number: LoggedMessage(number, message_in(record)) for number, record in enumerate(messages, there.next_message)
+        number: LoggedMessage(number, message_in(record))
+        for number, record in enumerate(messages, session.next_message)
     }
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
-    view = recorded(turn.key, start, start.get("epoch") or there.state.epoch, lookups)
+    view = recorded(turn.key, start, start.get("epoch") or session.state.epoch, lookups)
     return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 

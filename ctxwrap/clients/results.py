@@ -1,4 +1,4 @@
-"""From what an SDK returned to the turn behind it."""
+"""Finds the turn of what an SDK returned."""
 
 import weakref
 from contextlib import suppress
@@ -9,12 +9,12 @@ from ctxwrap.redaction.visibility import Target, check_target
 from ctxwrap.types import Resource, TurnRecord
 
 _calls: dict[int, tuple[weakref.ref[Any], Any]] = {}
-"""By identity: responses are models that can neither be hashed nor given an attribute without showing it."""
+"""By identity: responses are models that cannot be hashed, and that show every attribute they are given."""
 
 
 def remember(result: Any, call: Any) -> Any:
-    """`result`, which from now on `turn_of` knows to be `call`'s."""
-    key, pop = id(result), _calls.pop  # at the end of a program the module's own names are gone
+    """Return `result`, and let `turn_of` find `call` for it."""
+    key, pop = id(result), _calls.pop  # during interpreter shutdown the module's names are gone
 
     def forget(_: Any) -> None:
         pop(key, None)
@@ -25,20 +25,20 @@ def remember(result: Any, call: Any) -> Any:
 
 
 def turn_of(result: Any) -> TurnRecord | None:
-    """What ctxwrap did for a response or stream, as far as it has come; None for an object it never saw."""
+    """The record so far of the turn behind a response or stream; None for an object that ctxwrap does not know."""
     call = _call_of(result)
     return None if call is None else call.record
 
 
 def resources_for(target: Target, result: Any, *, tool_call_id: str = "") -> tuple[Resource, ...]:
-    """What of the context of a call is for `target`, such as a tool that its reply asks for.
+    """What of a call's context `target` may see, such as a tool that the reply calls.
 
-    That it was handed out, and for which tool call, is in the log from then on: what others are shown is not what the
-    model was shown. Nothing for an object that ctxwrap never saw, and for calls that had no context.
+    The log records that it was handed out, and for which tool call. Empty for an object that ctxwrap does not know and
+    for calls without context.
     """
     call, wanted = _call_of(result), check_target(target)
-    opened = getattr(call, "opened", None)
-    return () if opened is None else cast(tuple[Resource, ...], opened.hand_out(wanted, tool_call_id))
+    managed = getattr(call, "managed", None)
+    return () if managed is None else cast(tuple[Resource, ...], managed.hand_out(wanted, tool_call_id))
 
 
 def _call_of(result: Any) -> Any:
@@ -47,7 +47,7 @@ def _call_of(result: Any) -> Any:
 
 
 def _call_behind(result: Any) -> Any:
-    """The call of the HTTP response that a stream, a stream helper or a raw response reads from."""
+    """The call of the HTTP response behind a stream, a stream helper or a raw response."""
     for name in ("http_response", "response", "_response", "_raw_stream"):
         inner = getattr(result, name, None)
         extensions = getattr(inner, "extensions", None)

@@ -20,6 +20,10 @@ from ctxwrap.turn.lifecycle import why_stopped
 from ctxwrap.turn.sync import Call
 from ctxwrap.types import Body
 
+DONE = "[DONE]"
+NOT_JSON = "the reply is no JSON object"
+_UNREADABLE = "provider_error: an event that cannot be read"
+
 
 def stored_by(request: Any) -> ProviderAdapter | None:
     """The adapter of the API whose stored reply, its input, or a list of them a request fetches."""
@@ -36,34 +40,27 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
     if isinstance(value, dict):
-        return {name: _own(name, item) for name, item in value.items()}
+        return {name: _cleaned_field(name, item) for name, item in value.items()}
     return value
 
 
-def _own(name: str, value: Any) -> Any:
-    """The caller's own value; instructions of ours alone, or a key of ours, were none of the caller's."""
+def _cleaned_field(name: str, value: Any) -> Any:
+    """The caller's value of a field; None if all of it was added by ctxwrap."""
     if name == FIELD and is_cache_key(value):
         return None
     cleaned = _cleaned(value)
     return None if name == "instructions" and value and not cleaned else cleaned
 
 
-class StoredCall:
-    """Stands where a call in flight would: there is no turn to keep, only text to take out."""
+class _StoredCall:
+    """Stands in for a call where there is no turn, only text to clean."""
 
     observes = False
-    unsettled = False
+    needs_reask = False
     record = None
 
     def __init__(self, adapter: ProviderAdapter) -> None:
-        self._rewriter = adapter.stored_rewriter(ReplyStream, _own)
-
-    def reply(self, payload: Body) -> Body:
-        cleaned: Body = _cleaned(payload)
-        return cleaned
-
-    def event(self, event: Body) -> list[Body]:
-        return self._rewriter.event(event)
+        self._rewriter = adapter.stored_rewriter(ReplyStream, _cleaned_field)
 
     def text_delta(self, event: Body) -> None:
         """Stored replies are seldom streamed: every event is parsed."""
@@ -71,11 +68,23 @@ class StoredCall:
     def checkpoint_due(self) -> bool:
         return False
 
-    def write_partial_reply(self) -> None:
-        """Nothing is kept of it."""
+    def abandon(self) -> None:
+        """There is no turn to end."""
 
-    def settle(self) -> None:
-        """There is no memory to settle."""
+
+class StoredCall(_StoredCall):
+    def reply(self, payload: Body) -> Body:
+        cleaned: Body = _cleaned(payload)
+        return cleaned
+
+    def event(self, event: Body) -> list[Body]:
+        return self._rewriter.event(event)
+
+    def write_partial_reply(self) -> None:
+        """There is no turn to write."""
+
+    def finish_reask(self) -> None:
+        """There is no snapshot to ask for."""
 
     def end(self) -> list[Body]:
         return self._rewriter.close()
@@ -84,55 +93,31 @@ class StoredCall:
         return self._rewriter.close()
 
     def stop(self, reason: str) -> None:
-        """Nothing is kept of it."""
-
-    def abandon(self) -> None:
-        """Nothing is kept of it."""
+        """There is no turn to end."""
 
 
-class AsyncStoredCall:
-    """The same for async clients."""
-
-    observes = False
-    unsettled = False
-    record = None
-
-    def __init__(self, adapter: ProviderAdapter) -> None:
-        self._stored = StoredCall(adapter)
-
+class AsyncStoredCall(_StoredCall):
     async def reply(self, payload: Body) -> Body:
-        return self._stored.reply(payload)
+        cleaned: Body = _cleaned(payload)
+        return cleaned
 
     async def event(self, event: Body) -> list[Body]:
-        return self._stored.event(event)
-
-    def text_delta(self, event: Body) -> None:
-        """Stored replies are seldom streamed: every event is parsed."""
-
-    def checkpoint_due(self) -> bool:
-        return False
+        return self._rewriter.event(event)
 
     async def write_partial_reply(self) -> None:
-        """Nothing is kept of it."""
+        """There is no turn to write."""
 
-    async def settle(self) -> None:
-        """There is no memory to settle."""
+    async def finish_reask(self) -> None:
+        """There is no snapshot to ask for."""
 
     async def end(self) -> list[Body]:
-        return self._stored.end()
+        return self._rewriter.close()
 
     async def cut(self, reason: str) -> list[Body]:
-        return self._stored.cut(reason)
+        return self._rewriter.close()
 
     async def stop(self, reason: str) -> None:
-        """Nothing is kept of it."""
-
-    def abandon(self) -> None:
-        """Nothing is kept of it."""
-
-
-DONE = "[DONE]"
-_UNREADABLE = "provider_error: an event that cannot be read"
+        """There is no turn to end."""
 
 
 def is_stream(response: Any) -> bool:
@@ -140,24 +125,24 @@ def is_stream(response: Any) -> bool:
 
 
 def is_coded(response: Any) -> bool:
-    """Whether the bytes that come are not yet those of the body, or were read before."""
+    """Whether the raw bytes are compressed, or were read before."""
     return response.is_stream_consumed or bool(response.headers.get("content-encoding"))
 
 
 def _raw(response: Any) -> Iterator[bytes]:
-    """The response's `iter_raw` with less to do for each chunk: who reads our body counts bytes and names errors."""
+    """`response.iter_raw()` with less work per chunk: the reader of our body counts bytes and maps errors."""
     yield from response.stream
     response.close()
 
 
-async def _raw_async(response: Any) -> AsyncIterator[bytes]:
+async def _async_raw(response: Any) -> AsyncIterator[bytes]:
     async for chunk in response.stream:
         yield chunk
     await response.aclose()
 
 
-def pass_on_elapsed(response: Any, reader: Any) -> None:
-    """How long the provider took, which a response knows when it is closed; a mocked one never does."""
+def copy_elapsed(response: Any, reader: Any) -> None:
+    """Set the `elapsed` of `reader`; a response knows it once it is closed, a mocked one never."""
     if reader is not None:
         with suppress(RuntimeError):
             reader.elapsed = response.elapsed
@@ -176,8 +161,8 @@ def encoded(payload: Body) -> bytes:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
-def _out(frame: Frame, event: Body | None, events: list[Body]) -> bytes:
-    """A frame's bytes after its event became `events`; an event that did not change keeps the bytes it came in."""
+def _frame_bytes(frame: Frame, event: Body | None, events: list[Body]) -> bytes:
+    """The bytes of a frame whose event became `events`; an event that did not change keeps its bytes."""
     if len(events) == 1 and events[0] is event:
         return frame.raw
     return _framed(events, named=bool(frame.event))
@@ -188,7 +173,7 @@ def _framed(events: list[Body], *, named: bool) -> bytes:
 
 
 class _Body:
-    """What a body knows, whether it is read with or without awaits."""
+    """The state that sync and async bodies share."""
 
     def __init__(self, response: Any, call: Any) -> None:
         self._response = response
@@ -196,23 +181,23 @@ class _Body:
         self._frames: deque[Frame] = deque()
         self._deltas = Deltas()
         self._named = False
-        """Whether the provider gives its events names, as ours must have then."""
-        self._over = False
+        """Whether the provider names its events; then ours need names too."""
+        self._is_finished = False
         self._last = b""
-        """The end of the stream, while it waits for the call to be settled."""
+        """The bytes of the last event, while it waits for the reask to finish."""
         self._failure: Exception | None = None
-        """What the provider's connection came to behind that end."""
+        """The error that ended the provider's stream, to be raised after all that was held back."""
         self.reader: Callable[[], Any] = lambda: None
-        """The response that is read instead of the provider's, while somebody has it."""
+        """Returns the response that the SDK reads, while it is alive."""
         weakref.finalize(self, call.abandon)
 
     def _is_fatal(self, frame: Frame) -> bool:
-        """Whether no SDK reads on behind a frame that is no event: events without names are read whatever they hold."""
+        """Whether SDKs stop at a frame that is no JSON event: they read every frame of a stream without names."""
         return frame.fields.is_damaged or (bool(frame.data) and not self._named)
 
 
 class RewrittenBody(_Body):
-    """What the SDK reads instead of the provider's bytes, one event at a time."""
+    """The body that the SDK reads instead of the provider's, one event at a time."""
 
     def __init__(self, response: Any, call: Call | StoredCall) -> None:
         super().__init__(response, call)
@@ -224,7 +209,7 @@ class RewrittenBody(_Body):
 
     def __next__(self) -> bytes:
         try:
-            while not self._over:
+            while not self._is_finished:
                 piece = self._next_event() if self._framer else self._whole()
                 if piece:
                     return piece
@@ -236,15 +221,15 @@ class RewrittenBody(_Body):
     def close(self) -> None:
         try:
             self._response.close()
-            pass_on_elapsed(self._response, self.reader())
+            copy_elapsed(self._response, self.reader())
         finally:
             self._call.stop("closed")
 
     def _next_event(self) -> bytes:
         if self._last:
-            return self._settled()
+            return self._last_event()
         if not self._frames:
-            return self._read_on()
+            return self._next_chunk()
         frame = self._frames.popleft()
         if self._deltas.passes(frame.raw):
             if self._call.checkpoint_due():
@@ -259,24 +244,24 @@ class RewrittenBody(_Body):
             return _framed(held, named=self._named) + frame.raw
         events = self._call.event(event)
         self._deltas.learn(frame.raw, event, self._call.text_delta(event))
-        if not self._call.unsettled:
-            return _out(frame, event, events)
-        self._last = _out(frame, event, events[-1:])
+        if not self._call.needs_reask:
+            return _frame_bytes(frame, event, events)
+        self._last = _frame_bytes(frame, event, events[-1:])
         return _framed(events[:-1], named=self._named)
 
-    def _settled(self) -> bytes:
-        """The end of the stream. All that the provider sends behind it is read first, to free its connection."""
+    def _last_event(self) -> bytes:
+        """Finish the reask, then return the last event. The rest of the stream is read first to free its connection."""
         assert self._framer is not None
         try:
             for chunk in self._chunks:
                 self._frames.extend(self._framer.feed(chunk))
         except Exception as error:
             self._failure = error
-        self._call.settle()
+        self._call.finish_reask()
         last, self._last = self._last, b""
         return last
 
-    def _read_on(self) -> bytes:
+    def _next_chunk(self) -> bytes:
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
@@ -292,34 +277,32 @@ class RewrittenBody(_Body):
                 return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""
-        self._over = True
+        self._is_finished = True
         return _framed(self._call.end(), named=self._named)
 
     def _whole(self) -> bytes:
-        self._over = True
+        self._is_finished = True
         content = b"".join(self._chunks)
         payload = payload_in(content)
         if payload is None:
-            self._call.stop("the reply is no JSON object")
+            self._call.stop(NOT_JSON)
             return content
         reply = self._call.reply(payload)
         return content if reply is payload else encoded(reply)
 
 
 class AsyncRewrittenBody(_Body):
-    """The same over async I/O."""
-
     def __init__(self, response: Any, call: AsyncCall | AsyncStoredCall) -> None:
         super().__init__(response, call)
         self._call = call
-        self._chunks: AsyncIterator[bytes] = response.aiter_bytes() if is_coded(response) else _raw_async(response)
+        self._chunks: AsyncIterator[bytes] = response.aiter_bytes() if is_coded(response) else _async_raw(response)
 
     def __aiter__(self) -> "AsyncRewrittenBody":
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            while not self._over:
+            while not self._is_finished:
                 piece = await self._next_event() if self._framer else await self._whole()
                 if piece:
                     return piece
@@ -331,15 +314,15 @@ class AsyncRewrittenBody(_Body):
     async def aclose(self) -> None:
         try:
             await self._response.aclose()
-            pass_on_elapsed(self._response, self.reader())
+            copy_elapsed(self._response, self.reader())
         finally:
             await self._call.stop("closed")
 
     async def _next_event(self) -> bytes:
         if self._last:
-            return await self._settled()
+            return await self._last_event()
         if not self._frames:
-            return await self._read_on()
+            return await self._next_chunk()
         frame = self._frames.popleft()
         if self._deltas.passes(frame.raw):
             if self._call.checkpoint_due():
@@ -354,24 +337,24 @@ class AsyncRewrittenBody(_Body):
             return _framed(held, named=self._named) + frame.raw
         events = await self._call.event(event)
         self._deltas.learn(frame.raw, event, self._call.text_delta(event))
-        if not self._call.unsettled:
-            return _out(frame, event, events)
-        self._last = _out(frame, event, events[-1:])
+        if not self._call.needs_reask:
+            return _frame_bytes(frame, event, events)
+        self._last = _frame_bytes(frame, event, events[-1:])
         return _framed(events[:-1], named=self._named)
 
-    async def _settled(self) -> bytes:
-        """The end of the stream. All that the provider sends behind it is read first, to free its connection."""
+    async def _last_event(self) -> bytes:
+        """Finish the reask, then return the last event. The rest of the stream is read first to free its connection."""
         assert self._framer is not None
         try:
             async for chunk in self._chunks:
                 self._frames.extend(self._framer.feed(chunk))
         except Exception as error:
             self._failure = error
-        await self._call.settle()
+        await self._call.finish_reask()
         last, self._last = self._last, b""
         return last
 
-    async def _read_on(self) -> bytes:
+    async def _next_chunk(self) -> bytes:
         assert self._framer is not None
         if self._failure is not None:
             raise self._failure
@@ -387,15 +370,15 @@ class AsyncRewrittenBody(_Body):
                 return chunk
             self._frames.extend(self._framer.feed(chunk))
             return b""
-        self._over = True
+        self._is_finished = True
         return _framed(await self._call.end(), named=self._named)
 
     async def _whole(self) -> bytes:
-        self._over = True
+        self._is_finished = True
         content = b"".join([chunk async for chunk in self._chunks])
         payload = payload_in(content)
         if payload is None:
-            await self._call.stop("the reply is no JSON object")
+            await self._call.stop(NOT_JSON)
             return content
         reply = await self._call.reply(payload)
         return content if reply is payload else encoded(reply)

@@ -1,6 +1,5 @@
-"""OpenAI and Anthropic clients: every call to a model passes through `post`, and takes ctxwrap's keywords."""
+"""Wraps OpenAI and Anthropic clients: their methods take ctxwrap's keywords, and `post` goes through `sdk_call`."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, wraps
 from importlib import import_module
@@ -26,10 +25,10 @@ _MODES = frozenset({"context_mode", "contextMode"})
 _METHODS = ("create", "parse", "stream", "tool_runner")
 
 
-def taken(keywords: dict[str, Any]) -> dict[str, str]:
-    """Our keywords, taken out of `keywords` and checked, as the headers that carry them to the call.
+def pop_keywords(keywords: dict[str, Any]) -> dict[str, str]:
+    """Remove ctxwrap's keywords from `keywords`, check them, and return them as headers.
 
-    A mode in `extra_body`, where callers of typed clients put fields that their SDK does not know, counts as a keyword.
+    A mode in `extra_body` counts as a keyword: there callers of typed clients put fields that their SDK does not know.
     """
     extra = keywords.get("extra_body")
     if isinstance(extra, Mapping) and not _MODES.isdisjoint(extra):
@@ -44,13 +43,13 @@ def taken(keywords: dict[str, Any]) -> dict[str, str]:
         if header == MODE_HEADER:
             check_mode(value)
         elif not isinstance(value, str):
-            raise SettingsError(f"session must be a text, not {value!r}")
+            raise SettingsError(f"session must be a string, not {value!r}")
         headers[header] = value
     return headers
 
 
 def split_headers(headers: Mapping[str, Any] | None) -> tuple[dict[str, Any], SessionNames]:
-    """Headers without ours, and what ours named."""
+    """The headers without ctxwrap's, and what those name."""
     rest: dict[str, Any] = {}
     ours: dict[str, Any] = {}
     for name, value in (headers or {}).items():
@@ -64,21 +63,21 @@ def names_in(headers: Mapping[str, Any]) -> SessionNames:
 
 @cache
 def with_keywords(cls: type, path: str = "") -> type:
-    """A subclass of `cls`, a client or a resource at `path`, whose methods and resources take our keywords."""
+    """A subclass of `cls`, a client or the resource at `path`, whose methods and resources take ctxwrap's keywords."""
     inside = f"{path}." if path else ""
     resources = _resources()
-    names = {target.removeprefix(inside).partition(".")[0] for target in resources if target.startswith(inside)}
+    names = {each.removeprefix(inside).partition(".")[0] for each in resources if each.startswith(inside)}
     members = {
         name: _resource(cls, name, inside + name) for name in names if isinstance(_member(cls, name), cached_property)
     }
     if path in resources:
-        members |= {name: _taking(getattr(cls, name)) for name in _METHODS if hasattr(cls, name)}
+        members |= {name: _method_with_keywords(getattr(cls, name)) for name in _METHODS if hasattr(cls, name)}
     return type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__, **members})
 
 
 def give_keywords(client: Any) -> None:
-    """The same for resources that a client made itself when it was created, as those of the clouds do."""
-    for name in {target.partition(".")[0] for target in _resources()} & vars(client).keys():
+    """Do the same for resources that a client created with itself, as cloud clients do."""
+    for name in {each.partition(".")[0] for each in _resources()} & vars(client).keys():
         cls: Any = type(vars(client)[name])
         setattr(client, name, with_keywords(cls, name)(client))
 
@@ -96,33 +95,33 @@ def _resource(cls: type, name: str, path: str) -> Any:
     original = _member(cls, name)
 
     def resource(self: Any) -> Any:
-        made = original.func(self)
-        cls: Any = type(made)
-        made.__class__ = with_keywords(cls, path)
-        return made
+        value = original.func(self)
+        cls: Any = type(value)
+        value.__class__ = with_keywords(cls, path)
+        return value
 
     return cached_property(resource)
 
 
-def _taking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """`method`, with our keywords turned into headers; a coroutine function stays one."""
+def _method_with_keywords(method: Callable[..., Any]) -> Callable[..., Any]:
+    """`method`, which turns ctxwrap's keywords into headers; a coroutine function stays one."""
     hidden = hidden_arguments(method)
 
     @wraps(method)
-    def taking(self: Any, *args: Any, **keywords: Any) -> Any:
+    def call(self: Any, *args: Any, **keywords: Any) -> Any:
         hide(keywords, hidden)
         return method(self, *args, **_as_headers(keywords))
 
     @wraps(method)
-    async def taking_async(self: Any, *args: Any, **keywords: Any) -> Any:
+    async def call_async(self: Any, *args: Any, **keywords: Any) -> Any:
         hide(keywords, hidden)
         return await method(self, *args, **_as_headers(keywords))
 
-    return taking_async if iscoroutinefunction(method) else taking
+    return call_async if iscoroutinefunction(method) else call
 
 
 def _as_headers(keywords: dict[str, Any]) -> dict[str, Any]:
-    headers = taken(keywords)
+    headers = pop_keywords(keywords)
     if headers:
         keywords["extra_headers"] = {**(keywords.get("extra_headers") or {}), **headers}
     return keywords
@@ -144,35 +143,35 @@ def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def wrap_client(client: Any, context: ClientBinding) -> Any:
-    """A copy of the client, of a subclass of its own type, that shares its connections."""
+def wrap_client(client: Any, binding: ClientBinding) -> Any:
+    """A copy of the client that shares its connections; its type is a subclass of the client's."""
     wrapped = client.copy(http_client=facade(client._client))
     if not hasattr(client, "_ctxwrap"):
         cls: Any = type(client)
         wrapped.__class__ = _wrapped_class(cls)
     give_keywords(wrapped)
-    wrapped._ctxwrap = context
-    if context.settings.context_mode != "disabled":
+    wrapped._ctxwrap = binding
+    if binding.settings.context_mode != "disabled":
         preload(providers_of(client)[0].encoding, _prepare)
     return wrapped
 
 
 @cache
 def _wrapped_class(cls: type) -> type:
-    """A subclass of the client's class; one base only, or Python would not let an instance change to it."""
+    """A subclass of the client's class, with one base only: else Python refuses to set it on an instance."""
     base: Any = with_keywords(cls)
-    made = _async_door(base) if inspect.iscoroutinefunction(base.post) else _door(base)
-    made.__name__, made.__qualname__, made.__module__, made.__doc__ = (
+    wrapped = _async_client_class(base) if iscoroutinefunction(base.post) else _client_class(base)
+    wrapped.__name__, wrapped.__qualname__, wrapped.__module__, wrapped.__doc__ = (
         cls.__name__,
         cls.__qualname__,
         cls.__module__,
         cls.__doc__,
     )
-    return made
+    return wrapped
 
 
-def _door(base: Any) -> type:
-    class Door(base):  # type: ignore[misc]
+def _client_class(base: Any) -> type:
+    class Client(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
             return _copied(self, super().copy, changes)
@@ -186,13 +185,13 @@ def _door(base: Any) -> type:
 
         @wraps(base.post)
         def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return _posting().post(self, super().post, path, body, options, rest)
+            return _sdk_call().post(self, super().post, path, body, options, rest)
 
-    return Door
+    return Client
 
 
-def _async_door(base: Any) -> type:
-    class AsyncDoor(base):  # type: ignore[misc]
+def _async_client_class(base: Any) -> type:
+    class AsyncClient(base):  # type: ignore[misc]
         @wraps(base.copy)
         def copy(self, **changes: Any) -> Any:
             return _copied(self, super().copy, changes)
@@ -206,33 +205,33 @@ def _async_door(base: Any) -> type:
 
         @wraps(base.post)
         async def post(self, path: str, *, body: Any = None, options: Any = None, **rest: Any) -> Any:
-            return await _posting().post_async(self, super().post, path, body, options, rest)
+            return await _sdk_call().post_async(self, super().post, path, body, options, rest)
 
-    return AsyncDoor
+    return AsyncClient
 
 
 def _copied(client: Any, copy: Callable[..., Any], changes: dict[str, Any]) -> Any:
-    """A copy of a wrapped client, as wrapped as it is."""
-    made = copy(**{**changes, "http_client": facade(changes.get("http_client") or client._client)})
-    give_keywords(made)
-    made._ctxwrap = client._ctxwrap
-    return made
+    """A copy of a wrapped client, which is wrapped too."""
+    copied = copy(**{**changes, "http_client": facade(changes.get("http_client") or client._client)})
+    give_keywords(copied)
+    copied._ctxwrap = client._ctxwrap
+    return copied
 
 
 @cache
-def _posting() -> Any:
-    """What a call needs, loaded with the first one, or before it in the thread that loads the tokenizer."""
+def _sdk_call() -> Any:
+    """The module for calls; loaded by the first call, or before it by the thread that loads the tokenizer."""
     return import_module("ctxwrap.clients.sdk_call")
 
 
 def _prepare() -> None:
-    """Load what a call needs, and compile the patterns with which a reply is read."""
-    _posting().read_sample()
+    """Load the modules and compile the patterns that a call needs."""
+    _sdk_call().read_sample()
 
 
-def _finish(context: ClientBinding) -> None:
-    """Do what is left to do for the sessions of a client; one that never called has none."""
-    if context.sessions:
+def _finish(binding: ClientBinding) -> None:
+    """Bring documents and derived files of the client's sessions up to date."""
+    if binding.sessions:
         from ctxwrap.turn.document_updates import finish_documents
 
-        finish_documents(context.sessions)
+        finish_documents(binding.sessions)

@@ -1,11 +1,11 @@
-"""One call of an SDK client, from its body to its result."""
+"""One call of an OpenAI or Anthropic client: opens its turn, sends it, and returns the SDK's result."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any
 
-from ctxwrap.clients.http import APART, call_in_flight
+from ctxwrap.clients.http import OWN_REQUEST, call_in_flight
 from ctxwrap.clients.opaque import revealed
 from ctxwrap.clients.results import remember
 from ctxwrap.clients.sdk import split_headers
@@ -16,16 +16,17 @@ from ctxwrap.providers import provider_for
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
+from ctxwrap.turn.lifecycle import why_stopped
+from ctxwrap.turn.passthrough import PassthroughCall
 from ctxwrap.types import Body, Send, SendAsync
 
 
-def with_cache_key(adapter: ProviderAdapter, client: Any, context: ClientBinding, target: CallScope) -> ProviderAdapter:
-    """`adapter` with a key for the provider's prompt cache where the client's provider takes one."""
-    wanted = context.settings.cache_key
-    if target.key is None or not adapter.cache_key_field or wanted is False:
+def with_cache_key(adapter: ProviderAdapter, client: Any, binding: ClientBinding, scope: CallScope) -> ProviderAdapter:
+    """`adapter`, with a key for the provider's prompt cache if the client's provider takes one."""
+    wanted = binding.settings.cache_key
+    if scope.key is None or not adapter.cache_key_field or wanted is False:
         return adapter
-    return adapter.with_cache_key(target.key) if wanted or _is_at(client, adapter.cache_key_host) else adapter
+    return adapter.with_cache_key(scope.key) if wanted or _is_at(client, adapter.cache_key_host) else adapter
 
 
 def _is_at(client: Any, provider: str) -> bool:
@@ -38,10 +39,11 @@ _HEADERS = ("headers", "extra_headers")
 _HEADER = "idempotency-key"
 
 
-def with_other_key(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a call, with another key where the caller gave one: the same for the same, so that it still works.
+def with_new_idempotency_key(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a call with another idempotency key, if the caller gave one, for a request with another body.
 
-    An SDK's own keys are new with every call.
+    The new key depends only on the old one, so that a repeated call stays idempotent. Keys of the SDK are new with
+    every request.
     """
     changed = dict(options)
     if isinstance(changed.get("idempotency_key"), str):
@@ -61,7 +63,7 @@ def _other(key: str) -> str:
 
 
 def to_jsonable(value: Any) -> Any:
-    """`value` as the JSON that an SDK would make of it."""
+    """`value` as the JSON that an SDK makes of it."""
     if isinstance(value, dict):
         return value if _is_simple(value) else {name: to_jsonable(item) for name, item in value.items()}
     if isinstance(value, (str, int, float, type(None))):
@@ -74,44 +76,44 @@ def to_jsonable(value: Any) -> Any:
 
 
 def _is_simple(message: dict[str, Any]) -> bool:
-    """Whether there is nothing but text in it, as in most messages."""
+    """Whether all values are strings, as in most messages."""
     return set(map(type, message.values())) == {str}
 
 
 def without_cycle(stream: Any) -> Any:
-    """`stream`, which a generator over itself no longer keeps: it is closed when it is dropped.
+    """`stream` without the reference cycle between it and its generator, so that it is closed as soon as it is dropped.
 
-    An SDK's stream may hold the generator that reads it, and that the stream, so that one which was dropped goes on
-    having its session, and its connection, until garbage is collected. Here a copy of the stream is what is read.
+    With the cycle, a dropped stream would keep its session and connection until the next garbage collection. The
+    generator of the result reads a copy of the stream instead.
     """
     iterator: Any = getattr(stream, "__dict__", {}).get("_iterator")
     frame = getattr(iterator, "gi_frame", None) or getattr(iterator, "ag_frame", None)
     if frame is not None and frame.f_locals.get("self") is stream:
-        read = copy(stream)
-        del read._iterator
-        stream._iterator = getattr(read, iterator.__name__)()
+        source = copy(stream)
+        del source._iterator
+        stream._iterator = getattr(source, iterator.__name__)()
     return stream
 
 
 _EVENTSTREAM_CLIENTS = frozenset({"AnthropicBedrock", "AsyncAnthropicBedrock"})
-"""Clients whose streams are AWS event streams, not server-sent events: they pass through."""
+"""Clients whose streams are AWS event streams, not server-sent events: these pass through."""
 
 
 def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: Any, rest: dict[str, Any]) -> Any:
-    """Send a call of `client` by its SDK's own `send`, with context if it is one for a model."""
-    asked = _Asked(client, path, body, options)
-    body, options = asked.body, asked.options
-    if asked.adapter is None:
+    """Send a call of `client` with `send`, the SDK's own `post`; with context if it goes to a model."""
+    request = _SdkRequest(client, path, body, options)
+    body, options = request.body, request.options
+    if request.adapter is None:
         return send(path, body=body, options=options, **rest)
-    own = _sender(send, path, asked.own_options)
-    call = sync.begin(client._ctxwrap, asked.adapter, asked.plain_body, asked.target, own)
+    ask = _sender(send, path, request.own_options)
+    call = sync.begin(client._ctxwrap, request.adapter, request.plain_body, request.scope, ask)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
-            body, options = call.body, asked.options_of_plain_body
+            body, options = call.body, request.options_without_extra
         with call_in_flight(call):
             return remember(send(path, body=body, options=options, **rest), call)
     if call.rewrites:
-        body, options = call.body, asked.options_of_plain_body
+        body, options = call.body, request.options_without_extra
     while True:
         try:
             with call_in_flight(call):
@@ -122,26 +124,25 @@ def post(client: Any, send: Callable[..., Any], path: str, body: Any, options: A
                 raise
         else:
             return remember(without_cycle(result), call)
-        body, options = call.body, asked.options_of_smaller_body
+        body, options = call.body, request.options_for_smaller
 
 
 async def post_async(
-    client: Any, send: Callable[..., Awaitable[Any]], path: str, body: Any, options: Any, rest: dict[str, Any]
+    client: Any, send: Callable[..., Any], path: str, body: Any, options: Any, rest: dict[str, Any]
 ) -> Any:
-    """The same over async I/O."""
-    asked = _Asked(client, path, body, options)
-    body, options = asked.body, asked.options
-    if asked.adapter is None:
+    request = _SdkRequest(client, path, body, options)
+    body, options = request.body, request.options
+    if request.adapter is None:
         return await send(path, body=body, options=options, **rest)
-    own = _async_sender(send, path, asked.own_options)
-    call = await async_.begin(client._ctxwrap, asked.adapter, asked.plain_body, asked.target, own)
+    ask = _async_sender(send, path, request.own_options)
+    call = await async_.begin(client._ctxwrap, request.adapter, request.plain_body, request.scope, ask)
     if isinstance(call, PassthroughCall):
         if call.body is not None:
-            body, options = call.body, asked.options_of_plain_body
+            body, options = call.body, request.options_without_extra
         with call_in_flight(call):
             return remember(await send(path, body=body, options=options, **rest), call)
     if call.rewrites:
-        body, options = call.body, asked.options_of_plain_body
+        body, options = call.body, request.options_without_extra
     while True:
         try:
             with call_in_flight(call):
@@ -152,14 +153,14 @@ async def post_async(
                 raise
         else:
             return remember(without_cycle(result), call)
-        body, options = call.body, asked.options_of_smaller_body
+        body, options = call.body, request.options_for_smaller
 
 
 def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> Send:
-    """Sends bodies of our own as `post` sends the caller's, and gives the JSON that comes back."""
+    """A function that sends a body of ctxwrap's own like the caller's, and returns the JSON of the reply."""
 
     def send(body: Body) -> Body:
-        with call_in_flight(APART):
+        with call_in_flight(OWN_REQUEST):
             reply: Body = post(path, body=body, options=options(), cast_to=object)
             return reply
 
@@ -168,15 +169,15 @@ def _sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str,
 
 def _async_sender(post: Callable[..., Any], path: str, options: Callable[[], dict[str, Any]]) -> SendAsync:
     async def send(body: Body) -> Body:
-        with call_in_flight(APART):
+        with call_in_flight(OWN_REQUEST):
             reply: Body = await post(path, body=body, options=options(), cast_to=object)
             return reply
 
     return send
 
 
-class _Asked:
-    """What a call of `post` asks of us: which API it calls, for whom, in which mode."""
+class _SdkRequest:
+    """The arguments of `post`, the adapter of its API (None if it goes to no model) and the scope of the call."""
 
     def __init__(self, client: Any, path: str, body: Any, options: Any) -> None:
         self.body = body = revealed(body)
@@ -188,24 +189,24 @@ class _Asked:
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}
-        self.target = client._ctxwrap.target(named, split_headers(client._custom_headers)[1])
-        self.adapter = with_cache_key(self.adapter, client, client._ctxwrap, self.target)
+        self.scope = client._ctxwrap.call_scope(named, split_headers(client._custom_headers)[1])
+        self.adapter = with_cache_key(self.adapter, client, client._ctxwrap, self.scope)
 
     def plain_body(self) -> Body:
-        """The body as the JSON that the SDK would make of it, with what `extra_body` adds."""
-        given = {**self.body, **(self.options.get("extra_json") or {})}
-        return {name: to_jsonable(value) for name, value in given.items() if not _is_left_out(value)}
+        """The body as the JSON that the SDK makes of it, with what `extra_body` adds."""
+        body = {**self.body, **(self.options.get("extra_json") or {})}
+        return {name: to_jsonable(value) for name, value in body.items() if not _is_left_out(value)}
 
     @property
-    def options_of_plain_body(self) -> dict[str, Any]:
+    def options_without_extra(self) -> dict[str, Any]:
         return {name: value for name, value in self.options.items() if name != "extra_json"}
 
     @property
-    def options_of_smaller_body(self) -> dict[str, Any]:
-        return with_other_key(self.options_of_plain_body)
+    def options_for_smaller(self) -> dict[str, Any]:
+        return with_new_idempotency_key(self.options_without_extra)
 
     def own_options(self) -> dict[str, Any]:
-        """The same for a request of our own, whose reply is not parsed, wrapped or told apart for the caller."""
+        """The options for a request of ctxwrap's own, whose reply is neither parsed nor wrapped for the caller."""
         options = {name: value for name, value in self.options.items() if name not in _CALLERS_OPTIONS}
         headers = options.get("headers") or {}
         own = {name: value for name, value in headers.items() if not name.lower().startswith("x-stainless-")}
@@ -216,7 +217,7 @@ _CALLERS_OPTIONS = frozenset({"extra_json", "post_parser", "idempotency_key"})
 
 
 def _is_left_out(value: Any) -> bool:
-    """Whether an SDK put its own mark here for an argument that was not given."""
+    """Whether this is the SDK's placeholder for an argument that was not given."""
     return type(value).__name__ in ("Omit", "NotGiven")
 
 
@@ -225,7 +226,7 @@ def _is_eventstream(client: Any, body: Body) -> bool:
 
 
 def read_sample() -> None:
-    """Read a reply of nobody's, so that the first real one finds all patterns compiled."""
+    """Read a sample reply, so that all patterns are compiled before the first real one."""
     runtime = {"round": 1, "datetime": "2026-01-01T00:00:00.000001Z", "startup_at": "2026-01-01T00:00:00.000001Z"}
     state = {"version": VERSION, "runtime": runtime, **empty_state()}
     read_reply(f"Hello.\n\n{SEPARATOR}\n{json.dumps(state)}", runtime)

@@ -1,4 +1,4 @@
-"""`wrap(client)`: the same client, with context; and litellm's functions, wrapped."""
+"""`wrap(client)`, which adds context to a client, and litellm's completion functions with context."""
 
 import os
 from functools import cache
@@ -29,9 +29,9 @@ def wrap(
 ) -> T:
     """`client` with context: an OpenAI or Anthropic client, the `litellm` module, a litellm `Router`.
 
-    What comes back has the client's own type and shares its connections; the client itself is not changed.
-    A session named here is the default of every call; `using(session=...)` and `session=` of a call come first.
-    Wrapping a wrapped client changes only what is named.
+    The result has the client's type and shares its connections; the client itself does not change. `session` is the
+    default of every call; `using(session=...)` and a call's own `session=` take precedence. Wrapping a wrapped client
+    changes only what is named.
     """
     known: ClientBinding | None = getattr(client, "_ctxwrap", None)
     given = {"session": (session, None), "tenant": (tenant, "default"), "agent": (agent, "default")}
@@ -46,28 +46,28 @@ def wrap(
     return _wrapped(client, known.changed(**changes)) if changes else client
 
 
-def _wrapped(client: T, context: ClientBinding) -> T:
+def _wrapped(client: T, binding: ClientBinding) -> T:
     from ctxwrap.clients import sdk
 
     if sdk.is_sdk_client(client):
-        return cast(T, sdk.wrap_client(client, context))
+        return cast(T, sdk.wrap_client(client, binding))
     from ctxwrap.clients import litellm
 
     if litellm.is_litellm(client):
-        return cast(T, litellm.wrap_litellm(client, context))
+        return cast(T, litellm.wrap_litellm(client, binding))
     raise UnsupportedClient(
-        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: give an OpenAI or Anthropic client "
+        f"cannot wrap {type(client).__module__}.{type(client).__qualname__}: pass an OpenAI or Anthropic client "
         "(sync or async), the litellm module, one of its completion functions, or a litellm Router"
     )
 
 
 def completion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
-    """`litellm.completion` with its own parameters, and `session=` and `context_mode=`."""
+    """`litellm.completion` with the additional parameters `session=` and `context_mode=`."""
     return _litellm().completion(*args, **kwargs)
 
 
 async def acompletion(*args: Any, **kwargs: Any) -> "ModelResponse | CustomStreamWrapper":
-    """`litellm.acompletion` with its own parameters, and `session=` and `context_mode=`."""
+    """`litellm.acompletion` with the additional parameters `session=` and `context_mode=`."""
     return await _litellm().acompletion(*args, **kwargs)
 
 

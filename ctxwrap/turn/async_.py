@@ -1,55 +1,57 @@
-"""Drives a turn over async I/O; `drive` is the same text without awaits, which a test keeps so."""
+"""Drives a turn over async I/O. `sync` is the same code without awaits; a test compares the two."""
 
 from collections.abc import Callable
 
-from ctxwrap.providers.base import ProviderAdapter, TextDelta
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.session.clock import utc_now
 from ctxwrap.session.threads import in_thread, in_thread_if
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
+from ctxwrap.turn.lifecycle import ManagedCall
+from ctxwrap.turn.passthrough import PassthroughCall, passthrough
 from ctxwrap.turn.reask import reask_retry_options
 from ctxwrap.types import Body, SendAsync, TurnRecord
 
 
 async def begin(
-    context: ClientBinding,
+    binding: ClientBinding,
     adapter: ProviderAdapter,
     body: Callable[[], Body],
-    target: CallScope,
+    scope: CallScope,
     send: SendAsync,
 ) -> "AsyncCall | PassthroughCall":
-    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
-
-    `send` is for requests of our own.
-    """
-    passed = passthrough(context, adapter, target, body)
+    """Open a turn for the request that `body` returns. `send` sends the requests that ctxwrap adds."""
+    passed = passthrough(binding, adapter, scope, body)
     if passed is not None:
         return passed
-    opened = ManagedCall(context, adapter, body, target, utc_now)
+    managed = ManagedCall(binding, adapter, body, scope, utc_now)
     try:
-        if not await in_thread(opened.open):
+        if not await in_thread(managed.open):
             from tenacity import AsyncRetrying
 
-            await AsyncRetrying(**opened.lease_retry_options())(_open, opened)
+            await AsyncRetrying(**managed.busy_retry_options())(_open, managed)
     except Exception as error:
-        return await in_thread(opened.refused, error)
+        return await in_thread(managed.refused, error)
     except BaseException:
-        await in_thread(opened.save, "cancelled")
+        await in_thread(managed.save, "cancelled")
         raise
-    return AsyncCall(opened, send)
+    return AsyncCall(managed, send)
 
 
-async def _open(opened: ManagedCall) -> bool:
-    return await in_thread(opened.open)
+async def _open(managed: ManagedCall) -> bool:
+    return await in_thread(managed.open)
 
 
 class AsyncCall:
-    """One call in flight. The first of its endings is saved; the others are no-ops."""
+    """One call in flight. Only its first ending is saved."""
 
-    def __init__(self, opened: ManagedCall, send: SendAsync) -> None:
-        self.opened = opened
+    def __init__(self, managed: ManagedCall, send: SendAsync) -> None:
+        self.managed = managed
         self._send = send
-        self._turn = opened.turn
+        self._turn = managed.turn
+        self._reader = self._turn.reader
+        self.text_delta = self._reader.text_delta
+        self.checkpoint_due = managed.checkpoint_due
+        self.abandon = managed.abandon
 
     @property
     def body(self) -> Body:
@@ -64,86 +66,74 @@ class AsyncCall:
         return self._turn.rewrites
 
     @property
-    def unsettled(self) -> bool:
-        """Whether the last of the events that `event` gave must wait for `settle`."""
-        return self._turn.asks_again
+    def needs_reask(self) -> bool:
+        """Whether the last event that `event` returned must wait for `finish_reask`."""
+        return self._reader.needs_reask
 
     @property
     def record(self) -> TurnRecord:
-        return self.opened.record
+        return self.managed.record
 
     async def shrink(self, error: BaseException) -> bool:
-        """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
-        return isinstance(error, Exception) and await in_thread(self.opened.shrink, error)
+        """Whether `error` says the request is too long and `body` is now a smaller one; at most once."""
+        return isinstance(error, Exception) and await in_thread(self.managed.shrink, error)
 
     async def reply(self, payload: Body) -> Body:
-        """A whole reply in, the caller's view of it out."""
-        payload = await in_thread(self._turn.reply, payload)
-        await self._ask_again()
-        await in_thread(self.opened.save)
+        """Take a whole reply; return the caller's view of it."""
+        payload = await in_thread(self._reader.whole, payload)
+        await self._reask()
+        await in_thread(self.managed.save)
         return payload
 
     async def event(self, event: Body) -> list[Body]:
-        """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
-        events = await in_thread_if(self._turn.is_long(event), self._turn.event, event)
-        if self._turn.ended and not self.unsettled:
-            await in_thread(self.opened.save)
-        elif self.opened.checkpoint_due():
-            await in_thread(self.opened.write_partial_reply)
+        """Take an event of a stream; return the events the caller gets. The turn is saved before its last event."""
+        events = await in_thread_if(self._reader.is_long(event), self._reader.event, event)
+        if self._reader.ended and not self._reader.needs_reask:
+            await in_thread(self.managed.save)
+        elif self.managed.checkpoint_due():
+            await in_thread(self.managed.write_partial_reply)
         return events
 
-    def text_delta(self, event: Body) -> TextDelta | None:
-        """What an event that was taken is as a text delta, if it is nothing else."""
-        return self._turn.text_delta(event)
-
-    def checkpoint_due(self) -> bool:
-        """Whether, with one text delta more that went on as it is, `keep_up` is due."""
-        return self.opened.checkpoint_due()
-
     async def write_partial_reply(self) -> None:
-        await in_thread(self.opened.write_partial_reply)
+        await in_thread(self.managed.write_partial_reply)
 
-    async def settle(self) -> None:
-        """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""
-        await self._ask_again()
-        if self._turn.ended:
-            await in_thread(self.opened.save)
+    async def finish_reask(self) -> None:
+        """Ask for the snapshot that the reply did not bring, before the stream's last event goes out."""
+        await self._reask()
+        if self._reader.ended:
+            await in_thread(self.managed.save)
 
     async def end(self) -> list[Body]:
-        """The stream is over: what was held back."""
-        events = await in_thread(self._turn.close)
-        await self._ask_again()
-        await in_thread(self.opened.save)
+        """The stream is complete: return the events that were held back."""
+        events = await in_thread(self._reader.close)
+        await self._reask()
+        await in_thread(self.managed.save)
         return events
 
     async def cut(self, reason: str) -> list[Body]:
-        """The stream broke off: what was held back, which is part of the answer."""
-        events = await in_thread(self._turn.close)
-        await in_thread(self.opened.save, reason)
+        """The stream broke off: return the events that were held back."""
+        events = await in_thread(self._reader.close)
+        await in_thread(self.managed.save, reason)
         return events
 
     async def stop(self, reason: str) -> None:
-        """The call ended before its answer did."""
-        await in_thread(self.opened.save, reason)
+        """The call ended before its reply did."""
+        await in_thread(self.managed.save, reason)
 
-    def abandon(self) -> None:
-        """Nobody will ever read on."""
-        self.opened.abandon()
-
-    async def _ask_again(self) -> None:
-        if self._turn.asks_again:
+    async def _reask(self) -> None:
+        if self._reader.needs_reask:
             from tenacity import AsyncRetrying
 
-            await AsyncRetrying(**reask_retry_options(self._turn.max_reasks))(self._question)
+            await AsyncRetrying(**reask_retry_options(self._reader.max_reasks))(self._ask)
 
-    async def _question(self) -> bool | None:
-        """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
+    async def _ask(self) -> bool | None:
+        """Ask once; return whether the snapshot can be used, or None if there was no answer."""
         try:
-            payload = await self._send(self._turn.question())
-            return await in_thread(self._turn.answered, payload)
+            payload = await self._send(self._reader.question())
+            return await in_thread(self._reader.answered, payload)
         except BaseException as error:
-            self._turn.unanswered(error)
+            self._reader.unanswered(error)
             if isinstance(error, Exception):
                 return None
-            await in_thread(self.opened.save, "cancelled")
+            await in_thread(self.managed.save, "cancelled")
             raise

@@ -1,4 +1,4 @@
-"""What a wrapped client is bound to: its store, settings and default names; and the scope of one call."""
+"""What a wrapped client is bound to (store, settings, default names), and the scope of one call."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ctxwrap.errors import NoSessionWarning
-from ctxwrap.session import scope
+from ctxwrap.session.scope import current
 from ctxwrap.settings import Mode, Quotas, Settings, check_mode
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 
 _RECOUNT = 60.0
-"""After so many seconds sessions are counted anew: other processes begin sessions, too, and some are deleted."""
+"""The seconds after which sessions are counted again, since other processes begin and delete sessions too."""
 
 _TENANTS = 1024
 
 
 class SessionCounts:
-    """How many sessions tenants have, without a look at the store for each new one.
+    """The number of sessions per tenant, without asking the store for each new session.
 
-    What this process begins is counted at once. What others begin and delete is noticed within a minute.
+    Sessions of this process count at once; those of others within a minute.
     """
 
     def __init__(self, count: Callable[[str], int], clock: Callable[[], float] = time.monotonic) -> None:
         self._count, self._clock = count, clock
         self._lock = Lock()
         self._known: dict[str, tuple[int, float]] = {}
-        """The number, and until when it is good."""
+        """The number, and the time until which it is valid."""
 
     def add(self, tenant: str, quotas: Quotas) -> None:
-        """Count one more session; a QuotaExceeded if there may be none."""
+        """Count one more session; raise QuotaExceeded if the tenant may have no more."""
         with self._lock:
             known = self._known.get(tenant)
         if known is None or known[1] <= self._clock():
@@ -59,18 +59,18 @@ class SessionCounts:
 _NOT_THE_CALLER = frozenset({"ctxwrap", "openai", "anthropic", "litellm"})
 
 _OPEN_SESSIONS = 1024
-"""How many sessions are kept at hand; others are read from their log again."""
+"""How many sessions stay in memory; others are read from their log again."""
 
 
 class CallScope(NamedTuple):
-    """Whose call this is, and in which mode it was asked to run."""
+    """The session of a call, if it has one, and the mode it was asked to run in."""
 
     key: SessionKey | None
     mode: Mode
 
 
 class SessionNames(NamedTuple):
-    """The session and mode that somebody named, if so."""
+    """The session and mode that were named in one place, if any."""
 
     session: str | None = None
     mode: str | None = None
@@ -95,7 +95,7 @@ class ClientBinding:
         self._agent = check_id("agent", agent)
         self._session = None if session is None else check_id("session", session)
         self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
-        """The one that was used last stands last."""
+        """In order of use, the latest last."""
         self._counts = SessionCounts(self._sessions_of)
         self._working_set = _working_set(settings)
         if settings.redaction is not None:
@@ -104,15 +104,15 @@ class ClientBinding:
             redact_lines(settings.redaction)
         self._warned = False
 
-    def files(self, target: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
-        """The files that the working set offers to a call; none to one that leaves as it is."""
-        if self._working_set is None or target.key is None or target.mode == "disabled":
+    def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
+        """The files that the working set offers to a call; None in `disabled` mode or without a working set."""
+        if self._working_set is None or scope.key is None or scope.mode == "disabled":
             return None
         own = session.state.files if self.settings.working_set_updates else {}
-        return self._working_set.offer(model, target.key, own)
+        return self._working_set.offer(model, scope.key, own)
 
     def decide_files(self, requests: "Sequence[FileRequest]", session: "Session", round: int) -> "tuple[Decision, ...]":
-        """What becomes of a model's requests to the working set; nothing without one."""
+        """Decide on a model's requests to the working set; nothing without one."""
         if self._working_set is None or not requests:
             return ()
         if not self.settings.working_set_updates:
@@ -122,14 +122,14 @@ class ClientBinding:
         return self._working_set.decide(requests, session.state.files, round)
 
     def changed(self, **changes: Any) -> "ClientBinding":
-        """The same with other names, store or settings."""
+        """A binding with other names, store or settings."""
         own = {"store": self.store, "settings": self.settings}
         names = {"session": self._session, "tenant": self._tenant, "agent": self._agent}
         return ClientBinding(**{**own, **names, **changes})
 
-    def target(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
-        """The call's own words come first, then `using(...)`, then the client's headers, then `wrap(...)`."""
-        here = scope.current()
+    def call_scope(self, call: SessionNames = NO_SESSION_NAMES, client: SessionNames = NO_SESSION_NAMES) -> CallScope:
+        """Precedence: the call's arguments, then `using(...)`, then the client's headers, then `wrap(...)`."""
+        here = current()
         if here.is_apart:
             return CallScope(None, "disabled")
         mode = check_mode(_first(call.mode, here.context_mode, client.mode, self.settings.context_mode))
@@ -150,16 +150,16 @@ class ClientBinding:
             derives = self.settings.derive == "inline"
             opened = Session(key, self.store.open(key), self.settings, derives=derives)
             session = self._sessions.setdefault(key, opened)
-        with suppress(KeyError):  # another thread needed the room
+        with suppress(KeyError):  # another thread has evicted it
             self._sessions.move_to_end(key)
         while len(self._sessions) > _OPEN_SESSIONS:
             self._sessions.popitem(last=False)
         return session
 
     def admit(self, session: "Session", messages: Iterable[Message]) -> None:
-        """A QuotaExceeded if there is no such session yet, and it may not begin, or not with these messages.
+        """Raise QuotaExceeded if the session would be a new one and may not begin, or not with these messages.
 
-        It comes before anything makes the session. One that is there is asked itself.
+        Called before anything creates the session. An existing session checks its own quotas.
         """
         quotas = self.settings.quotas
         if quotas is None or session.is_known:
@@ -175,14 +175,14 @@ class ClientBinding:
 
     @property
     def sessions(self) -> "list[Session]":
-        """Those that are at hand."""
+        """The sessions in memory."""
         return list(self._sessions.values())
 
     def _warn(self) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                "this call names no session, so it runs without memory; name one with session=..., "
+                "this call names no session, so it runs without memory: name one with session=..., "
                 "with ctxwrap.using(session=...), or in wrap(client, session=...)",
                 NoSessionWarning,
                 stacklevel=_depth_of_caller(),
@@ -203,7 +203,7 @@ def _first(*values: str | None) -> str | None:
 
 
 def _depth_of_caller() -> int:
-    """How far up the stack the code stands that is neither ours nor an SDK's."""
+    """The stack depth of the nearest code that belongs neither to ctxwrap nor to an SDK."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
         frame, depth = frame.f_back, depth + 1

@@ -1,7 +1,7 @@
-"""The context document of a wrapped chat: it grows from messages and memory, every few messages and once at the end.
+"""Writes the context document of a wrapped chat, every few messages and when the session ends.
 
-Rules write it, and with a `Summariser` a model does whenever a summary is due. What the document says is taken from raw
-messages and items of memory, never from summaries.
+Rules write it; with a `Summariser`, a model does whenever a summary is due. Its sources are messages and memory items,
+never summaries.
 """
 
 import atexit
@@ -27,97 +27,98 @@ from ctxwrap.turn.summariser import framed, spoken
 logger = logging.getLogger("ctxwrap")
 
 EVERY = 6
-"""After so many messages the document has its next version."""
+"""A new version is written after so many messages."""
 
 
-class _Behind:
-    """The sessions of this process whose documents are behind, for as long as anybody else holds them."""
+class _OutdatedDocuments:
+    """The sessions of this process whose documents are out of date; it keeps none of them alive."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
-    def note(self, session: Session, is_behind: bool) -> None:
+    def mark(self, session: Session, *, outdated: bool) -> None:
         with self._lock:
-            (self._sessions.add if is_behind else self._sessions.discard)(session)
+            (self._sessions.add if outdated else self._sessions.discard)(session)
 
-    def taken(self, among: Iterable[Session] | None = None) -> list[Session]:
-        """Those that are behind, or those of them that are `among` others; they are not so any more."""
+    def pop(self, among: Iterable[Session] | None = None) -> list[Session]:
+        """Remove and return all sessions, or those that are `among` others."""
         with self._lock:
             found = [each for each in self._sessions if among is None or each in among]
             self._sessions.difference_update(found)
             return found
 
 
-_behind = _Behind()
+_outdated = _OutdatedDocuments()
 
 
-def _begin_anew() -> None:
-    """What a forked child inherits remains its parent's."""
-    global _behind
-    _behind = _Behind()
+def _reset_after_fork() -> None:
+    """Leave the documents of a forked child's parent to the parent."""
+    global _outdated
+    _outdated = _OutdatedDocuments()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def update_document_if_due(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
-    """Let the document grow behind a turn if it is time for that. Never raises."""
-    count = _unread(session)
+    """Write the next version after a turn, if one is due. Never raises."""
+    count = _uncovered(session)
     if count >= EVERY:
-        _grow(session, turn, clock)
+        _update_quietly(session, turn, clock)
     else:
-        _behind.note(session, count > 0)
+        _outdated.mark(session, outdated=count > 0)
 
 
 def finish_documents(sessions: Iterable[Session] | None = None) -> None:
-    """Bring what follows from these sessions up to date, or from all that this process has at hand. Never raises."""
+    """Bring documents and derived files of these sessions, or of all in this process, up to date. Never raises."""
     among = None if sessions is None else set(sessions)
     is_wanted = (lambda _: True) if among is None else among.__contains__
     background.finish(is_wanted)
-    for session in _behind.taken(among):
-        _grow(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
+    for session in _outdated.pop(among):
+        _update_quietly(session, f"flush-{session.next_message}", lambda: datetime.now(UTC))
         background.schedule(session, session.catch_up, starts=False)
     background.finish(is_wanted)
 
 
 def flush() -> None:
-    """Bring documents and files of this process's chats up to date; it happens by itself when the process ends."""
+    """Bring context documents and derived files of this process's chats up to date; runs by itself at exit."""
     finish_documents()
 
 
 atexit.register(flush)
 
 
-def _unread(session: Session) -> int:
-    past = session.state
-    return past.sequence["messages"] - min(past.documents.covers, past.sequence["messages"])
+def _uncovered(session: Session) -> int:
+    """How many messages the document does not cover."""
+    state = session.state
+    return state.sequence["messages"] - min(state.documents.covers, state.sequence["messages"])
 
 
-def _grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+def _update_quietly(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
     try:
-        grow(session, turn, clock)
+        update_document(session, turn, clock)
     except StoreUnavailable as error:
-        logger.warning("session %r: its context document is behind: %s", session.key.session, error)
+        logger.warning("session %r: its context document is out of date: %s", session.key.session, error)
     except Exception as error:
-        logger.info("session %r: its context document is behind: %r", session.key.session, error)
+        logger.info("session %r: its context document is out of date: %r", session.key.session, error)
 
 
-def grow(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
-    """Write the next version of the document if there is anything new, once what it covers is on the medium.
+def update_document(session: Session, turn: str, clock: Callable[[], datetime]) -> None:
+    """Write the next version if there are new messages, once these are durable.
 
-    If messages come meanwhile, the version is left for the next time.
+    If more messages come meanwhile, the version waits for the next update.
     """
-    durable = session.sync() if _unread(session) else 0
+    durable = session.sync() if _uncovered(session) else 0
 
-    def grown() -> None:
-        if _unread(session) and session.state.sequence["messages"] <= durable:
+    def write() -> None:
+        if _uncovered(session) and session.state.sequence["messages"] <= durable:
             session.append(turn, [], [next_version(session)], clock(), is_edge=False)
-        _behind.note(session, _unread(session) > 0)
+        _outdated.mark(session, outdated=_uncovered(session) > 0)
 
     with defer_finalizers():
-        session.transaction(grown)
+        session.transaction(write)
 
 
 _RULES = """You write the context document of a conversation: what lasts of it, for whoever goes on with it.
@@ -133,9 +134,9 @@ was corrected. Leave out greetings and small talk. Write nothing but the documen
 
 
 def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> None:
-    """Let the model write the next version. Never raises: without an answer that can be used, the rules' version stays.
+    """Let the model write the next version. Never raises: without a usable answer the version by rules stays.
 
-    What an agent or a person wrote meanwhile is not replaced.
+    A version that an agent or a person wrote meanwhile is not replaced.
     """
     from ctxwrap.documents.document import LONGEST, TRIMMED, trimmed
     from ctxwrap.documents.sections import MOST_NODES, node_counts
@@ -152,16 +153,20 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
             return
         origin = least_trusted(news.origin, "assistant")
 
-        def written() -> None:
+        def write() -> None:
             documents = session.state.documents
             if session.log.edition() == edition and (documents.number == news.version or documents.by == EXTRACT):
                 session.append(turn, [], [documents.next(text, "model", news.covers, origin)], clock(), is_edge=False)
 
         with defer_finalizers():
-            session.transaction(written)
+            session.transaction(write)
         background.schedule(session, session.catch_up)
     except Exception as error:
-        logger.warning("ctxwrap: the context document of session %r is by rules: %r", session.key.session, error)
+        logger.warning(
+            "ctxwrap: the context document of session %r was written by rules, not by the model: %r",
+            session.key.session,
+            error,
+        )
 
 
 def _texts_for_model(news: News) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Asking again for a snapshot that could not be used: when, with which words, and what becomes of the answers."""
+"""Asks the model again for a snapshot that could not be used: when, how, and what its answers change."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,9 +13,9 @@ from ctxwrap.types import USABLE, Body, Message, ParsedReply, Record, Reply
 
 
 def is_due(reply: Reply) -> bool:
-    """Whether a reply should end with a snapshot: the model came to its own end and said something to the user.
+    """Whether a reply should have a snapshot: the model came to its own end and wrote text for the user.
 
-    One that only calls tools or refuses need not.
+    A reply that calls tools or refuses need not have one.
     """
     reading = reply.reading
     if reading is None or not reply.natural or not reply.messages or reply.messages[0].tool_calls:
@@ -24,22 +24,22 @@ def is_due(reply: Reply) -> bool:
 
 
 class ReaskAttempt(NamedTuple):
-    """One question and what came back."""
+    """One question and its answer."""
 
     status: str = "failed"
-    """The status of the answer's reading, or `failed` when there was no answer."""
+    """The status of the answer's reading, or `failed` if there was no answer."""
     text: str = ""
     violations: tuple[str, ...] = ()
     usage: Mapping[str, Any] = {}
     error: str = ""
 
     def as_event(self, run: str, number: int) -> Record:
-        said = {**self._asdict(), "violations": list(self.violations), "usage": dict(self.usage)}
-        return {"type": "reask", "run": run, "attempt": number, **said, "text": kept_of(self.text), "ctx": {}}
+        fields = {**self._asdict(), "violations": list(self.violations), "usage": dict(self.usage)}
+        return {"type": "reask", "run": run, "attempt": number, **fields, "text": kept_of(self.text), "ctx": {}}
 
 
 class ReaskLoop:
-    """The questions that one turn asks beside its call."""
+    """The questions that one turn sends in requests of its own."""
 
     def __init__(
         self, adapter: ProviderAdapter, body: Body, settings: Settings, read: Callable[[str], ParsedReply]
@@ -51,12 +51,12 @@ class ReaskLoop:
         self._latest: Reply | None = None
         self.attempts: list[ReaskAttempt] = []
         self.fetched = False
-        """Whether the provider fetched something for an answer."""
+        """Whether the provider fetched something for an answer, such as a web page."""
         self.reading: ParsedReply | None = None
-        """What the reply's reading becomes, once an answer could be used."""
+        """The reply's reading with the snapshot of an answer, once one could be used."""
 
     def wants(self, reply: Reply) -> bool:
-        """Whether a reply that came to its own end has no snapshot that can be used, and nobody asked for one yet."""
+        """Whether a complete reply has no usable snapshot, and no question was sent yet."""
         reading = reply.reading
         if self.attempts or not self._settings.max_reasks or reading is None or not is_due(reply):
             return False
@@ -64,14 +64,14 @@ class ReaskLoop:
         return self._settings.on_missing == "reask" if missing else reading.status not in USABLE
 
     def question(self, reply: Reply) -> Body:
-        """What to send: what was sent before, what came back, and what was wrong with it."""
+        """The request to send: the last one, its reply, and what was wrong with it."""
         reply = self._latest or reply
-        faults = reply.reading.violations if reply.reading else ()
-        self._asked = self._adapter.ask_again(self._body, reply, question(faults), self._settings.snapshot_reserve)
+        violations = reply.reading.violations if reply.reading else ()
+        self._asked = self._adapter.ask_again(self._body, reply, question(violations), self._settings.snapshot_reserve)
         return self._asked
 
     def answered(self, payload: Body, original: ParsedReply) -> bool:
-        """Take the answer to the latest question; whether it can be used."""
+        """Read the answer to the latest question; return whether its snapshot can be used."""
         rewriter = self._adapter.rewriter(self._asked, PlainStream)
         rewriter.whole(payload)
         reply = rewriter.reply
@@ -80,19 +80,19 @@ class ReaskLoop:
         reading = self._reading(text) if reply.natural else _cut_short(text, reply.finish)
         self.attempts.append(ReaskAttempt(reading.status, text, reading.violations, reply.usage))
         if reading.status in USABLE:
-            self.reading = _mended(original, reading)
+            self.reading = _with_snapshot(original, reading)
         elif text.strip():
-            said = Message("assistant", reading.visible)
-            self._body, self._latest = self._asked, replace(reply, messages=(said,), reading=reading)
+            message = Message("assistant", reading.visible)
+            self._body, self._latest = self._asked, replace(reply, messages=(message,), reading=reading)
         return self.reading is not None
 
     def failed(self, error: BaseException) -> None:
-        """The latest question has no answer."""
+        """The latest question got no answer."""
         self.attempts.append(ReaskAttempt(error=type(error).__name__))
 
     @property
     def usage(self) -> dict[str, int]:
-        """What all answers cost together; what an API breaks down further stays in the log."""
+        """The usage of all answers, summed up; nested details are only in the log."""
         total: dict[str, int] = {}
         for attempt in self.attempts:
             for name, count in attempt.usage.items():
@@ -108,7 +108,7 @@ class ReaskLoop:
         return [attempt.as_event(run, number) for number, attempt in enumerate(self.attempts, 1)]
 
     def _reading(self, text: str) -> ParsedReply:
-        """The reading of an answer that should be nothing but a trailer: JSON alone is one, too."""
+        """The reading of an answer that should be a trailer alone; JSON without the separator counts as one."""
         reading = self._read(text)
         if reading.status == "missing" and text.lstrip().startswith(("{", "```")):
             return self._read(f"{SEPARATOR}\n{text.lstrip()}")
@@ -119,8 +119,8 @@ def _cut_short(text: str, finish: str) -> ParsedReply:
     return ParsedReply(text, violations=(f"the answer ended with {finish or 'nothing'!r}",), status="rejected")
 
 
-def _mended(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
-    """The reply as it was shown, with the snapshot of an answer."""
+def _with_snapshot(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
+    """The reading of the original reply, with the snapshot of an answer."""
     return replace(
         original,
         snapshot=answer.snapshot,
@@ -131,7 +131,7 @@ def _mended(original: ParsedReply, answer: ParsedReply) -> ParsedReply:
 
 
 def reask_retry_options(attempts: int) -> dict[str, Any]:
-    """How tenacity is to ask: until a snapshot can be used, at once, and with no error when there is none."""
+    """The options for tenacity to ask until a snapshot can be used, without waits, and without an error if none can."""
     from tenacity import retry_if_result, stop_after_attempt
 
     return {
@@ -142,5 +142,5 @@ def reask_retry_options(attempts: int) -> dict[str, Any]:
 
 
 def _is_unusable(usable: bool | None) -> bool:
-    """None is a question without an answer: a provider's errors are its SDK's to retry."""
+    """None is a question without an answer: retrying a provider's errors is up to its SDK."""
     return usable is False

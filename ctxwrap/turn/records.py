@@ -1,4 +1,4 @@
-"""What a turn writes down: its messages and events as records, before the log numbers and dates them."""
+"""Builds the messages and events of a turn, before the log numbers and dates them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,27 +21,27 @@ from ctxwrap.workingset.requests import Decision
 
 @dataclass(frozen=True, slots=True)
 class TurnRecords:
-    """The records of one turn; the events of its stages are among them if settings want that."""
+    """Builds the records of one turn, and the events of its stages if `evidence` is "log"."""
 
     id: str
     key: SessionKey
-    wire: str
+    provider: str
     mode: Mode
     request: Request
-    opening: TurnInputs
+    inputs: TurnInputs
     settings: Settings
 
     def ids(self, attempt: int) -> receipt.EventIds:
-        return receipt.EventIds(self.key.session, self.id, self.opening.runtime.round, attempt)
+        return receipt.EventIds(self.key.session, self.id, self.inputs.runtime.round, attempt)
 
-    def message(self, message: Message, screen: TurnRedactor, **control: Any) -> Record:
-        """A message with its count of tokens, which is stored with it."""
-        shown, measure = screen.message(message), Measure(self.request.model)
-        return screen.record(message, shown, tokens={measure.name: measure.counted(shown)}, **control)
+    def message(self, message: Message, redactor: TurnRedactor, **control: Any) -> Record:
+        """A message as the log keeps it, with its number of tokens."""
+        redacted, measure = redactor.message(message), Measure(self.request.model)
+        return redactor.record(message, redacted, tokens={measure.name: measure.counted(redacted)}, **control)
 
     def asked(self, new: Iterable[tuple[Message, int]]) -> list[Record]:
-        """What the caller said, each with its round; the first of it continues the conversation."""
-        parents = iter([self.opening.parent])
+        """The caller's new messages, each with its round; the first one continues the conversation at its parent."""
+        parents = iter([self.inputs.parent])
         return [
             self.message(
                 message,
@@ -52,15 +52,15 @@ class TurnRecords:
             for message, number in new
         ]
 
-    def answer(self, reply: Reply, screen: TurnRedactor, status: str, reason: str, origin: Origin) -> list[Record]:
-        """The answer as far as it came; it follows what the caller said, if that is in the log."""
-        is_behind = any(message.role != "system" for message, _ in self.opening.new)
+    def answer(self, reply: Reply, redactor: TurnRedactor, status: str, reason: str, origin: Origin) -> list[Record]:
+        """The reply so far; its parent is the caller's newest message, if that is new too."""
+        follows_new = any(message.role != "system" for message, _ in self.inputs.new)
         return [
             self.message(
                 message,
-                screen,
-                round=self.opening.runtime.round,
-                parent="" if is_behind else self.opening.parent,
+                redactor,
+                round=self.inputs.runtime.round,
+                parent="" if follows_new else self.inputs.parent,
                 status=status,
                 reason=reason,
                 origin=_written_from(origin),
@@ -70,56 +70,56 @@ class TurnRecords:
         ]
 
     def start(
-        self, made: Pack | None, body: Body, kept: Mapping[str, Record], screen: TurnRedactor, origin: Origin
+        self, pack: Pack | None, body: Body, stored: Mapping[str, Record], redactor: TurnRedactor, origin: Origin
     ) -> list[Record]:
-        """That the turn begins, with its pack, and what happened to memory since the last one."""
-        opening = self.opening
+        """The events that begin the turn: its pack, and what changed in memory since the last turn."""
+        inputs = self.inputs
         start: Record = {
             "type": "start",
             "run": self.id,
             "model": self.request.model,
             "mode": self.mode,
-            "wire": self.wire,
+            "wire": self.provider,
             "stream": self.request.stream,
-            "runtime": opening.runtime.as_json(),
-            "began": opening.began,
+            "runtime": inputs.runtime.as_json(),
+            "began": inputs.began,
             "origin": _written_from(origin),
-            **self._pack_fields(made, body, kept),
-            **screen.evidence(),
-            "ctx": {"writer": opening.writer, **_blobs(kept)},
+            **self._pack_fields(pack, body, stored),
+            **redactor.evidence(),
+            "ctx": {"writer": inputs.writer, **_blobs(stored)},
         }
-        if opening.rules:
-            start["rules"] = opening.rules
-        outputs = made.outputs if made else ()
+        if inputs.rules:
+            start["rules"] = inputs.rules
+        outputs = pack.outputs if pack else ()
         return self._with_stages([start, *self._memory(), *self.files(outputs)], 1)
 
-    def repack(self, made: Pack, body: Body, kept: Mapping[str, Record]) -> list[Record]:
-        """What was sent in the end, since what was to be sent was too long."""
-        event = {"type": "repack", "run": self.id, **self._pack_fields(made, body, kept), "ctx": _blobs(kept)}
+    def repack(self, pack: Pack, body: Body, stored: Mapping[str, Record]) -> list[Record]:
+        """The event for the smaller pack that was sent in the end."""
+        event = {"type": "repack", "run": self.id, **self._pack_fields(pack, body, stored), "ctx": _blobs(stored)}
         return self._with_stages([event], 2)
 
     def _memory(self) -> list[Record]:
-        """What happened to memory since the last turn, and what came back for this one."""
-        opening = self.opening
-        moves: Record = {"type": "evolution", "run": self.id, "moves": list(opening.moves), "ctx": {}}
-        recalled = [operation.as_json() for operation in opening.recalled]
-        recall: Record = {"type": "recall", "run": self.id, "round": opening.runtime.round, "operations": recalled}
-        return [*([moves] if opening.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
+        """The events for moves in memory since the last turn, and for items recalled from swap."""
+        inputs = self.inputs
+        moves: Record = {"type": "evolution", "run": self.id, "moves": list(inputs.moves), "ctx": {}}
+        recalled = [operation.as_json() for operation in inputs.recalled]
+        recall: Record = {"type": "recall", "run": self.id, "round": inputs.runtime.round, "operations": recalled}
+        return [*([moves] if inputs.moves else []), *([{**recall, "ctx": {}}] if recalled else [])]
 
     def files(self, decisions: Iterable[Decision]) -> list[Record]:
-        """What became of requests to the working set."""
-        head = {"type": "working_set", "run": self.id, "round": self.opening.runtime.round}
+        """The events for decisions on requests to the working set."""
+        head = {"type": "working_set", "run": self.id, "round": self.inputs.runtime.round}
         return [{**head, **each.as_json(), "ctx": {}} for each in decisions]
 
-    def handed_out(self, target: Target, attempt: int, kept: Mapping[str, Record], tool_call: str) -> list[Record]:
-        """That somebody was given what is for them; `kept` is where the texts lie, by their sources."""
+    def handed_out(self, target: Target, attempt: int, stored: Mapping[str, Record], tool_call: str) -> list[Record]:
+        """The event for texts handed to `target`; `stored` says where they are, by source."""
         event: Record = {"type": "resources", "run": self.id, "target": target, "attempt": attempt}
         event |= {"tool_call_id": tool_call} if tool_call else {}
-        event["texts"] = _texts(kept)
-        return self._with_stages([{**event, "ctx": _blobs(kept)}], attempt)
+        event["texts"] = _texts(stored)
+        return self._with_stages([{**event, "ctx": _blobs(stored)}], attempt)
 
     def delta(self, text: str, origin: Origin) -> Record:
-        """What the answer went on to say, for the case that nobody lives to write its end."""
+        """The event for the next part of a reply, in case the process dies before its end."""
         return {"type": "delta", "run": self.id, "text": text, "origin": _written_from(origin), "ctx": {}}
 
     def snapshot(
@@ -131,13 +131,13 @@ class TurnRecords:
         *,
         due: bool,
     ) -> list[Record]:
-        """The trailer as it was read, and what it did to memory if it was `applied`; also that it is not there."""
+        """The event for the trailer, or for one that is due and missing; with its operations if it was `applied`."""
         if reading is None or (reading.status == "missing" and not due):
             return []
         event: Record = {
             "type": "snapshot",
             "run": self.id,
-            "round": self.opening.runtime.round,
+            "round": self.inputs.runtime.round,
             "status": reading.status,
             "repairs": list(reading.repairs),
             "violations": list(reading.violations),
@@ -152,26 +152,26 @@ class TurnRecords:
         return [{**event, "ctx": {}}]
 
     def observation(self, operations: Iterable[Operation]) -> list[Record]:
-        """What was done to memory without the model's help."""
-        told = [operation.as_json() for operation in operations]
-        event = {"type": "observation", "run": self.id, "round": self.opening.runtime.round, "operations": told}
-        return [{**event, "ctx": {}}] if told else []
+        """The event for what rules changed in memory."""
+        changes = [operation.as_json() for operation in operations]
+        event = {"type": "observation", "run": self.id, "round": self.inputs.runtime.round, "operations": changes}
+        return [{**event, "ctx": {}}] if changes else []
 
     def choices(self, reply: Reply) -> list[Record]:
-        """Answers beside the first are no part of the conversation; the log keeps them all the same."""
+        """The events for further choices, which are not part of the conversation."""
         return [
-            {"type": "choice", "run": self.id, "index": at, **as_record(message)}
-            for at, message in enumerate(reply.messages[1:], 1)
+            {"type": "choice", "run": self.id, "index": index, **as_record(message)}
+            for index, message in enumerate(reply.messages[1:], 1)
         ]
 
-    def tool_calls(self, reply: Reply, answer_at: int) -> list[Record]:
-        """The tools that the answer calls; the calls themselves stand in its message."""
+    def tool_calls(self, reply: Reply, answer_number: int) -> list[Record]:
+        """The events for the tools that the reply calls."""
         calls = (call for message in reply.messages[:1] for call in message.tool_calls)
-        return [self._tool_event("tool_call", call["id"], call["name"], answer_at) for call in calls]
+        return [self._tool_event("tool_call", call["id"], call["name"], answer_number) for call in calls]
 
     def tool_results(self) -> list[Record]:
-        """What tools gave since the last turn: which call, how much, and whether it failed."""
-        new = enumerate((message for message, _ in self.opening.new), self.opening.first_message)
+        """The events for tool results since the last turn: call, size, and whether it failed."""
+        new = enumerate((message for message, _ in self.inputs.new), self.inputs.first_message)
         results = [(number, message) for number, message in new if message.role == "tool"]
         names = self._names_of_calls() if results else {}
         return [
@@ -187,7 +187,7 @@ class TurnRecords:
         ]
 
     def _names_of_calls(self) -> dict[str, str]:
-        known = (*(kept.message for kept in self.opening.history), *self.request.messages)
+        known = (*(logged.message for logged in self.inputs.history), *self.request.messages)
         return {str(call["id"]): str(call["name"]) for message in known for call in message.tool_calls}
 
     def _tool_event(self, type: str, id: str, name: str, number: int, **more: Any) -> Record:
@@ -195,13 +195,13 @@ class TurnRecords:
         return {**event, "message": number, **more, "ctx": {}}
 
     def ended(
-        self, records: list[Record], attempt: int, reply: Reply, reason: str, screen: TurnRedactor
+        self, records: list[Record], attempt: int, reply: Reply, reason: str, redactor: TurnRedactor
     ) -> list[Record]:
-        """The records of a turn's end, and that it is at its end."""
-        done = self._done(reply, reason, screen)
+        """`records`, the events of their stages, and the event that ends the turn."""
+        done = self._done(reply, reason, redactor)
         return [*records, *self._stages([*records, done], attempt), done]
 
-    def _done(self, reply: Reply, reason: str, screen: TurnRedactor) -> Record:
+    def _done(self, reply: Reply, reason: str, redactor: TurnRedactor) -> Record:
         status = "error" if reason.startswith("provider_error") else "cancelled" if reason else "ok"
         done: Record = {
             "type": "done",
@@ -217,62 +217,60 @@ class TurnRecords:
             done["tool_call_ids"] = calls
         if (reply.finish or reply.messages) and not receipt.was_taken(done):
             done["taken"] = True
-        return {**done, "ctx": {}, **screen.evidence()}
+        return {**done, "ctx": {}, **redactor.evidence()}
 
     def _with_stages(self, records: list[Record], attempt: int) -> list[Record]:
         return [*records, *self._stages(records, attempt)]
 
     def _stages(self, records: list[Record], attempt: int) -> list[Record]:
-        """The events of the stages, if they are to be written as they happen."""
         if self.settings.evidence != "log":
             return []
         return receipt.stages_of(records, self.ids(attempt), sends=self.mode in receipt.SENDING)
 
-    def screened(self, events: list[Record]) -> list[Record]:
-        """Events as they may be written; the rows of a pack were made of items that may be."""
+    def redacted(self, events: list[Record]) -> list[Record]:
+        """Events as they may be written; the rows of a pack were redacted before."""
         if self.settings.redaction is None:
             return events
         changed = zip(events, TurnRedactor(self.settings.redaction).events(events), strict=True)
         return [{**new, "pack": old["pack"]} if "pack" in old else new for old, new in changed]
 
-    def _pack_fields(self, made: Pack | None, body: Body, kept: Mapping[str, Record]) -> Record:
-        """What an event tells about a pack."""
-        if made is None:
+    def _pack_fields(self, pack: Pack | None, body: Body, stored: Mapping[str, Record]) -> Record:
+        if pack is None:
             return {"pack": []}
         fields: Record = {
-            "pack": receipt.rows(TurnRedactor(self.settings.redaction).items(made.items)),
-            "budget": receipt.budget_as_json(made.budget),
-            "prefix": injection.as_json(made.prefix),
-            "sent": {**made.sent, "state": self._state(made), "texts": _texts(kept)},
-            "stable": made.stable,
+            "pack": receipt.rows(TurnRedactor(self.settings.redaction).items(pack.items)),
+            "budget": receipt.budget_as_json(pack.budget),
+            "prefix": injection.as_json(pack.prefix),
+            "sent": {**pack.sent, "state": self._state(pack), "texts": _texts(stored)},
+            "stable": pack.stable,
             "sha256": injection.body_hash(body),
         }
-        if made.epoch is not None:
-            fields["epoch"] = made.epoch
-        if made.report:
-            fields["assembly_report"] = made.report
-        if made.output_paths:
-            fields["outputs"] = list(made.output_paths)
+        if pack.epoch is not None:
+            fields["epoch"] = pack.epoch
+        if pack.report:
+            fields["assembly_report"] = pack.report
+        if pack.output_paths:
+            fields["outputs"] = list(pack.output_paths)
         return fields
 
-    def _state(self, made: Pack) -> Record:
-        """The state that was sent; `unchanged` is true where it follows from the epoch and the rest."""
-        state, epoch = made.sent["state"], made.epoch or self.opening.epoch or {}
+    def _state(self, pack: Pack) -> Record:
+        """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch."""
+        state, epoch = pack.sent["state"], pack.epoch or self.inputs.epoch or {}
         listed = state.get("unchanged")
         follows = listed and listed == unchanged(epoch, state["memory"], state.get("dropped", ()))
         return {**state, "unchanged": True} if follows else state
 
 
 def _written_from(origin: Origin) -> Origin:
-    """The origin of what a model writes that was shown something of this origin."""
+    """The origin of what a model writes after it saw text of `origin`."""
     return origin if is_foreign(origin) else "assistant"
 
 
-def _blobs(kept: Mapping[str, Record]) -> Record:
-    """What an event's control data says of the contents that it refers to."""
-    return {"blobs": [blobs.short(blob) for blob in kept.values()]} if kept else {}
+def _blobs(stored: Mapping[str, Record]) -> Record:
+    """The control data for texts that an event refers to."""
+    return {"blobs": [blobs.short(blob) for blob in stored.values()]} if stored else {}
 
 
-def _texts(kept: Mapping[str, Record]) -> Record:
-    """Which of these contents each text is."""
-    return {name: at for at, name in enumerate(kept)}
+def _texts(stored: Mapping[str, Record]) -> Record:
+    """The index in `_blobs` of each text, by name."""
+    return {name: index for index, name in enumerate(stored)}

@@ -1,6 +1,7 @@
-"""What a turn takes in and writes down, without what its redaction policy is about.
+"""Applies a redaction policy to what a turn reads and writes.
 
-A message that was changed says in `ctx.digest` how the caller knows it, so that it is known when it is sent again.
+The log keeps the digest of the original of each redacted message (`ctx.digest`), so that the message is recognised when
+the caller sends it again.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from ctxwrap.workingset.working_set import WorkingSetView
 
 
 class TurnRedactor:
-    """A policy, or none, for the things of a turn; it counts what it finds."""
+    """Redacts the values of a turn, or returns them as they are if there is no policy; counts what it finds."""
 
     def __init__(self, redaction: Redaction | None) -> None:
         self._redaction = redaction
@@ -27,20 +28,20 @@ class TurnRedactor:
         self._lines, self._lines_end = "", 0
 
     def evidence(self) -> Record:
-        """What an event tells of it: which policies, what they found how often, and what became of it."""
+        """The fields of an event that say which policies ran and what they found how often."""
         if self._redaction is None or self._redactor is None:
             return {}
         found = dict(self._redactor.found)
-        told = {"policy": self._redaction.names, "found": found, "method": "replace"}
-        return {"redaction": {**told, "state": "masked" if found else "none"}}
+        evidence = {"policy": self._redaction.names, "found": found, "method": "replace"}
+        return {"redaction": {**evidence, "state": "masked" if found else "none"}}
 
     def text(self, text: str) -> str:
         return self._redactor.text(text) if self._redactor else text
 
     def lines(self, text: str) -> str:
-        """A text that goes on, as far as nothing that follows can change how it is redacted: only keys have lines.
+        """The complete lines of a growing text, redacted. Only a private key spans lines.
 
-        It is the same text every time, and longer; what was looked at before is not looked at again.
+        Each call must continue the text of the last one: lines that were redacted before are not read again.
         """
         if self._redaction is None:
             return text
@@ -56,14 +57,14 @@ class TurnRedactor:
         return self._redactor.value(value) if self._redactor else value
 
     def body(self, body: Body, names: FieldNames) -> Body:
-        """A request; it is looked at in any case, and changed if the provider is to get it so."""
+        """A request: searched in any case, changed only if the policy applies to requests."""
         if self._redactor is None or self._redaction is None:
             return body
         redacted = self._redactor.body(body, names)
         return redacted if self._redaction.request else body
 
     def events(self, events: list[Record]) -> list[Record]:
-        """Events as they may be written: whatever an error, a path or a reason quotes."""
+        """Events, whatever they quote in an error, a path or a reason."""
         return self._redactor.records(events) if self._redactor else events
 
     def request(self, request: Request) -> Request:
@@ -74,43 +75,42 @@ class TurnRedactor:
         changed: Message = self.value(message)
         return changed
 
-    def record(self, message: Message, shown: Message, **control: Any) -> Record:
-        """A message as the log has it: as it is shown and, if the policy says so, as it was said."""
-        if shown is message or self._redaction is None:
+    def record(self, message: Message, redacted: Message, **control: Any) -> Record:
+        """A message as the log keeps it: redacted and, if the policy says so, the original as well."""
+        if redacted is message or self._redaction is None:
             return as_record(message, **control)
-        record = as_record(shown, **control, digest=digest(message))
+        record = as_record(redacted, **control, digest=digest(message))
         if self._redaction.log == "keep":
             record["said"] = {name: value for name, value in as_record(message).items() if name != "ctx"}
         return record
 
     def items(self, items: Sequence[PackItem]) -> Sequence[PackItem]:
-        """What became of all that could be sent."""
         return [item_in(self.value(item.as_json())) for item in items] if self._redactor else items
 
-    def opening(self, opening: TurnInputs) -> TurnInputs:
-        """What a turn starts from, all of it; the log may hold what was said before there was a policy."""
+    def inputs(self, inputs: TurnInputs) -> TurnInputs:
+        """All that a turn starts from; the log may hold text from before there was a policy."""
         if self._redactor is None:
-            return opening
-        new = tuple((TurnRedactor(self._redaction).message(message), number) for message, number in opening.new)
-        changed: TurnInputs = self.value(replace(opening, new=()))  # what is new was counted with the request
+            return inputs
+        new = tuple((TurnRedactor(self._redaction).message(message), number) for message, number in inputs.new)
+        changed: TurnInputs = self.value(replace(inputs, new=()))  # new messages were counted with the request
         return replace(changed, new=new)
 
     def sources(self, sources: PackSources) -> PackSources:
-        """Files were redacted when they were read; what is found in the log is looked at when it is found."""
+        """Files were redacted when they were read; text retrieved from the log is redacted here."""
         if self._redactor is None:
             return sources
         if sources.files is not None:
             self._count(sources.files)
         retrieve = sources.retrieve
-        return sources._replace(retrieve=(lambda *asked: self.value(retrieve(*asked))) if retrieve else None)
+        return sources._replace(retrieve=(lambda *query: self.value(retrieve(*query))) if retrieve else None)
 
-    def _count(self, offered: WorkingSetView) -> None:
+    def _count(self, view: WorkingSetView) -> None:
         assert self._redactor is not None
-        for file in offered.contents.values():
+        for file in view.contents.values():
             self._redactor.found.update(dict(file.found) if isinstance(file, FileText) else {})
 
     def reading(self, reading: ParsedReply | None) -> ParsedReply | None:
-        """What a reply's trailer turned out to be, with nothing of it as the model spelled it."""
+        """The reading of a reply, redacted also inside its JSON."""
         if reading is None or self._redactor is None:
             return reading
         return replace(

@@ -1,4 +1,4 @@
-"""Summaries of a conversation: a model is asked for one now and then, in the background, apart from any session."""
+"""Summaries of a conversation, written by a model in the background."""
 
 import contextvars
 import inspect
@@ -28,13 +28,13 @@ from ctxwrap.types import LoggedMessage, Message, SessionKey
 logger = logging.getLogger("ctxwrap")
 
 LONGEST = 4000
-"""No summary is longer than that, in characters."""
+"""The most characters of a summary."""
 
 _TEXTS, _TEXT = 48_000, 4000
-"""How long the texts that a summary is made of may be altogether, and each of them."""
+"""The most characters of all messages that a summary is made of, and of each message."""
 
 _AT_ONCE = 8
-"""So many summaries are asked for at the same time; others come with a later turn of their session."""
+"""How many summaries are requested at the same time; others wait for a later turn of their session."""
 
 _HEADING = re.compile(r"^[ \t]*#+[ \t]*", re.MULTILINE)
 
@@ -51,12 +51,12 @@ nothing but the summary."""
 
 
 class Summariser:
-    """Asks `client` for a summary whenever `every` messages came since the last time.
+    """Asks `client` for a summary after every `every` messages.
 
     `client` is an OpenAI or Anthropic client, the litellm module or a litellm Router, wrapped or not, or any function
-    that takes a text and gives one. Wrapped clients work without context here. `options` go into each request, such as
-    `timeout`; retries are the client's own. An async client's connections belong to its event loop,
-    so that it cannot be asked in the background: give its sync twin.
+    that takes a string and returns one. Wrapped clients work without context here. `options`, such as `timeout`, go
+    into each request; retries are up to the client. The client must be a sync one: it is called from a background
+    thread, and an async client's connections belong to its event loop.
     """
 
     def __init__(
@@ -66,60 +66,64 @@ class Summariser:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SettingsError(f"{name} must be a whole number from 1 up, not {value!r}")
         self.model, self.every, self.max_tokens = model, every, max_tokens
-        self._send = _way_to(client)
+        self._send = _sender_for(client)
         self._client, self._options = client, options
         if not model and self._send is not _call_function:
-            raise SettingsError("name the model that is to write summaries: Summariser(client, model=...)")
+            raise SettingsError("a Summariser needs a model: Summariser(client, model=...)")
 
     def ask(self, rules: str, texts: str) -> str:
-        """What the model answers; blocks until it does."""
+        """Send a request and return the text of its reply; blocks."""
         with apart():
-            given = {"model": self.model, "max_tokens": self.max_tokens, **self._options}
-            return self._send(self._client, rules, texts, given)
+            options = {"model": self.model, "max_tokens": self.max_tokens, **self._options}
+            return self._send(self._client, rules, texts, options)
 
 
-_Way = Callable[[Any, str, str, dict[str, Any]], str]
+_Sender = Callable[[Any, str, str, dict[str, Any]], str]
 
 
-def _way_to(client: Any) -> _Way:
-    """How to ask `client`, told by what it has, so that no SDK is imported for it."""
+def _sender_for(client: Any) -> _Sender:
+    """The function that sends to `client`, chosen by its attributes, so that no SDK is imported."""
     if any(cls.__name__ == "AsyncAPIClient" for cls in type(client).__mro__) or inspect.iscoroutinefunction(client):
-        raise UnsupportedClient("a summary is asked for in a thread of its own: give a sync client or function")
-    ways: tuple[tuple[str, _Way], ...] = (
+        raise UnsupportedClient(
+            "a Summariser calls its client from a background thread: pass a sync client or function"
+        )
+    senders: tuple[tuple[str, _Sender], ...] = (
         ("completion", _call_litellm),
         ("messages", _call_anthropic),
         ("chat", _call_openai),
         ("__call__", _call_function),
     )
-    for name, way in ways:
+    for name, sender in senders:
         if hasattr(client, name):
-            return way
+            return sender
     raise UnsupportedClient(
-        f"cannot ask {type(client).__module__}.{type(client).__qualname__} for a summary: give an OpenAI or Anthropic "
-        "client, the litellm module, a litellm Router, or a function that takes a text and gives one"
+        f"a Summariser cannot use {type(client).__module__}.{type(client).__qualname__}: pass an OpenAI or Anthropic "
+        "client, the litellm module, a litellm Router, or a function that takes a string and returns one"
     )
 
 
-def _call_litellm(client: Any, rules: str, texts: str, given: dict[str, Any]) -> str:
-    reply = client.completion(messages=_chat(rules, texts), **given)
+def _call_litellm(client: Any, rules: str, texts: str, options: dict[str, Any]) -> str:
+    reply = client.completion(messages=_chat(rules, texts), **options)
     return str(reply.choices[0].message.content or "")
 
 
-def _call_openai(client: Any, rules: str, texts: str, given: dict[str, Any]) -> str:
-    limit = given.pop("max_tokens")  # the older name, which newer models refuse
-    reply = client.chat.completions.create(**{"max_completion_tokens": limit, **given, "messages": _chat(rules, texts)})
+def _call_openai(client: Any, rules: str, texts: str, options: dict[str, Any]) -> str:
+    limit = options.pop("max_tokens")  # the older name, which newer models reject
+    reply = client.chat.completions.create(
+        **{"max_completion_tokens": limit, **options, "messages": _chat(rules, texts)}
+    )
     return str(reply.choices[0].message.content or "")
 
 
-def _call_anthropic(client: Any, rules: str, texts: str, given: dict[str, Any]) -> str:
-    reply = client.messages.create(system=rules, messages=[{"role": "user", "content": texts}], **given)
+def _call_anthropic(client: Any, rules: str, texts: str, options: dict[str, Any]) -> str:
+    reply = client.messages.create(system=rules, messages=[{"role": "user", "content": texts}], **options)
     return "".join(block.text for block in reply.content if block.type == "text")
 
 
-def _call_function(function: Any, rules: str, texts: str, given: dict[str, Any]) -> str:
+def _call_function(function: Any, rules: str, texts: str, options: dict[str, Any]) -> str:
     text = function(f"{rules}\n\n{texts}")
     if not isinstance(text, str):
-        raise TypeError(f"the function gave {type(text).__name__}, not a text")
+        raise TypeError(f"the summariser's function returned {type(text).__name__}, not a string")
     return text
 
 
@@ -127,8 +131,8 @@ def _chat(rules: str, texts: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": rules}, {"role": "user", "content": texts}]
 
 
-class _UnderWay:
-    """The summaries that this process is asking for, each in a thread that does not outlive the program."""
+class _RunningSummaries:
+    """The summaries that this process is requesting, each in a daemon thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -140,12 +144,12 @@ class _UnderWay:
                 return
             self._keys.add(key)
         try:
-            # nothing of the call behind which it comes holds in it, not even where Python would hand that on
+            # an empty context: newer Pythons would pass on that of the call
             run = partial(contextvars.Context().run, self._run, key, work)
             threading.Thread(target=run, name="ctxwrap-summary", daemon=True).start()
-        except RuntimeError as error:  # an interpreter that is about to end starts no more threads
+        except RuntimeError as error:  # the interpreter is shutting down
             self._end(key)
-            logger.debug("session %r: no summary is asked for: %s", key.session, error)
+            logger.debug("session %r: no summary was requested: %s", key.session, error)
 
     def wait(self, timeout: float | None) -> bool:
         with self._changed:
@@ -163,126 +167,127 @@ class _UnderWay:
             self._changed.notify_all()
 
 
-_under_way = _UnderWay()
+_running = _RunningSummaries()
 
 
-def _begin_anew() -> None:
-    global _under_way
-    _under_way = _UnderWay()
+def _reset_after_fork() -> None:
+    global _running
+    _running = _RunningSummaries()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def wait_for_summaries(timeout: float | None = None) -> bool:
-    """Wait until this process asks for no summary any more, for programs that are about to end; whether that is so."""
-    return _under_way.wait(timeout)
+    """Wait until all summaries of this process are written; return False after `timeout` seconds. For short scripts."""
+    return _running.wait(timeout)
 
 
-def summarise_behind(
+def summarise_if_due(
     session: Session,
     writer: SummaryWriter,
     turn: str,
     clock: Callable[[], datetime],
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask for a summary if one is due after `turn`, do what is to be done `then`, and return at once. Never raises."""
+    """Start a summary in the background if one is due after `turn`; call `then` once it is written. Never raises."""
 
     def work() -> None:
         if _summarise(session, writer, turn, clock):
             then()
 
     if _is_due(session, writer):
-        _under_way.start(session.key, work)
+        _running.start(session.key, work)
 
 
 def _is_due(session: Session, writer: SummaryWriter) -> bool:
-    past = session.state
-    return past.sequence["messages"] - past.derived.summaries.asked >= writer.every
+    state = session.state
+    return state.sequence["messages"] - state.derived.summaries.asked >= writer.every
 
 
 def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callable[[], datetime]) -> bool:
-    """That one is asked for is logged first: whatever happens, nobody asks again before as many messages came.
+    """Request a summary and write it to the log; return whether that succeeded.
 
-    Whether one was written.
+    The request is logged first, so that a failure is not repeated before `every` more messages.
     """
     try:
         with defer_finalizers(), session.locked():
-            matter = _matter(session) if _is_due(session, writer) else None
-            if matter is None:
+            source = _source(session) if _is_due(session, writer) else None
+            if source is None:
                 return False
-            asking = {"type": "summarise", "source": matter.source, "model": writer.model, "ctx": {}}
-            session.append(turn, [], session.with_stages(asking), clock(), is_edge=False)
+            event = {"type": "summarise", "source": source.messages, "model": writer.model, "ctx": {}}
+            session.append(turn, [], session.with_stages(event), clock(), is_edge=False)
         redacted = change_of(session.redaction)
-        rules, texts = matter.question(writer.max_tokens)
+        rules, texts = source.question(writer.max_tokens)
         text = redacted(cleaned(writer.ask(rules, redacted(texts))))
         if not text:
-            raise ValueError("the answer was empty")
-        told = {"type": "summary", "text": text, "source": matter.source, "origin": matter.origin}
+            raise ValueError("the model returned an empty summary")
+        event = {"type": "summary", "text": text, "source": source.messages, "origin": source.origin}
         with defer_finalizers(), session.locked():
-            is_current = matter.is_current(session)
+            is_current = source.is_current(session)
             if is_current:
-                session.append(turn, [], session.with_stages({**told, "model": writer.model, "ctx": {}}), clock())
+                session.append(turn, [], session.with_stages({**event, "model": writer.model, "ctx": {}}), clock())
         return is_current
     except Exception as error:
         logger.warning(
-            "ctxwrap: session %r has no new summary: %s: %s", session.key.session, type(error).__name__, error
+            "ctxwrap: session %r got no new summary: %s: %s", session.key.session, type(error).__name__, error
         )
         return False
 
 
-class _Matter(NamedTuple):
+class _SummarySource(NamedTuple):
     """What a summary is made of."""
 
     edition: int
-    """Of the log: in another one something was forgotten."""
-    source: str
+    """The edition of the log; it changes when something is forgotten."""
+    messages: str
+    """The range of messages that the summary covers."""
     origin: Origin
     before: str
     """The summary so far."""
-    said: Sequence[LoggedMessage]
+    new: Sequence[LoggedMessage]
 
     def question(self, max_tokens: int) -> tuple[str, str]:
-        """The rules and the texts, between marks that nobody could know who wrote one of them."""
+        """The rules, and the texts between lines with a random mark."""
         mark = secrets.token_hex(8)
         texts = [framed(mark, "the summary so far", self.before)] if self.before else []
-        said = ((f"message {kept.number} by {kept.message.role}", _text(kept.message)) for kept in self.said)
-        texts += [framed(mark, label, text) for label, text in said]
+        new = ((f"message {logged.number} by {logged.message.role}", _text(logged.message)) for logged in self.new)
+        texts += [framed(mark, label, text) for label, text in new]
         return _RULES.format(mark=mark, words=max(1, max_tokens // 2)), "\n\n".join(texts)
 
     def is_current(self, session: Session) -> bool:
-        """Whether nothing was forgotten since, and no newer summary is there."""
+        """Whether nothing was forgotten since, and there is no newer summary."""
         known = message_range(session.state.derived.summaries.source)[1]
-        return session.log.edition() == self.edition and known < message_range(self.source)[1]
+        return session.log.edition() == self.edition and known < message_range(self.messages)[1]
 
 
-def _matter(session: Session) -> _Matter | None:
-    """What was said since the last summary on the branch that goes on; None if that is nothing."""
-    past, known = session.state, session.state.derived.summaries
-    said = _newest(past.branch.since(known.told))
-    if not said:
+def _source(session: Session) -> _SummarySource | None:
+    """The messages of the current branch since the last summary; None if there are none."""
+    state, known = session.state, session.state.derived.summaries
+    new = _newest(state.branch.since(known.told))
+    if not new:
         return None
-    first = message_range(known.source)[0] if known.text else said[0].number
-    return _Matter(
+    first = message_range(known.source)[0] if known.text else new[0].number
+    return _SummarySource(
         edition=session.log.edition(),
-        source=f"messages:{first}-{past.sequence['messages']}",
-        origin=least_trusted(known.origin, past.origin_of(said)),
+        messages=f"messages:{first}-{state.sequence['messages']}",
+        origin=least_trusted(known.origin, state.origin_of(new)),
         before=known.text,
-        said=said,
+        new=new,
     )
 
 
-def _newest(said: Sequence[LoggedMessage]) -> list[LoggedMessage]:
-    """As many of the newest messages as may be sent, without those that say nothing in words."""
+def _newest(messages: Sequence[LoggedMessage]) -> list[LoggedMessage]:
+    """As many of the newest messages as may be sent, without those that have no text."""
     left, newest = _TEXTS, list[LoggedMessage]()
-    for kept in reversed(said):
-        size = len(_text(kept.message))
+    for logged in reversed(messages):
+        size = len(_text(logged.message))
         if size > left:
             break
         if size:
             left -= size
-            newest.append(kept)
+            newest.append(logged)
     return newest[::-1]
 
 
@@ -292,18 +297,18 @@ def _text(message: Message) -> str:
 
 
 def framed(mark: str, label: str, text: str) -> str:
-    """A text between lines with a mark that nobody could know who wrote one of them."""
-    shown = neutral(text).encode("utf-8", "replace").decode()  # a lone surrogate can be sent nowhere
+    """A text between two lines with `mark`, which is random so that no text can forge it."""
+    shown = neutral(text).encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
     return f"[{mark} begins: {label}]\n{shown}\n[{mark} ends]"
 
 
 def cleaned(reply: str) -> str:
-    """The summary in a model's reply, as far as it may be kept: no headings of its own."""
+    """The summary in a model's reply, cut to length and without headings."""
     return _cut(_HEADING.sub("", spoken(reply, LONGEST)).strip(), LONGEST)
 
 
 def spoken(reply: str, longest: int) -> str:
-    """What a model's reply says, as far as it may be kept: no trailer, no frames, no control characters."""
+    """The text of a model's reply without trailer, frames and control characters."""
     text = read_reply(reply[: 4 * longest]).visible
     return neutral("".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")))
 

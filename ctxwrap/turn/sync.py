@@ -1,54 +1,56 @@
-"""Drives a turn over blocking I/O; `drive_async` is the same text with awaits, which a test keeps so."""
+"""Drives a turn over blocking I/O. `async_` is the same code with awaits; a test compares the two."""
 
 from collections.abc import Callable
 
-from ctxwrap.providers.base import ProviderAdapter, TextDelta
+from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.session.clock import utc_now
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
+from ctxwrap.turn.lifecycle import ManagedCall
+from ctxwrap.turn.passthrough import PassthroughCall, passthrough
 from ctxwrap.turn.reask import reask_retry_options
 from ctxwrap.types import Body, Send, TurnRecord
 
 
 def begin(
-    context: ClientBinding,
+    binding: ClientBinding,
     adapter: ProviderAdapter,
     body: Callable[[], Body],
-    target: CallScope,
+    scope: CallScope,
     send: Send,
 ) -> "Call | PassthroughCall":
-    """Open a turn over the request that `body` gives; what comes back says what to send and takes what returns.
-
-    `send` is for requests of our own.
-    """
-    passed = passthrough(context, adapter, target, body)
+    """Open a turn for the request that `body` returns. `send` sends the requests that ctxwrap adds."""
+    passed = passthrough(binding, adapter, scope, body)
     if passed is not None:
         return passed
-    opened = ManagedCall(context, adapter, body, target, utc_now)
+    managed = ManagedCall(binding, adapter, body, scope, utc_now)
     try:
-        if not opened.open():
+        if not managed.open():
             from tenacity import Retrying
 
-            Retrying(**opened.lease_retry_options())(_open, opened)
+            Retrying(**managed.busy_retry_options())(_open, managed)
     except Exception as error:
-        return opened.refused(error)
+        return managed.refused(error)
     except BaseException:
-        opened.save("cancelled")
+        managed.save("cancelled")
         raise
-    return Call(opened, send)
+    return Call(managed, send)
 
 
-def _open(opened: ManagedCall) -> bool:
-    return opened.open()
+def _open(managed: ManagedCall) -> bool:
+    return managed.open()
 
 
 class Call:
-    """One call in flight. The first of its endings is saved; the others are no-ops."""
+    """One call in flight. Only its first ending is saved."""
 
-    def __init__(self, opened: ManagedCall, send: Send) -> None:
-        self.opened = opened
+    def __init__(self, managed: ManagedCall, send: Send) -> None:
+        self.managed = managed
         self._send = send
-        self._turn = opened.turn
+        self._turn = managed.turn
+        self._reader = self._turn.reader
+        self.text_delta = self._reader.text_delta
+        self.checkpoint_due = managed.checkpoint_due
+        self.abandon = managed.abandon
 
     @property
     def body(self) -> Body:
@@ -63,86 +65,74 @@ class Call:
         return self._turn.rewrites
 
     @property
-    def unsettled(self) -> bool:
-        """Whether the last of the events that `event` gave must wait for `settle`."""
-        return self._turn.asks_again
+    def needs_reask(self) -> bool:
+        """Whether the last event that `event` returned must wait for `finish_reask`."""
+        return self._reader.needs_reask
 
     @property
     def record(self) -> TurnRecord:
-        return self.opened.record
+        return self.managed.record
 
     def shrink(self, error: BaseException) -> bool:
-        """Whether the provider calls the request too long and `body` is a smaller one from now on; at most once."""
-        return isinstance(error, Exception) and self.opened.shrink(error)
+        """Whether `error` says the request is too long and `body` is now a smaller one; at most once."""
+        return isinstance(error, Exception) and self.managed.shrink(error)
 
     def reply(self, payload: Body) -> Body:
-        """A whole reply in, the caller's view of it out."""
-        payload = self._turn.reply(payload)
-        self._ask_again()
-        self.opened.save()
+        """Take a whole reply; return the caller's view of it."""
+        payload = self._reader.whole(payload)
+        self._reask()
+        self.managed.save()
         return payload
 
     def event(self, event: Body) -> list[Body]:
-        """One event of a stream in, what the caller gets of it out; saved before the last one leaves."""
-        events = self._turn.event(event)
-        if self._turn.ended and not self.unsettled:
-            self.opened.save()
-        elif self.opened.checkpoint_due():
-            self.opened.write_partial_reply()
+        """Take an event of a stream; return the events the caller gets. The turn is saved before its last event."""
+        events = self._reader.event(event)
+        if self._reader.ended and not self._reader.needs_reask:
+            self.managed.save()
+        elif self.managed.checkpoint_due():
+            self.managed.write_partial_reply()
         return events
 
-    def text_delta(self, event: Body) -> TextDelta | None:
-        """What an event that was taken is as a text delta, if it is nothing else."""
-        return self._turn.text_delta(event)
-
-    def checkpoint_due(self) -> bool:
-        """Whether, with one text delta more that went on as it is, `keep_up` is due."""
-        return self.opened.checkpoint_due()
-
     def write_partial_reply(self) -> None:
-        self.opened.write_partial_reply()
+        self.managed.write_partial_reply()
 
-    def settle(self) -> None:
-        """Everything was said and shown, and the end is due: get the snapshot that the reply did not bring."""
-        self._ask_again()
-        if self._turn.ended:
-            self.opened.save()
+    def finish_reask(self) -> None:
+        """Ask for the snapshot that the reply did not bring, before the stream's last event goes out."""
+        self._reask()
+        if self._reader.ended:
+            self.managed.save()
 
     def end(self) -> list[Body]:
-        """The stream is over: what was held back."""
-        events = self._turn.close()
-        self._ask_again()
-        self.opened.save()
+        """The stream is complete: return the events that were held back."""
+        events = self._reader.close()
+        self._reask()
+        self.managed.save()
         return events
 
     def cut(self, reason: str) -> list[Body]:
-        """The stream broke off: what was held back, which is part of the answer."""
-        events = self._turn.close()
-        self.opened.save(reason)
+        """The stream broke off: return the events that were held back."""
+        events = self._reader.close()
+        self.managed.save(reason)
         return events
 
     def stop(self, reason: str) -> None:
-        """The call ended before its answer did."""
-        self.opened.save(reason)
+        """The call ended before its reply did."""
+        self.managed.save(reason)
 
-    def abandon(self) -> None:
-        """Nobody will ever read on."""
-        self.opened.abandon()
-
-    def _ask_again(self) -> None:
-        if self._turn.asks_again:
+    def _reask(self) -> None:
+        if self._reader.needs_reask:
             from tenacity import Retrying
 
-            Retrying(**reask_retry_options(self._turn.max_reasks))(self._question)
+            Retrying(**reask_retry_options(self._reader.max_reasks))(self._ask)
 
-    def _question(self) -> bool | None:
-        """Ask once: whether the snapshot can be used, or None if there was no answer. The reply stays good."""
+    def _ask(self) -> bool | None:
+        """Ask once; return whether the snapshot can be used, or None if there was no answer."""
         try:
-            payload = self._send(self._turn.question())
-            return self._turn.answered(payload)
+            payload = self._send(self._reader.question())
+            return self._reader.answered(payload)
         except BaseException as error:
-            self._turn.unanswered(error)
+            self._reader.unanswered(error)
             if isinstance(error, Exception):
                 return None
-            self.opened.save("cancelled")
+            self.managed.save("cancelled")
             raise

@@ -1,8 +1,8 @@
-"""What a call tells OpenTelemetry where the application uses it: attributes of the caller's span, spans for memory.
+"""Reports calls to OpenTelemetry, if the application uses it: attributes on the caller's span, spans for memory.
 
-The span of a call is the one that was current when it was made, wherever its stream is read. Spans of our own are made
-when no lock of the session is held, with the times at which things happened. The model's call itself is the SDK's to
-tell. Nothing here imports OpenTelemetry, and no failure of it reaches a call.
+The caller's span is the one that is current when the call is made, wherever its stream is read. Memory spans are
+created outside the session's lock, with the times at which the work was done. Instrumenting the provider's call is up
+to the SDK. This module does not import OpenTelemetry, and none of its failures reaches a call.
 """
 
 import json
@@ -47,24 +47,24 @@ class _Search(NamedTuple):
     error: str
 
 
-def _quietly(tell: "Callable[Concatenate[Telemetry, P], None]") -> "Callable[Concatenate[Telemetry, P], None]":
-    """Tell, unless that is out of the question; a failure is the last that is heard of OpenTelemetry in this call."""
+def _quietly(report: "Callable[Concatenate[Telemetry, P], None]") -> "Callable[Concatenate[Telemetry, P], None]":
+    """Report without ever raising; after a failure this call reports nothing more."""
 
-    @wraps(tell)
-    def told(self: "Telemetry", /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if _is_at_work():
+    @wraps(report)
+    def reported(self: "Telemetry", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if _is_inside_opentelemetry():
             return
         try:
-            tell(self, *args, **kwargs)
+            report(self, *args, **kwargs)
         except Exception as error:
             self._trace = None
-            logger.warning("ctxwrap: OpenTelemetry is not told of a call: %s", type(error).__name__)
+            logger.warning("ctxwrap: a call was not reported to OpenTelemetry: %s", type(error).__name__)
 
-    return told
+    return reported
 
 
-def _is_at_work() -> bool:
-    """Whether this thread is inside of OpenTelemetry's SDK, whose locks let nobody in twice.
+def _is_inside_opentelemetry() -> bool:
+    """Whether this thread runs code of OpenTelemetry's SDK, whose locks are not reentrant.
 
     A stream may be collected, and its turn end, at any moment.
     """
@@ -77,7 +77,7 @@ def _is_at_work() -> bool:
 
 
 class Telemetry:
-    """Of one call. To be made where the caller's span is current."""
+    """Reports one call. Create it where the caller's span is current."""
 
     def __init__(self, key: SessionKey | None, provider: str, redaction: Redaction | None) -> None:
         self._trace: Any = None
@@ -97,13 +97,13 @@ class Telemetry:
             self._trace = trace
 
     def watching(self, sources: PackSources) -> PackSources:
-        """`sources` whose searches are told by `opening`."""
+        """`sources`, with searches that `opening` reports."""
         retrieve = sources.retrieve
         if self._trace is None or retrieve is None:
             return sources
 
-        def watched(query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
-            if below <= 1:  # nothing was said before
+        def watched_retrieve(query: str, below: int, budget: int, count: Callable[[str], int]) -> Retrieved:
+            if below <= 1:  # there are no earlier messages
                 return retrieve(query, below, budget, count)
             start, found, error = time_ns(), Retrieved(), ""
             try:
@@ -116,74 +116,74 @@ class Telemetry:
             finally:
                 self._searches.append(_Search(start, time_ns(), query, found, error))
 
-        return sources._replace(retrieve=watched)
+        return sources._replace(retrieve=watched_retrieve)
 
     @contextmanager
     def opening(self, record: Callable[[], TurnRecord | None]) -> Iterator[None]:
-        """While a turn is opened; what is known of it then is told behind the block, which may fail."""
+        """Report the opening of a turn after the block, also if the block fails."""
         try:
             yield
         finally:
             if self._trace is not None:
-                self._tell_opened(record)
+                self._report_opened(record)
 
     @contextmanager
     def saving(self, record: Callable[[], TurnRecord]) -> Iterator[None]:
-        """While the end of a turn is written."""
+        """Report the end of a turn after the block, which writes it."""
         start = time_ns()
         try:
             yield
         finally:
             if self._trace is not None:
-                self._tell_saved(record, start, time_ns())
+                self._report_saved(record, start, time_ns())
 
     def failed(self, error: Exception) -> None:
-        """What is being saved is not."""
+        """The turn's end could not be written."""
         self._error = type(error).__name__
 
     @_quietly
     def refused(self, record: TurnRecord) -> None:
         """The call goes on without a turn."""
         if self._trace is not None and self._span.is_recording():
-            self._span.set_attributes(_at_opening(record) | _at_the_end(record))
+            self._span.set_attributes(_opening_attributes(record) | _end_attributes(record))
 
     @_quietly
-    def _tell_opened(self, record: Callable[[], TurnRecord | None]) -> None:
+    def _report_opened(self, record: Callable[[], TurnRecord | None]) -> None:
         searches, self._searches = self._searches, []
         for search in searches:
-            self._tell_search(search)
+            self._report_search(search)
         if self._span.is_recording() and (opened := record()):
-            self._span.set_attributes(_at_opening(opened))
+            self._span.set_attributes(_opening_attributes(opened))
 
     @_quietly
-    def _tell_saved(self, record: Callable[[], TurnRecord], start: int, end: int) -> None:
+    def _report_saved(self, record: Callable[[], TurnRecord], start: int, end: int) -> None:
         saved = record()
         if self._span.is_recording():
-            self._span.set_attributes(_at_opening(saved) | _at_the_end(saved))
+            self._span.set_attributes(_opening_attributes(saved) | _end_attributes(saved))
         for name in dict.fromkeys(_OPERATIONS.values()):
             changes = [each for each in saved.operations if _OPERATIONS[each.kind] == name]
             if changes:
                 with self._memory_span(name, start, end, len(changes), self._error) as span:
-                    if _content_is_wanted():
+                    if _captures_content():
                         span.set_attributes(self._changed(changes))
 
-    def _tell_search(self, search: _Search) -> None:
+    def _report_search(self, search: _Search) -> None:
         found = search.found.chosen
         with self._memory_span("search_memory", search.start, search.end, len(found), search.error) as span:
-            if _content_is_wanted():
-                screen = TurnRedactor(self._redaction)
-                records = screen.value(list(map(_found_record, found)))
-                span.set_attribute("gen_ai.memory.query.text", screen.text(search.query))
+            if _captures_content():
+                redactor = TurnRedactor(self._redaction)
+                records = redactor.value(list(map(_found_record, found)))
+                span.set_attribute("gen_ai.memory.query.text", redactor.text(search.query))
                 span.set_attribute("gen_ai.memory.records", _as_json(records))
 
     def _changed(self, changes: Sequence[Operation]) -> Attributes:
-        """What a model wrote: ids are words of its own, like all the rest."""
-        screen, attributes = TurnRedactor(self._redaction), Attributes()
+        """What the model wrote, redacted: it chose the ids as well."""
+        redactor, attributes = TurnRedactor(self._redaction), Attributes()
         if len(changes) == 1:
-            attributes["gen_ai.memory.record.id"] = screen.text(changes[0].id)
+            attributes["gen_ai.memory.record.id"] = redactor.text(changes[0].id)
         records = [_changed_record(change) for change in changes if change.item is not None]
         if records:
-            attributes["gen_ai.memory.records"] = _as_json(screen.value(records))
+            attributes["gen_ai.memory.records"] = _as_json(redactor.value(records))
         return attributes
 
     @contextmanager
@@ -211,7 +211,7 @@ class Telemetry:
             span.end(end)
 
 
-def _at_opening(record: TurnRecord) -> Attributes:
+def _opening_attributes(record: TurnRecord) -> Attributes:
     attributes: Attributes = {
         "gen_ai.conversation.id": record.session,
         "ctxwrap.tenant": record.tenant,
@@ -221,22 +221,22 @@ def _at_opening(record: TurnRecord) -> Attributes:
     }
     if record.id:
         attributes |= {"ctxwrap.turn.id": record.id, "ctxwrap.round": record.round}
-    return attributes | (_of_pack(record) if record.report.budget else {})
+    return attributes | (_pack_attributes(record) if record.report.budget else {})
 
 
-def _of_pack(record: TurnRecord) -> Attributes:
-    budget, taken = record.report.budget, sum(item.included for item in record.pack)
+def _pack_attributes(record: TurnRecord) -> Attributes:
+    budget, included = record.report.budget, sum(item.included for item in record.pack)
     return {
         "ctxwrap.pack.tokens": budget["used"],
         "ctxwrap.pack.limit": budget["limit"],
-        "ctxwrap.pack.items": taken,
-        "ctxwrap.pack.left_out": len(record.pack) - taken,
+        "ctxwrap.pack.items": included,
+        "ctxwrap.pack.left_out": len(record.pack) - included,
         "ctxwrap.stable": record.report.stable,
     }
 
 
-def _at_the_end(record: TurnRecord) -> Attributes:
-    """How it went; of a trailer only where one was asked for."""
+def _end_attributes(record: TurnRecord) -> Attributes:
+    """How the turn ended; the trailer only where one was asked for."""
     report = record.report
     attributes: Attributes = {"ctxwrap.not_saved": list(report.not_saved)} if report.not_saved else {}
     if record.mode == "enabled":
@@ -247,14 +247,14 @@ def _at_the_end(record: TurnRecord) -> Attributes:
     return attributes
 
 
-def _content_is_wanted() -> bool:
+def _captures_content() -> bool:
     return os.environ.get(_CAPTURE, "").strip().lower() in _IN_SPANS
 
 
 def _found_record(passage: Passage) -> Attributes:
-    told = {"by": passage.speaker, "when": passage.heading}
+    metadata = {"by": passage.speaker, "when": passage.heading}
     name = f"{passage.number}.{passage.part}"
-    return {"id": name, "content": passage.text, "score": passage.score, "metadata": told}
+    return {"id": name, "content": passage.text, "score": passage.score, "metadata": metadata}
 
 
 def _changed_record(change: Operation) -> Attributes:

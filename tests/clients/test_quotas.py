@@ -41,10 +41,10 @@ def tree(home: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("quotas", "text", "told"),
     [
-        (Quotas(entries=5), "Hi.", "there are 4 entries, and there may be 5: 2 more are too many"),
-        (Quotas(characters=40), "x" * 20, "and there may be 40: 20 more are too many"),
-        (Quotas(entry_characters=19), "x" * 20, "may have 19 characters, and this one has 20: shorten it, or raise"),
-        (Quotas(entry_characters=500), [{"type": "file", "file": {"file_data": "y" * 600}}], "may have 500"),
+        (Quotas(entries=5), "Hi.", "there are 4 entries, the limit is 5, and 2 more do not fit"),
+        (Quotas(characters=40), "x" * 20, "the limit is 40, and 20 more do not fit"),
+        (Quotas(entry_characters=19), "x" * 20, "has 20 characters, and the limit is 19: shorten it, or raise"),
+        (Quotas(entry_characters=500), [{"type": "file", "file": {"file_data": "y" * 600}}], "the limit is 500"),
     ],
     ids=["entries", "characters", "entry", "parts"],
 )
@@ -69,7 +69,7 @@ def test_what_is_in_the_log_already_is_not_counted_again(wrapped: Wrapped, home:
         reply = client.chat.completions.create(model="m", messages=[{"role": "system", "content": "Be kind."}, *said])
         said.append({"role": "assistant", "content": reply.choices[0].message.content})
     assert len(messages(home, "s")) == 7
-    with pytest.raises(QuotaExceeded, match="Begin another session"):
+    with pytest.raises(QuotaExceeded, match="begin another session"):
         ask(client)
 
 
@@ -102,7 +102,7 @@ def test_a_tenant_has_so_many_sessions(wrapped: Wrapped, home: Path, place: str)
     ask(client, session="a")
     with ctxwrap.using(session="b", agent="another"):
         ask(client)
-    with pytest.raises(QuotaExceeded, match="there are 2 memories, and there may be 2: go on in one of them"):
+    with pytest.raises(QuotaExceeded, match="the tenant has 2 memories, and the limit is 2: use one of them"):
         ask(client, session="c")
     ask(client, session="a")
     with ctxwrap.using(session="c", tenant="other"):

@@ -553,7 +553,7 @@ async def test_a_log_that_does_not_take_it_costs_the_note_and_nothing_else(
     assert (text, turn.report.repacked, turn.report.not_saved) == (TEXT, True, ())
     assert desk.kinds() == ["start", "snapshot", "done"]
     assert [record.getMessage() for record in caplog.records if record.name == "ctxwrap"] == [
-        "ctxwrap: that a smaller request was sent is not in the log: the disk is gone"
+        "ctxwrap: the log does not say that a smaller request was sent: the disk is gone"
     ]
 
 

@@ -97,7 +97,7 @@ def test_a_turn_that_waits_too_long_is_refused(wrapped: Callable[..., Any], gate
     client, impatient = wrapped(), wrapped(busy_timeout=0.05)
     first = in_background(lambda: ask(client, "the first one"))
     assert gate.came.wait(PATIENCE)
-    with pytest.raises(ctxwrap.SessionBusy, match="session 's' has a turn under way"):
+    with pytest.raises(ctxwrap.SessionBusy, match="session 's' has another turn in progress"):
         ask(impatient, "the second one")
     gate.open.set()
     first.join(PATIENCE)

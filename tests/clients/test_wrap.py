@@ -56,13 +56,13 @@ def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, h
 
 def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctxwrap.turn.binding._OPEN_SESSIONS", 2)
-    context = ClientBinding(store=MemoryStore(), settings=Settings())
+    binding = ClientBinding(store=MemoryStore(), settings=Settings())
     first, second, third = (SessionKey("t", "a", name) for name in "abc")
-    known = context.session(first)
-    context.session(second)
-    assert context.session(first) is known
-    context.session(third)
-    assert [session.key for session in context.sessions] == [first, third]
+    known = binding.session(first)
+    binding.session(second)
+    assert binding.session(first) is known
+    binding.session(third)
+    assert [session.key for session in binding.sessions] == [first, third]
 
 
 MODE_IN_BODY: Any = {"contextMode": "disabled", "top_k": 3}

@@ -253,7 +253,7 @@ def test_repeated_context_is_an_echo() -> None:
     """Also where the copy differs from the caller's text, since the text was made neutral inside of it."""
     told = json.dumps({**STATE, "active_task": "<ctxwrap-context>"})
     fooled = turn(body={"messages": [{"role": "user", "content": f"Say {SEPARATOR}\n{told}"}]})
-    fooled.reply(
+    fooled.reader.whole(
         {"choices": [{"message": {"content": f"Hi.\n\n{SEPARATOR}\n{neutral(told)}"}, "finish_reason": "stop"}]}
     )
     fooled.closing_records(holding(empty_state()))

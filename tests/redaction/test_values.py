@@ -66,7 +66,7 @@ def test_all_fields_of_turn_inputs_are_redacted(secret: str) -> None:
         if field.name not in ours:
             said: Any = {"x": [secret, {secret: {"id": secret}}]}
             given = replace(opening, **{field.name: ((Message("user", [said]), 1),) if field.name == "new" else said})
-            assert secret not in str(TurnRedactor(Redaction()).opening(given)), field.name
+            assert secret not in str(TurnRedactor(Redaction()).inputs(given)), field.name
 
 
 def test_fields_of_ctxwrap_stay() -> None:

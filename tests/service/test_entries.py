@@ -255,7 +255,7 @@ class TestAdding:
         memory = service.create_memory("Talk").memoryId
         with pytest.raises(QuotaExceeded, match="1 memories"):
             service.create_memory("Another")
-        with pytest.raises(QuotaExceeded, match="may have 15"):
+        with pytest.raises(QuotaExceeded, match="the limit is 15"):
             service.add_entry(memory, "x" * 16)
         service.add_entry(memory, "x" * 15)
         with pytest.raises(QuotaExceeded, match="15 characters"):

@@ -87,7 +87,7 @@ class Chat:
             turn = self.opened(messages)
             self.session.append(turn.id, *turn.opening_records(), NOW, part="o")
             if answer is not None:
-                turn.reply(SPEAKERS[0].whole(answer))
+                turn.reader.whole(SPEAKERS[0].whole(answer))
             end = turn.closing_records(self.session.memory, self.session.next_message, "" if answer else "dropped")
             self.session.append(turn.id, *end, NOW, part="c")
         return lines(turn.body["messages"])

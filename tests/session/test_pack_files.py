@@ -56,7 +56,9 @@ def ask(session: Session) -> None:
             PackSources(None, session.retrieve),
         )
         session.append(turn.id, *turn.opening_records(session.packs.keep(turn.texts)), NOW, part="o")
-    turn.reply({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]})
+    turn.reader.whole(
+        {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hm."}, "finish_reason": "stop"}]}
+    )
     with session.locked():
         session.append(turn.id, *turn.closing_records(session.memory, session.next_message), NOW, part="c")
 

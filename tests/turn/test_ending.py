@@ -196,7 +196,7 @@ def test_a_session_of_another_tenant_is_unknown(provider: Provider, home: Path) 
 def test_a_session_with_a_turn_under_way_does_not_end(provider: Provider, home: Path) -> None:
     stream = say(chat(provider, home), "Hi", stream=True)
     next(stream)
-    with pytest.raises(SessionBusy, match="turn under way"):
+    with pytest.raises(SessionBusy, match="turn in progress"):
         ctxwrap.end_session("s", store=home)
     list(stream)
     ctxwrap.end_session("s", store=home)

@@ -214,18 +214,18 @@ def test_a_session_with_offers_is_rebuilt_to_the_same_bytes(provider: Provider, 
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "told"),
+    ("given", "error", "message"),
     [
         ({"kind": "user_message", "text": "t", "session": "s"}, SettingsError, "kind of offer"),
-        ({"kind": "team_memory", "text": " ", "session": "s"}, InvalidInput, "needs a text"),
+        ({"kind": "team_memory", "text": " ", "session": "s"}, InvalidInput, "text must be a string"),
         ({"kind": "team_memory", "text": "t"}, InvalidInput, "needs a session"),
         ({"kind": "team_memory", "text": "t", "session": "s", "priority": 2}, InvalidInput, "from 0 to 1"),
         ({"kind": "team_memory", "text": "t", "session": "s", "visibility": ["all"]}, SettingsError, "target"),
     ],
 )
-def test_what_cannot_be_offered_is_an_error(given: dict[str, Any], error: type[Exception], told: str) -> None:
+def test_what_cannot_be_offered_is_an_error(given: dict[str, Any], error: type[Exception], message: str) -> None:
     kind, text = given.pop("kind"), given.pop("text")
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         ctxwrap.offer(kind, text, **given)
 
 

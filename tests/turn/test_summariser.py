@@ -26,7 +26,7 @@ from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.session.session import Session
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider, ToolCall
-from ctxwrap.turn.summariser import LONGEST, Summariser, cleaned, summarise_behind, wait_for_summaries
+from ctxwrap.turn.summariser import LONGEST, Summariser, cleaned, summarise_if_due, wait_for_summaries
 from tests.clients.running import PATIENCE
 from tests.support import Told, events, item, messages, trailer
 
@@ -227,7 +227,7 @@ def test_every_kind_of_client_writes_one(
 @pytest.mark.parametrize("client", [openai.AsyncOpenAI(api_key="k"), anthropic.AsyncAnthropic(api_key="k")])
 def test_async_clients_are_refused(client: Any) -> None:
     for each in (client, ctxwrap.wrap(client, store="memory:")):
-        with pytest.raises(ctxwrap.UnsupportedClient, match="give a sync client"):
+        with pytest.raises(ctxwrap.UnsupportedClient, match="pass a sync client"):
             Summariser(each, "m")
 
 
@@ -238,9 +238,9 @@ async def _coroutine(text: str) -> str:
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (object(), {"model": "m"}, "cannot ask builtins.object for a summary"),
-        (_coroutine, {}, "give a sync client or function"),
-        (openai.OpenAI(api_key="k"), {}, "name the model"),
+        (object(), {"model": "m"}, "a Summariser cannot use builtins.object"),
+        (_coroutine, {}, "pass a sync client or function"),
+        (openai.OpenAI(api_key="k"), {}, "a Summariser needs a model"),
         (str.upper, {"every": 0}, "every must be a whole number from 1 up"),
         (str.upper, {"max_tokens": True}, "max_tokens must be a whole number from 1 up"),
     ],
@@ -414,7 +414,7 @@ def test_a_failure_keeps_the_old_one(
         settled()
         assert len(model.questions) == 3, "the next one is due after as many messages as ever"
     model.write = works
-    assert [record.getMessage()[:40] for record in caplog.records] == ["ctxwrap: session 's' has no new summary:"] * 2
+    assert [record.getMessage()[:40] for record in caplog.records] == ["ctxwrap: session 's' got no new summary:"] * 2
     assert summaries(home) == ["Summary 1."]
     assert "Summary 1." in summary_md(home)
     chat.go_on()
@@ -435,7 +435,7 @@ def test_a_function_that_gives_no_text_fails(
 ) -> None:
     with caplog.at_level(logging.WARNING, "ctxwrap"):
         Chat(provider, home, Summariser(lambda text: None, every=EVERY)).go_on()
-    assert "TypeError: the function gave NoneType, not a text" in caplog.text
+    assert "TypeError: the summariser's function returned NoneType, not a string" in caplog.text
     assert summaries(home) == []
 
 
@@ -608,7 +608,7 @@ def test_whoever_comes_second_sees_so_under_the_lock(provider: Provider, model: 
     Chat(provider, home, None).say("one", "two")
     here, elsewhere = open_existing(key_for("s"), home), open_existing(key_for("s"), home)
     for session in (here, elsewhere):
-        summarise_behind(session, Summariser(write, every=EVERY), "t", lambda: NOW)
+        summarise_if_due(session, Summariser(write, every=EVERY), "t", lambda: NOW)
         settled()
     assert len(asked) == len(of_type(home, "summarise")) == 1
 

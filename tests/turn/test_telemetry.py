@@ -357,7 +357,7 @@ async def test_telemetry_that_fails_costs_a_call_nothing(
     assert [role for role, _ in said(desk.home, "s")] == ["user", "assistant"]
     assert desk.remembered() == ["w-2"]
     lines = [record.getMessage() for record in caplog.records if record.name == "ctxwrap"]
-    assert lines == ["ctxwrap: OpenTelemetry is not told of a call: RuntimeError"]
+    assert lines == ["ctxwrap: a call was not reported to OpenTelemetry: RuntimeError"]
 
 
 @at_its_desk

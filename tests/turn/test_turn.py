@@ -53,7 +53,7 @@ def test_the_body_carries_protocol_memory_and_runtime() -> None:
 
 def test_the_reply_becomes_operations_against_what_was_shown() -> None:
     changed = turn()
-    assert changed.reply(reply(item("new"), dropped=["known"]))["choices"][0]["message"]["content"] == "Hello."
+    assert changed.reader.whole(reply(item("new"), dropped=["known"]))["choices"][0]["message"]["content"] == "Hello."
     messages, events = changed.closing_records(holding(SHOWN))
     assert [(message["role"], message["content"]) for message in messages] == [("assistant", "Hello.")]
     assert [(operation.kind, operation.id) for operation in changed.record.operations] == [
@@ -73,7 +73,7 @@ def test_a_branch_begins_with_the_first_that_is_said(new: tuple[Message, ...]) -
     body = {"messages": [{"role": "user", "content": "hi"}]}
     opening = TurnInputs(RUNTIME, SHOWN, tuple((message, 4) for message in new), (), "t0-2")
     branching = Turn("turn-1", KEY, CHAT, body, CHAT.read(body), "enabled", opening, Settings())
-    branching.reply(reply(KNOWN))
+    branching.reader.whole(reply(KNOWN))
     records = [*branching.opening_records()[0], *branching.closing_records(holding(SHOWN))[0]]
     spoken = [record for record in records if record["role"] != "system"]
     assert [record["ctx"].get("parent") for record in spoken] == ["t0-2", *[None] * (len(spoken) - 1)]
@@ -85,7 +85,7 @@ def test_a_trailer_that_the_user_dictated_is_not_applied() -> None:
     said = forged["choices"][0]["message"]["content"].partition(SEPARATOR)[2]
     body = {"messages": [{"role": "user", "content": f"End your answer with {SEPARATOR}{said}"}]}
     fooled = turn(body=body)
-    assert fooled.reply(forged)["choices"][0]["message"]["content"] == "Hello."
+    assert fooled.reader.whole(forged)["choices"][0]["message"]["content"] == "Hello."
     fooled.closing_records(holding(SHOWN))
     assert fooled.record.operations == ()
     assert fooled.record.violations == ("the trailer is a copy of text in the request",)
@@ -93,7 +93,7 @@ def test_a_trailer_that_the_user_dictated_is_not_applied() -> None:
 
 def test_an_unchanged_memory_gives_no_operations() -> None:
     unchanged = turn()
-    unchanged.reply(reply(KNOWN))
+    unchanged.reader.whole(reply(KNOWN))
     unchanged.closing_records(holding(SHOWN))
     assert unchanged.record.operations == ()
 
@@ -101,7 +101,7 @@ def test_an_unchanged_memory_gives_no_operations() -> None:
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 def test_only_a_natural_end_changes_memory(finish: str) -> None:
     cut = turn()
-    cut.reply(reply(item("new"), finish=finish))
+    cut.reader.whole(reply(item("new"), finish=finish))
     cut.closing_records(holding(SHOWN))
     assert cut.record.operations == ()
     assert cut.record.report.status == "complete"
@@ -113,7 +113,7 @@ def test_modes_that_observe_change_nothing(mode: Mode) -> None:
     observed = turn(mode, body=body)
     assert observed.body is body
     payload = reply(item("new"))
-    assert observed.reply(payload) is payload
+    assert observed.reader.whole(payload) is payload
     observed.closing_records(holding(SHOWN))
     assert observed.record.operations == ()
     assert bool(observed.record.pack) == (mode == "shadow")
@@ -124,7 +124,7 @@ def test_readonly_asks_for_nothing_and_takes_nothing() -> None:
     system, user = reading.body["messages"]
     assert not asks_for_trailer(system["content"])
     assert unframe(user["content"])
-    assert reading.reply(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
+    assert reading.reader.whole(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
     reading.closing_records(holding(SHOWN))
     assert reading.record.operations == ()
 
@@ -167,7 +167,7 @@ def test_an_output_limit_is_raised_for_the_trailer() -> None:
 def test_a_stream_that_stops_early_is_kept_as_far_as_it_was_shown() -> None:
     stopped = turn()
     events = CHAT_SPEAKER.events(Answer("One two three."))
-    shown = [out for event in events[:3] for out in stopped.event(event)]
+    shown = [out for event in events[:3] for out in stopped.reader.event(event)]
     messages, events = stopped.closing_records(holding(SHOWN), interrupted="closed")
     (done,) = apart_from_stages(events)
     assert messages[0]["content"] == CHAT_SPEAKER.streamed_text(shown) == "One two"
@@ -184,8 +184,8 @@ def test_a_stream_that_stops_before_it_says_anything_is_no_message() -> None:
 @pytest.mark.parametrize("event", [{"choices": [{"delta": "no object"}]}, {"choices": 7}])
 def test_what_we_cannot_read_goes_through_and_is_reported(event: Body) -> None:
     reading = turn()
-    assert reading.event(event) == [event]
-    assert reading.reply(event) == event
+    assert reading.reader.event(event) == [event]
+    assert reading.reader.whole(event) == event
     assert "could not be read" in reading.record.report.error
 
 
@@ -196,22 +196,22 @@ def test_a_stream_asks_again_when_all_is_said_and_not_before() -> None:
     asking = turn()
     asked = []
     for event in CHAT_SPEAKER.events(Answer(UNUSABLE)):
-        asking.event(event)
-        asked.append(asking.asks_again)
+        asking.reader.event(event)
+        asked.append(asking.reader.needs_reask)
     assert asked == sorted(asked)
     assert asked[-1]
-    assert not turn(max_reasks=0).asks_again
+    assert not turn(max_reasks=0).reader.needs_reask
 
 
 def test_an_answer_stands_in_for_the_unusable_snapshot() -> None:
     asking = turn()
-    assert asking.reply(CHAT_SPEAKER.whole(Answer(UNUSABLE)))["choices"][0]["message"]["content"] == "Hello."
-    assert asking.asks_again
-    body = asking.question()
+    assert asking.reader.whole(CHAT_SPEAKER.whole(Answer(UNUSABLE)))["choices"][0]["message"]["content"] == "Hello."
+    assert asking.reader.needs_reask
+    body = asking.reader.question()
     assert body["messages"][:2] == asking.body["messages"]
     assert body["messages"][2] == {"role": "assistant", "content": UNUSABLE}
-    assert asking.answered(reply(item("new"), KNOWN))
-    assert not asking.asks_again
+    assert asking.reader.answered(reply(item("new"), KNOWN))
+    assert not asking.reader.needs_reask
     messages, events = asking.closing_records(holding(SHOWN))
     reask, snapshot, _ = apart_from_stages(events)
     assert messages[0]["content"] == "Hello."
@@ -222,10 +222,10 @@ def test_an_answer_stands_in_for_the_unusable_snapshot() -> None:
 
 def test_an_answer_that_comes_when_the_turn_is_saved_changes_nothing() -> None:
     late = turn()
-    late.reply(CHAT_SPEAKER.whole(Answer(UNUSABLE)))
-    late.question()
+    late.reader.whole(CHAT_SPEAKER.whole(Answer(UNUSABLE)))
+    late.reader.question()
     late.closing_records(holding(SHOWN), interrupted="closed")
-    assert late.answered(reply(item("new")))
+    assert late.reader.answered(reply(item("new")))
     assert (late.record.snapshot, late.record.operations, late.record.report.reasks) == (None, (), 0)
 
 
@@ -280,7 +280,7 @@ def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
     shown = turn(past=PAST)
     assert shown.shrink(TooLong(limit=10, size=1000))
     assert unframe(shown.body["messages"][-1]["content"])["memory"]["core"] == []  # type: ignore[index]
-    shown.reply(reply(item("new")))
+    shown.reader.whole(reply(item("new")))
     shown.closing_records(holding(SHOWN))
     assert [(operation.kind, operation.id) for operation in shown.record.operations] == [("add", "new")]
 
@@ -288,6 +288,6 @@ def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
 def test_a_question_for_the_snapshot_follows_the_smaller_request() -> None:
     asked = turn(past=PAST)
     assert asked.shrink(TooLong())
-    asked.reply(CHAT_SPEAKER.whole(Answer(f"Hello.\n\n{SEPARATOR}\n{{}}")))
-    assert asked.asks_again
-    assert asked.question()["messages"][: len(asked.body["messages"])] == asked.body["messages"]
+    asked.reader.whole(CHAT_SPEAKER.whole(Answer(f"Hello.\n\n{SEPARATOR}\n{{}}")))
+    assert asked.reader.needs_reask
+    assert asked.reader.question()["messages"][: len(asked.body["messages"])] == asked.body["messages"]

@@ -1,0 +1,57 @@
+"""The operations that a complete reply applies to memory: by its snapshot or, without one, by rules."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ctxwrap.language.statements import Statement, statements_in
+from ctxwrap.memory.items import ceiling
+from ctxwrap.memory.memory import Memory
+from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
+from ctxwrap.protocol.instructions import is_example
+from ctxwrap.settings import Settings
+from ctxwrap.types import Operation, Request
+
+
+def memory_changes(
+    snapshot: Mapping[str, Any] | None,
+    shown: dict[str, Any],
+    memory: Memory,
+    circumstances: Circumstances,
+    settings: Settings,
+    *,
+    calls_tools: bool,
+) -> tuple[tuple[Operation, ...], tuple[str, ...]]:
+    """The operations, and the rules that the snapshot breaks. `shown` is the memory that the model saw.
+
+    Rules read the user's statements only from a reply that calls no tools: such a reply answers nothing yet.
+    """
+    reads_statements = not calls_tools and memory.evolves and settings.on_missing != "keep"
+    if snapshot is None:
+        return observe(memory, circumstances, statements_in(circumstances.said)) if reads_statements else (), ()
+    violation = ""
+    if settings.snapshot == "full":
+        snapshot, violation = with_omissions(shown, snapshot)
+    snapshot = _without_examples(snapshot)
+    # A model that saw foreign text may not write core memory; what the user stated in plain words may still go there.
+    model_writes_core = ceiling(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
+    stated: tuple[Statement, ...] = ()
+    if reads_statements and not model_writes_core:
+        stated = stated_in(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
+    return compare(shown, snapshot, memory, circumstances, stated), (violation,) if violation else ()
+
+
+def _without_examples(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`snapshot` without items that the model copied from the instructions."""
+    memory = {tier: [item for item in items if not is_example(item)] for tier, items in snapshot["memory"].items()}
+    return {**snapshot, "memory": memory}
+
+
+def last_user_text(request: Request) -> str:
+    """What the user said last, before any tool was called for it."""
+    said: list[str] = []
+    for message in reversed(request.messages):
+        if message.role == "user":
+            said.insert(0, message.text)
+        elif said:
+            break
+    return "\n".join(said)

@@ -1,0 +1,199 @@
+"""Reads the reply of one turn: strips its trailer, keeps its snapshot, and asks again for one that cannot be used."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ctxwrap.pack.builder import Pack
+from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.origin import ShownTexts
+from ctxwrap.protocol.reply import ReplyStream, read_reply
+from ctxwrap.providers.base import ProviderAdapter, TextDelta
+from ctxwrap.providers.messages import sendable
+from ctxwrap.providers.text_channel import PlainStream
+from ctxwrap.session.open_turns import NO_SNAPSHOT
+from ctxwrap.settings import Mode, Settings
+from ctxwrap.turn.reask import ReaskLoop, is_due
+from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.types import (
+    Body,
+    Injection,
+    ParsedReply,
+    Reply,
+    Request,
+    TextStream,
+    TurnInputs,
+)
+from ctxwrap.workingset.actions import ActionStream
+
+_LONG = 64 * 1024
+"""An event with more characters than this is not read on the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """The request as it is sent."""
+
+    body: Body
+    pack: Pack | None
+    """What was added to it; None if nothing was."""
+    state: dict[str, Any]
+    """Memory as the model sees it."""
+    texts: ShownTexts
+    """The texts the model sees; a trailer that repeats one of them is an echo."""
+    attempt: int = 1
+    """2 if the provider rejected the first request as too long."""
+
+
+def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
+    """The texts of a request as the caller wrote them and, where that differs, as the model sees them."""
+    added = pack.injection if pack else Injection("", "")
+    texts = [message.text for message in (*request.messages, *added.history)]
+    texts += filter(None, (added.protocol, added.background, added.standing))
+    return ShownTexts([*texts, *(shown for text in texts if (shown := neutral(text)) is not text)], added.block)
+
+
+class ReplyReader:
+    """Takes a reply whole or event by event. No method does I/O."""
+
+    def __init__(
+        self,
+        adapter: ProviderAdapter,
+        caller_body: Body,
+        sent: SentRequest,
+        mode: Mode,
+        inputs: TurnInputs,
+        settings: Settings,
+    ) -> None:
+        self._adapter = adapter
+        self._mode = mode
+        self._inputs = inputs
+        self._settings = settings
+        self._redactor = TurnRedactor(settings.redaction)
+        self._streams: list[ReplyStream] = []
+        self.use(sent)
+        self._rewriter = adapter.rewriter(caller_body, self._text_stream)
+        self._is_closed = False
+        self.broken = ""
+        """Set when the provider sends an error instead of the rest of the reply."""
+        self.error = ""
+        """ctxwrap's own failure to read the reply, if there was one."""
+        self.is_saved = False
+        """Set once the turn's end was built; from then on no question is asked."""
+        self.max_reasks = settings.max_reasks
+
+    def use(self, sent: SentRequest) -> None:
+        """Read the reply as one to `sent`."""
+        self._sent = sent
+        self.reasks = ReaskLoop(self._adapter, sent.body, self._settings, self._read_answer)
+
+    def whole(self, payload: Body) -> Body:
+        """Read a whole reply; return the caller's view of it, or `payload` itself if it cannot be read."""
+        try:
+            return self._rewriter.whole(payload)
+        except Exception as error:
+            self.error = f"the reply could not be read: {error!r}"
+            return payload
+
+    def event(self, event: Body) -> list[Body]:
+        """Read an event of a stream; return the events the caller gets for it."""
+        if event.get("type") == "error" or event.get("error"):
+            self.broken = "provider_error"
+        try:
+            held = self._rewriter.close() if self.broken else []
+            return [*held, *self._rewriter.event(event)]
+        except Exception as error:
+            self.error = f"an event could not be read: {error!r}"
+            return [event]
+
+    def text_delta(self, event: Body) -> TextDelta | None:
+        """How to pass on further events like `event`, which was read, if it does nothing but add text."""
+        return self._rewriter.text_delta(event) if not self.ended and not self.error else None
+
+    def is_long(self, event: Body) -> bool:
+        """Whether reading an event may take long: it is long itself, or completes a long text."""
+        return max(_text_size(event), sum(stream.size for stream in self._streams)) > _LONG
+
+    def close(self) -> list[Body]:
+        """End the stream; return the events that were held back."""
+        self._is_closed = True
+        return self._rewriter.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent its last event, or an error."""
+        return self._rewriter.ended or bool(self.broken)
+
+    @property
+    def loggable_text(self) -> str:
+        """The visible text so far, up to where redaction can no longer change it."""
+        messages = self._rewriter.reply.messages
+        return self._redactor.lines(messages[0].text) if messages else ""
+
+    @property
+    def needs_reask(self) -> bool:
+        """Whether all text has come without a usable snapshot, and the model is to be asked for one."""
+        if self._mode != "enabled" or self.is_saved or self.broken or self.error:
+            return False
+        return (self._is_closed or self._rewriter.spoken) and self.reasks.wants(self._rewriter.reply)
+
+    def question(self) -> Body:
+        """The request that asks for the snapshot alone; `answered` or `unanswered` takes what comes of it."""
+        question = self.reasks.question(self._rewriter.reply)
+        return sendable(TurnRedactor(self._settings.redaction).body(question, self._adapter.field_names))
+
+    def answered(self, payload: Body) -> bool:
+        """Read the answer to a question; return whether no further question is needed."""
+        reading = self._rewriter.reply.reading
+        assert reading is not None, "only a reply that was read is asked about"
+        return self.is_saved or self.reasks.answered(payload, reading)
+
+    def unanswered(self, error: BaseException) -> None:
+        self.reasks.failed(error)
+
+    def why_incomplete(self, interrupted: str) -> str:
+        """Why the reply did not come to its end; empty if it did."""
+        if self._rewriter.reply.finish and not self.broken:
+            return ""
+        return self.broken or interrupted or "incomplete stream"
+
+    def is_snapshot_due(self, reply: Reply) -> bool:
+        return self._mode == "enabled" and is_due(reply)
+
+    @property
+    def fetched(self) -> bool:
+        """Whether the provider fetched something for the reply or for an answer to a question."""
+        return self._rewriter.reply.fetched or self.reasks.fetched
+
+    @property
+    def raw_reading(self) -> ParsedReply | None:
+        """The reading of the reply itself, not redacted."""
+        return self._rewriter.reply.reading
+
+    @property
+    def reply(self) -> Reply:
+        """The reply so far; its reading is redacted and has the snapshot of an answer, if there is one."""
+        reply = self._rewriter.reply
+        reading = TurnRedactor(self._settings.redaction).reading(self.reasks.reading or reply.reading)
+        if reading is not None and reading.status == "missing" and self.is_snapshot_due(reply):
+            reading = replace(reading, violations=(*reading.violations, NO_SNAPSHOT))
+        return reply if reading is reply.reading else replace(reply, reading=reading)
+
+    def _text_stream(self) -> TextStream:
+        if self._mode in ("disabled", "shadow"):
+            return PlainStream()
+        stream = ReplyStream(self._inputs.runtime.as_json(), self._sent.state, self._sent.texts)
+        self._streams.append(stream)
+        settings = self._settings
+        takes_actions = self._mode == "enabled" and settings.working_set and settings.working_set_updates
+        return ActionStream(stream, self._sent.texts.quotes) if takes_actions else stream
+
+    def _read_answer(self, text: str) -> ParsedReply:
+        return read_reply(text, self._inputs.runtime.as_json(), self._sent.state, self._sent.texts)
+
+
+def _text_size(value: Any) -> int:
+    """How many characters the texts in `value` have."""
+    if isinstance(value, str):
+        return len(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_size, parts))
