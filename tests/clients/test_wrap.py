@@ -55,7 +55,7 @@ def test_another_store_may_be_named_when_wrapping_again(client: openai.OpenAI, h
 
 
 def test_the_session_that_was_used_longest_ago_is_let_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxwrap.context._OPEN_SESSIONS", 2)
+    monkeypatch.setattr("ctxwrap.turn.binding._OPEN_SESSIONS", 2)
     context = ClientBinding(store=MemoryStore(), settings=Settings())
     first, second, third = (SessionKey("t", "a", name) for name in "abc")
     known = context.session(first)

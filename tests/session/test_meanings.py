@@ -84,7 +84,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 def small(*, segment: int = 8, at_once: int = 400_000, **more: int) -> Iterator[None]:
     with limits(segment=segment, **more), pytest.MonkeyPatch.context() as patch:
         patch.setattr("ctxwrap.retrieval.vectors.SIZE", segment)
-        patch.setattr("ctxwrap.session.meanings._MEANT_AT_ONCE", at_once)
+        patch.setattr("ctxwrap.session.search._MEANT_AT_ONCE", at_once)
         yield
 
 

@@ -24,7 +24,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 @given(st.lists(st.sampled_from(ORIGINS)), st.integers(1, 4))
 def test_no_message_is_trusted_more_than_it_may_be(given_: list[Origin], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ctxwrap.session.origins._RUNS", most)
+        patch.setattr("ctxwrap.session.branch._RUNS", most)
         origins = Origins()
         for number, origin in enumerate(given_, 1):
             origins.add(number, origin)

@@ -103,8 +103,8 @@ def user(text: str) -> Message:
 def limits(*, segment: int = 8, unsaved: int = 3, at_once: int = 5000, window: int = 2000) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ctxwrap.retrieval.index.SIZE", segment)
-        patch.setattr("ctxwrap.session.following._UNSAVED", unsaved)
-        patch.setattr("ctxwrap.session.following._AT_ONCE", at_once)
+        patch.setattr("ctxwrap.session.search._UNSAVED", unsaved)
+        patch.setattr("ctxwrap.session.search._AT_ONCE", at_once)
         patch.setattr("ctxwrap.session.branch._WINDOW", window)
         yield
 
