@@ -30,6 +30,7 @@ from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.workingset.requests import requests_in
 from ctxwrap.workingset.safe_yaml import pairs_of
 from tests.growth import grows_too_fast, hostile, is_too_dear
+from tests.support import PROFILE
 
 RUNTIME = {"round": 3, "datetime": "2026-01-02T03:04:05.678901Z", "startup_at": "2026-01-01T00:00:00.000001Z"}
 BEFORE = f"Hi.\n\n{SEPARATOR}\n{{"
@@ -171,7 +172,7 @@ MENDING = 0.1
 """Seconds that all mending of one reply may take, beside one for a megabyte: 0.06, and room for other interpreters."""
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(24 if PROFILE == "thorough" else 12))
 def test_a_reply_of_hostile_pieces_is_read_within_its_limits(seed: int) -> None:
     read_reply(f"{BEFORE}'memory': 1}}")  # what is imported on demand is imported now
     text = hostile(seed)

@@ -1,6 +1,7 @@
 """The backend of the examples, run as its README says: two workers, real connections, files and PostgreSQL."""
 
 import os
+import secrets
 import subprocess
 import sys
 import threading
@@ -88,8 +89,7 @@ def talking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("talking")
     place = str(directory / "sessions")
     if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        place = postgres.url(postgres.lend())
+        place = request.getfixturevalue("postgres").create(f"t{secrets.token_hex(8)}")
     with (
         Provider() as provider,
         Backend(

@@ -1,6 +1,7 @@
 """A place for tests that make and remove many files, and a PostgreSQL for those that need one."""
 
 import os
+import secrets
 import tempfile
 import warnings
 import weakref
@@ -68,10 +69,10 @@ def close_stores(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]
 @pytest.fixture
 def database(postgres: PostgresServer, close_stores: Callable[[], None]) -> Iterator[str]:
     """The URL of an empty database, to which nobody is connected any more behind the test."""
-    name = postgres.lend()
-    yield postgres.url(name)
+    name = f"t{secrets.token_hex(8)}"
+    yield postgres.create(name)
     close_stores()
-    postgres.take_back(name)
+    postgres.wait_until_nobody_is_in(name)
 
 
 @pytest.fixture

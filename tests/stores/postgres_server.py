@@ -4,7 +4,6 @@ import contextlib
 import importlib.util
 import os
 import pwd
-import secrets
 import shutil
 import signal
 import stat
@@ -47,7 +46,6 @@ class PostgresServer:
         self._child: subprocess.Popen[bytes] | None = None
         self._user: dict[str, Any] = {}
         self.sockets = self._base / "s"
-        self._spare: list[str] = []
 
     def __enter__(self) -> "PostgresServer":
         try:
@@ -77,10 +75,10 @@ class PostgresServer:
         """Follow nobody any more."""
         self._ask("SELECT pg_promote()")
 
-    def _ask(self, *statements: str, database: str = "postgres") -> None:
+    def _ask(self, *statements: str) -> None:
         import psycopg
 
-        with psycopg.connect(self.url(database), autocommit=True) as connection:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement)  # what a test says
 
@@ -123,26 +121,6 @@ class PostgresServer:
         """A new database; its URL."""
         self._ask(f'CREATE DATABASE "{database}"')  # a name that the test made
         return self.url(database)
-
-    def lend(self) -> str:
-        """The name of an empty database, which may have been lent before."""
-        if self._spare:
-            return self._spare.pop()
-        name = f"t{secrets.token_hex(8)}"
-        self.create(name)
-        return name
-
-    def take_back(self, database: str) -> None:
-        """Empty a database that was lent: a tenth of the work of creating another one."""
-        self.wait_until_nobody_is_in(database)
-        self._ask(f'ALTER DATABASE "{database}" RESET ALL')
-        self._ask(
-            "DROP SCHEMA public CASCADE",
-            "CREATE SCHEMA public AUTHORIZATION pg_database_owner",
-            "GRANT USAGE ON SCHEMA public TO PUBLIC",
-            database=database,
-        )
-        self._spare.append(database)
 
     def wait_until_nobody_is_in(self, database: str) -> None:
         """Connections that were closed are gone in a moment; those that a test left open are told of."""

@@ -25,6 +25,7 @@ from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.session.telling import KEY, Teller, directory_of, item
 from tests.stores.test_files import dies_at
 from tests.stores.test_postgres_chats import everything_in
+from tests.support import PROFILE
 
 WORD = "Zébrafish-Quinoa-4711"
 SAID = f"My code word is {WORD}, keep it."
@@ -201,17 +202,17 @@ def test_no_prompt_shows_what_was_erased(provider: Provider, home: Path, erase: 
 
 
 @pytest.mark.parametrize(
-    "erase",
+    ("erase", "first"),
     [
-        lambda home: ctxwrap.purge("s", message=1, store=home),
-        lambda home: ctxwrap.purge("s", child="kid", store=home),
-        lambda home: ctxwrap.forget("s", query="quinoa", store=home),
+        (lambda home: ctxwrap.purge("s", message=1, store=home), 0),
+        (lambda home: ctxwrap.purge("s", child="kid", store=home), 5),
+        (lambda home: ctxwrap.forget("s", query="quinoa", store=home), 10),
     ],
 )
-def test_an_erasure_that_dies_can_be_asked_for_again(tmp_path: Path, erase: Callable[[Path], Any]) -> None:
+def test_an_erasure_that_dies_can_be_asked_for_again(tmp_path: Path, erase: Callable[[Path], Any], first: int) -> None:
     tell(Teller(FileStore(tmp_path / "before")))
     deaths = 0
-    for step in itertools.count(0, 5):
+    for step in itertools.count(*((0, 5) if PROFILE == "thorough" else (first, 15))):
         home = tmp_path / str(step)
         shutil.copytree(tmp_path / "before", home)
         died = dies_at(step, lambda at=home: erase(at))
