@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.epoch import from_brief
+from ctxwrap.memory.epoch import expand_brief
 from ctxwrap.pack.builder import PackSources
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_changes, parse_block
 from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.session.clock import new_turn_id
 from ctxwrap.session.session import Session
@@ -268,11 +268,11 @@ def _note(id: str, type: str, decay: float, round: int, content: str) -> Record:
 def state_in(body: Body) -> dict[str, Any]:
     """The state as a model reads it: the changes applied to the memory in its instructions."""
     texts = texts_in(body)
-    state, epoch = unframe(texts[-1]), unframe(texts[0], "memory")
+    state, epoch = parse_block(texts[-1]), parse_block(texts[0], "memory")
     assert state is not None, "the request carries no context block"
     told = {note["id"] for notes in state["memory"].values() for note in notes} | {*state.pop("dropped", ())}
     state.pop("unchanged", None)
-    for tier, notes in from_brief(epoch).items():
+    for tier, notes in expand_brief(epoch).items():
         state["memory"][tier] = [note for note in notes if note["id"] not in told] + state["memory"][tier]
     return state
 

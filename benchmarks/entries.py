@@ -15,9 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from ctxwrap.documents.document import EMPTY, grown, trimmed
+from ctxwrap.documents.document import EMPTY, grow, trimmed
 from ctxwrap.documents.sentences import RawMessage
-from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.documents.summary import fit_summary, summarise_message
 from tests.documents.talk import talk
 from tests.documents.test_sentences import HOSTILE
 
@@ -28,28 +28,28 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def grow(entries: list[RawMessage]) -> str:
+def grow_document(entries: list[RawMessage]) -> str:
     document = EMPTY
     for at in range(0, len(entries), 6):
-        document = grown(document, entries[at : at + 6])
+        document = grow(document, entries[at : at + 6])
     return document
 
 
 def growing(messages: int) -> None:
     entries = [known.entry for known in talk(messages)]
     for count in (messages // 10, messages):
-        spent = seconds(partial(grow, entries[:count]))
+        spent = seconds(partial(grow_document, entries[:count]))
         print(f"growing  {count:>7} messages  {1000 * spent / count:.2f} ms each")
-    spent = seconds(lambda: [summary_of(entry) for entry in entries])
+    spent = seconds(lambda: [summarise_message(entry) for entry in entries])
     print(f"summaries {messages:>6} messages  {1000 * spent / messages:.2f} ms each")
 
 
 def hostile() -> None:
     steps: dict[str, Callable[[str], object]] = {
-        "summary_of": lambda text: summary_of(RawMessage(1, "user", text)),
-        "fitted": fitted,
+        "summary_of": lambda text: summarise_message(RawMessage(1, "user", text)),
+        "fitted": fit_summary,
         "trimmed": trimmed,
-        "grown": lambda text: grown(EMPTY, [RawMessage(1, "user", text)]),
+        "grown": lambda text: grow(EMPTY, [RawMessage(1, "user", text)]),
     }
     for name, step in steps.items():
         slowest = max((seconds(partial(step, text)), kind) for kind, text in HOSTILE.items())

@@ -25,7 +25,7 @@ from typing import Any
 import openai
 
 import ctxwrap
-from ctxwrap.memory.decay import advanced, due
+from ctxwrap.memory.decay import advance, demotion_point
 from ctxwrap.memory.items import TIERS, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
@@ -34,7 +34,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
-from ctxwrap.tokens.truncation import estimate
+from ctxwrap.tokens.truncation import estimate_tokens
 from ctxwrap.types import Operation, SessionKey
 
 SIZES = (400, 10_000)
@@ -72,7 +72,7 @@ def some_item(number: int, draw: random.Random) -> MemoryItem:
             last=last,
             touches=1 + draw.random() ** 3 * 20,
         )
-        if (due(item, RULES) or 0) > START:
+        if (demotion_point(item, RULES) or 0) > START:
             return item
 
 
@@ -101,7 +101,7 @@ class Subject:
 
     def age_each(self) -> None:
         for item in self.memory.items.values():
-            advanced(item, self.memory.round + 1, RULES)
+            advance(item, self.memory.round + 1, RULES)
 
     def shown(self) -> dict[str, Any]:
         return self.memory.at(self.memory.round + 1)[0]
@@ -258,7 +258,7 @@ def counting() -> tuple[str, Callable[[str], int]]:
 
         encode = tiktoken.get_encoding("o200k_base").encode_ordinary
     except Exception:
-        return "estimated, four bytes each", estimate
+        return "estimated, four bytes each", estimate_tokens
     return "tiktoken, o200k_base", lambda text: len(encode(text))
 
 

@@ -38,7 +38,7 @@ import ctxwrap
 from ctxwrap.testing import Answer
 from ctxwrap.testing.practice import Answer as Reply
 from ctxwrap.testing.practice import Ask, Failure, Provider
-from ctxwrap.testing.scripted import finished
+from ctxwrap.testing.scripted import add_snapshots
 
 EXPECTED = (
     openai.APIError,
@@ -73,7 +73,7 @@ def serve(pipe: Connection) -> None:
     def answer(ask: Ask) -> Reply | Failure:
         with lock:
             given = told(chance)
-        return given if isinstance(given, Failure) else finished(ask, given)
+        return given if isinstance(given, Failure) else add_snapshots(ask, given)
 
     with Provider(answer, record=False) as provider:
         pipe.send(provider.url)

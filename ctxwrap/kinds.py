@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import SettingsError, unknown_name
-from ctxwrap.redaction.visibility import ALONE, TARGETS, Target, VisibilityRules, check_target
+from ctxwrap.redaction.visibility import MODEL_ONLY, TARGETS, Target, VisibilityRules, check_target
 
 Severity = Literal["info", "low", "medium", "high", "blocking"]
 
@@ -69,7 +69,7 @@ class PackKind:
     """How bad it is if an item exceeds the budget; None if that is not missing context."""
     noun: str = ""
     """What missing context calls an item."""
-    visibility: tuple[Target, ...] = ALONE
+    visibility: tuple[Target, ...] = MODEL_ONLY
     """Who may see an item unless rules or the item itself say otherwise."""
     is_required: bool = False
     """Whether no rule may hide it from the model."""

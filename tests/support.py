@@ -11,7 +11,7 @@ from hypothesis import settings
 from ctxwrap.memory.memory import Memory
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.pack.receipt import STAGES
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, parse_block
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.session.blobs import inline
 from ctxwrap.settings import MemoryRules
@@ -59,7 +59,7 @@ def trailer(
 def state_shown(ask: Ask) -> dict[str, Any]:
     """The state in the request's context block."""
     texts = [text for _, text in ask.messages] + [ask.system, json.dumps(ask.body, ensure_ascii=False)]
-    states = [state for text in texts if (state := unframe(text))]
+    states = [state for text in texts if (state := parse_block(text))]
     assert states, "the request carries no context block"
     return states[0]
 

@@ -6,28 +6,28 @@ from contextlib import suppress
 
 import pytest
 
-from ctxwrap.documents.document import grown
+from ctxwrap.documents.document import grow
 from ctxwrap.documents.sections import node_counts, sections_of
 from ctxwrap.documents.sentences import RawMessage, sentences_in
-from ctxwrap.documents.summary import fitted, summary_of
-from ctxwrap.documents.trimming import removed, trimmed
+from ctxwrap.documents.summary import fit_summary, summarise_message
+from ctxwrap.documents.trimming import describe_removed, trimmed
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.language.dates import dates_in, days_in
 from ctxwrap.language.slots import slot_of
 from ctxwrap.language.statements import statements_in
 from ctxwrap.language.words import terms_of
 from ctxwrap.memory.similarity import Facts, same_fact, subjects
-from ctxwrap.protocol.instructions import SEPARATOR, neutral, unframe, without_injected
+from ctxwrap.protocol.instructions import SEPARATOR, parse_block, sanitise, strip_injected
 from ctxwrap.protocol.lookalikes import has_imitation
 from ctxwrap.protocol.recovery import recover
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.sse import MAX_FRAME, Framer
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import Redactor
-from ctxwrap.retrieval.passages import passages, signs_of
-from ctxwrap.tokens.truncation import STRATEGIES, truncated
+from ctxwrap.retrieval.passages import passages, text_features
+from ctxwrap.tokens.truncation import STRATEGIES, truncate
 from ctxwrap.turn.redactor import TurnRedactor
-from ctxwrap.workingset.requests import requests_in
+from ctxwrap.workingset.requests import requests_in_text
 from ctxwrap.workingset.safe_yaml import pairs_of
 from tests.growth import grows_too_fast, hostile, is_too_dear
 from tests.support import PROFILE
@@ -93,11 +93,11 @@ def compared(text: str) -> None:
 def manifest(text: str) -> None:
     with suppress(InvalidManifest):
         pairs_of(text)
-    requests_in(text)
+    requests_in_text(text)
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "neutral": neutral,
+    "neutral": sanitise,
     "poses": has_imitation,
     "read_reply": lambda text: read_reply(text, RUNTIME, None, ("x",)),
     "read_reply of a trailer": lambda text: read_reply(BEFORE + text, RUNTIME, None, (text,)),
@@ -106,8 +106,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "climb": lambda text: recover(text, RUNTIME, None),
     "Framer in small chunks": framed,
     "Framer in one chunk": lambda text: Framer().feed(text.encode("utf-8", "surrogatepass")),
-    "without_injected": without_injected,
-    "unframe": unframe,
+    "without_injected": strip_injected,
+    "unframe": parse_block,
     "Redaction": lambda text: Redaction().redacted(text),
     "Redaction of JSON": lambda text: Redactor(Redaction()).json_text(json.dumps({text: [text, {"password": text}]})),
     "Redaction of an answer in flight": lambda text: screened(text.replace(" ", "\n")),
@@ -118,18 +118,18 @@ READERS: dict[str, Callable[[str], object]] = {
     "dates_in": dates_in,
     "subjects": subjects,
     "Facts": compared,
-    "summary_of": lambda text: summary_of(RawMessage(1, "user", text)),
-    "fitted": fitted,
+    "summary_of": lambda text: summarise_message(RawMessage(1, "user", text)),
+    "fitted": fit_summary,
     "sentences_in": sentences_in,
     "sections_of": sections_of,
-    "grown": lambda text: grown("", [RawMessage(1, "user", text)]),
+    "grown": lambda text: grow("", [RawMessage(1, "user", text)]),
     "trimmed": trimmed,
-    "removed": lambda text: removed(text, ""),
+    "removed": lambda text: describe_removed(text, ""),
     "node_counts": lambda text: node_counts(f"```mermaid\ngraph TD\n{text}") + node_counts(text),
     "the manifest": manifest,
-    "truncated": lambda text: [truncated(text, len(text) // 3, strategy, len) for strategy in STRATEGIES],
-    "truncated lines": lambda text: [truncated(text, len(text), strategy, len, 5) for strategy in STRATEGIES],
-    "signs_of": signs_of,
+    "truncated": lambda text: [truncate(text, len(text) // 3, strategy, len) for strategy in STRATEGIES],
+    "truncated lines": lambda text: [truncate(text, len(text), strategy, len, 5) for strategy in STRATEGIES],
+    "signs_of": text_features,
     "passages": passages,
 }
 
@@ -152,9 +152,9 @@ STATE = {"version": "2.2", "runtime": RUNTIME, "memory": {"core": [ITEM] * 40, "
 DAMAGED = f"Hi.\n\n{SEPARATOR}\n{json.dumps(STATE)[:-1]},"
 MB = 1_000_000
 LONG = {
-    "angle brackets": (neutral, "<" * (MB // 4)),
-    "names": (neutral, "<context>" * (MB // 36)),
-    "snapshots": (neutral, '\n[[context]]{"memory":' * (MB // 88)),
+    "angle brackets": (sanitise, "<" * (MB // 4)),
+    "names": (sanitise, "<context>" * (MB // 36)),
+    "snapshots": (sanitise, '\n[[context]]{"memory":' * (MB // 88)),
     "damaged snapshots": (READERS["read_reply"], (DAMAGED + '"' * 50_000) * 10),
     "damaged snapshots with pairs": (READERS["read_reply"], (DAMAGED + '"a":1,' * 8_000) * 10),
     "frames": (READERS["Framer in one chunk"], "data: x\r\n\r\n" * (MB // 44)),

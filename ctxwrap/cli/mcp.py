@@ -67,9 +67,9 @@ def mcp_command(
     _check_extra()
     logging.basicConfig(level=logging.WARNING, handlers=[_Lines()])
     check_id("tenant", tenant)
-    from ctxwrap.service.mcp.auth import access_of, profile_of
+    from ctxwrap.service.mcp.auth import parse_profile, read_access
 
-    users = {tenant: profile_of(user, "--user")} if user else {}
+    users = {tenant: parse_profile(user, "--user")} if user else {}
     if http is None:
         if token_file or allow_hosts:
             raise SettingsError("--token-file and --allow-host need --http")
@@ -77,7 +77,7 @@ def mcp_command(
 
         run_on_stdio(_servers(store, vault, memory, users, create=create, prompts=prompts, model=model)(tenant))
     else:
-        access = access_of(token_file)
+        access = read_access(token_file)
         users |= access.users
         serving = _servers(store, vault, memory, users, create=create, prompts=prompts, model=model)
         _serve_http(http, tenant, serving, access.tokens, allow_hosts)
@@ -102,7 +102,7 @@ def _servers(
     model: str | None,
 ) -> "Callable[[str], MCPServer]":
     """Return a function that creates the server of a tenant."""
-    from ctxwrap.service.mcp.server import server_for
+    from ctxwrap.service.mcp.server import build_server_for
     from ctxwrap.service.memories import Memories
 
     place, settings = open_store(store), Settings(prompts_dir=prompts) if prompts else None
@@ -113,7 +113,7 @@ def _servers(
         memories = Memories(place, tenant=tenant, vault=vault, settings=settings, user=user, writer=writer)
         if memory:
             _ensure(memories, memory, create=create)
-        return server_for(memories, memory=memory, allow_create=create)
+        return build_server_for(memories, memory=memory, allow_create=create)
 
     return serving
 
@@ -147,23 +147,23 @@ def _serve_http(
         PATH,
         Address,
         AuthenticatedApp,
-        address_of,
-        bound,
-        hosts_of,
+        allowed_hosts,
+        bind,
         is_loopback,
+        parse_address,
         serve,
     )
 
-    address = address_of(text)
+    address = parse_address(text)
     loopback = is_loopback(address.host)
     if not loopback and not (tokens and allow_hosts):
         raise SettingsError(
             f"{address.host} can be reached from other machines: set --token-file and --allow-host, or listen on "
             "127.0.0.1"
         )
-    with bound(address) as listening:
+    with bind(address) as listening:
         address = Address(address.host, listening.getsockname()[1])
-        hosts = hosts_of(address, allow_hosts, loopback=loopback)
+        hosts = allowed_hosts(address, allow_hosts, loopback=loopback)
         click.echo(f"listening on http://{address}{PATH}", err=True)
         serve(AuthenticatedApp(serving, Tokens(tokens or _new_tokens(tenant)), hosts), listening)
 

@@ -11,7 +11,7 @@ import click
 
 from ctxwrap.cli.output import json_text, one_line, printable, session_command
 from ctxwrap.inspect import Curve, Point
-from ctxwrap.memory.items import PLACES, TIERS
+from ctxwrap.memory.items import LOCATIONS, TIERS
 from ctxwrap.settings import MemoryRules
 
 if TYPE_CHECKING:
@@ -102,15 +102,15 @@ def _style() -> str:
 
 
 def _coloured(colours: dict[str, str]) -> str:
-    fills = ("rect.paper", "text.ink", "text.quiet", "tspan.quiet", *(f"circle.{place}" for place in PLACES))
-    strokes = ("line.faint", "path.faint", *(f"path.{place}" for place in PLACES))
+    fills = ("rect.paper", "text.ink", "text.quiet", "tspan.quiet", *(f"circle.{place}" for place in LOCATIONS))
+    strokes = ("line.faint", "path.faint", *(f"path.{place}" for place in LOCATIONS))
     rules = [f"{shape} {{ fill: {colours[shape.partition('.')[2]]} }}\n" for shape in fills]
     rules += [f"{shape} {{ stroke: {colours[shape.partition('.')[2]]} }}\n" for shape in strokes]
     return "".join(rules)
 
 
 def _legend() -> Iterator[str]:
-    for x, place in zip(range(_LEFT, _RIGHT, 124), PLACES, strict=False):
+    for x, place in zip(range(_LEFT, _RIGHT, 124), LOCATIONS, strict=False):
         sample = f'<path class="{place}" d="M{x} 56h26"/>'
         yield f'<g class="legend">{sample}<text class="ink" x="{x + 34}" y="60">{place}</text></g>'
 

@@ -20,7 +20,7 @@ from ctxwrap.cli.output import (
 )
 from ctxwrap.cli.turns import damage
 from ctxwrap.inspect import Cost, Way
-from ctxwrap.session.pack_view import PackView, markdown
+from ctxwrap.session.pack_view import PackView, pack_markdown
 from ctxwrap.types import Record
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def pack_command(handle: "SessionHandle", turn: str | None, form: str | None) ->
     if form == "json":
         click.echo(json_text(view.as_json()))
     elif form == "md":
-        click.echo(printable(markdown(view)), nl=False)
+        click.echo(printable(pack_markdown(view)), nl=False)
     elif form == "report":
         click.echo(printable(_report(view)), nl=False)
     else:

@@ -26,7 +26,7 @@ from ctxwrap.cli.output import (
 )
 from ctxwrap.cli.turns import damage, turn_parts
 from ctxwrap.inspect import Listing, SessionDetails, SessionInfo, TurnInfo, all_sessions, sessions_of
-from ctxwrap.memory.items import PLACES
+from ctxwrap.memory.items import LOCATIONS
 from ctxwrap.stores import open_store
 from ctxwrap.stores.names import check_id
 
@@ -155,7 +155,7 @@ def _session(details: SessionDetails) -> "Iterator[RenderableType]":
             ("rounds", info.rounds),
             ("messages", info.messages),
             ("branches", _branches(details)),
-            ("memory", ", ".join(f"{details.memory[place]} {place}" for place in PLACES)),
+            ("memory", ", ".join(f"{details.memory[place]} {place}" for place in LOCATIONS)),
             ("snapshots", _snapshots(details)),
             ("large contents", _contents(details)),
             ("size", as_size(info.size)),

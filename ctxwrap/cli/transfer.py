@@ -27,13 +27,13 @@ from ctxwrap.cli.output import (
 )
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.archive import ArchiveLimits, import_session
-from ctxwrap.export.archive.writer import explained, put_in_place
+from ctxwrap.export.archive.writer import replace_atomically, report_write_errors
 from ctxwrap.export.copy import copy_sessions
 from ctxwrap.export.evidence import Diff, import_envelope, schema_of
 from ctxwrap.export.evidence.diff import ItemOutcome
-from ctxwrap.export.evidence.document import NAMED
-from ctxwrap.export.evidence.envelope import LARGEST, is_envelope
-from ctxwrap.export.evidence.vocabulary import EXPORT
+from ctxwrap.export.evidence.document import SCHEMAS
+from ctxwrap.export.evidence.envelope import LARGEST_EVIDENCE, is_envelope
+from ctxwrap.export.evidence.vocabulary import EXPORT_TARGET
 from ctxwrap.export.validation import file_faults
 from ctxwrap.stores import encrypts
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Overwrite FILE, and export what is left of a damaged session.")
 @click.option("--envelope", is_flag=True, help="Export what was sent and why, as records of Agent Context.")
 @click.option("--turn", metavar="N", help="Envelope of one turn, by its number or id.")
-@click.option("--target", metavar="NAME", help=f"Who may see the envelope. [default: {EXPORT}]")
+@click.option("--target", metavar="NAME", help=f"Who may see the envelope. [default: {EXPORT_TARGET}]")
 @AS_JSON
 def export_command(
     handle: "SessionHandle",
@@ -67,7 +67,7 @@ def export_command(
     if not envelope and (turn or target):
         raise click.UsageError("--turn and --target need --envelope")
     if envelope:
-        _export_envelope(handle, file, turn=turn, target=target or EXPORT, force=force, as_json=as_json)
+        _export_envelope(handle, file, turn=turn, target=target or EXPORT_TARGET, force=force, as_json=as_json)
     elif file is None:
         raise click.UsageError("name the archive to write with -o FILE")
     else:
@@ -99,7 +99,7 @@ def _export_envelope(
         handle.note_export(evidence)
         return
     path = os.path.abspath(file)
-    with explained(path), put_in_place(path, overwrite=force) as output:
+    with report_write_errors(path), replace_atomically(path, overwrite=force) as output:
         output.write(data)
     handle.note_export(evidence)
     envelopes, items, contents = len(evidence.envelopes), len(evidence.items), len(evidence.contents)
@@ -130,7 +130,7 @@ def import_command(
     if is_envelope(file):
         if trust:
             raise SettingsError("--trust is for archives: an envelope has no pinned texts, budget or policy")
-        _import_envelope(file, session, max_bytes or LARGEST, place, as_json=as_json)
+        _import_envelope(file, session, max_bytes or LARGEST_EVIDENCE, place, as_json=as_json)
     else:
         limits = ArchiveLimits() if max_bytes is None else ArchiveLimits(bytes=max_bytes)
         _import_archive(file, session, limits, place, trust=trust, as_json=as_json)
@@ -198,7 +198,7 @@ def schema_command(name: str | None, check: str | None) -> None:
     NAME is snapshot, evidence, or a record of Agent Context such as context_item.
     """
     if not check:
-        click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in NAMED}))
+        click.echo(json_text(schema_of(name) if name else {each: schema_of(each) for each in SCHEMAS}))
         return
     if not name:
         raise click.UsageError("--check needs the NAME of a schema")

@@ -129,12 +129,12 @@ def check(context: click.Context, file: str, as_json: bool) -> None:
 
 
 def _changed(file: str, change: Callable[[Manifest], Manifest]) -> Manifest:
-    from ctxwrap.workingset.manifest_file import save
+    from ctxwrap.workingset.manifest_file import save_manifest
 
     kept = _usable(file)
     manifest = _dated(change(kept.manifest))
     with friendly_errors():
-        save(file, manifest, kept)
+        save_manifest(file, manifest, kept)
     return manifest
 
 
@@ -147,9 +147,9 @@ def _dated(manifest: Manifest) -> Manifest:
 
 
 def _loaded(file: str) -> "LoadedManifest":
-    from ctxwrap.workingset.manifest_file import look
+    from ctxwrap.workingset.manifest_file import load_manifest
 
-    return look(file)
+    return load_manifest(file)
 
 
 def _usable(file: str) -> "LoadedManifest":
@@ -174,11 +174,11 @@ def _inside(file: str, path: str) -> str:
 
 
 def _assembly(file: str, manifest: Manifest) -> "FileAssembly":
-    from ctxwrap.workingset.assembly import assembled
+    from ctxwrap.workingset.assembly import assemble_files
     from ctxwrap.workingset.reader import Reader
     from ctxwrap.workingset.working_set import contents_of
 
-    return assembled(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
+    return assemble_files(manifest, contents_of(manifest, Reader(_directory(file))), boundary=_BOUNDARY)
 
 
 def _states(assembly: "FileAssembly") -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.session.clock import utc_now
-from ctxwrap.session.pack_archive import Lookups, recorded
+from ctxwrap.session.pack_archive import Lookups, rebuilt_pack
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.scope import offers_for
 from ctxwrap.session.session import Session
@@ -55,7 +55,7 @@ def _view(turn: Turn, session: Session) -> PackView:
         for number, record in enumerate(messages, session.next_message)
     }
     lookups = Lookups(lambda number: new.get(number) or known.message(number), lambda name: turn.texts.get(name))
-    view = recorded(turn.key, start, start.get("epoch") or session.state.epoch, lookups)
+    view = rebuilt_pack(turn.key, start, start.get("epoch") or session.state.epoch, lookups)
     return replace(view, body=turn.body, missing=turn.record.report.missing)
 
 

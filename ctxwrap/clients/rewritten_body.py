@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 from ctxwrap.protocol import ReplyStream, read_reply
-from ctxwrap.protocol.instructions import SEPARATOR, without_injected
+from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.providers.options import FIELD, is_cache_key
-from ctxwrap.providers.sse import Frame, Framer, framed
-from ctxwrap.providers.text_channel import Deltas
+from ctxwrap.providers.options import CACHE_KEY_FIELD, is_cache_key
+from ctxwrap.providers.sse import Frame, Framer, encode_event
+from ctxwrap.providers.text_channel import DeltaPassthrough
 from ctxwrap.turn.async_ import AsyncCall
 from ctxwrap.turn.lifecycle import why_stopped
 from ctxwrap.turn.sync import Call
@@ -35,7 +35,7 @@ def stored_by(request: Any) -> ProviderAdapter | None:
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
-        value = without_injected(value)
+        value = strip_injected(value)
         return read_reply(value).visible if SEPARATOR in value else value
     if isinstance(value, list):
         return [_cleaned(item) for item in value]
@@ -46,7 +46,7 @@ def _cleaned(value: Any) -> Any:
 
 def _cleaned_field(name: str, value: Any) -> Any:
     """The caller's value of a field; None if all of it was added by ctxwrap."""
-    if name == FIELD and is_cache_key(value):
+    if name == CACHE_KEY_FIELD and is_cache_key(value):
         return None
     cleaned = _cleaned(value)
     return None if name == "instructions" and value and not cleaned else cleaned
@@ -169,7 +169,7 @@ def _frame_bytes(frame: Frame, event: Body | None, events: list[Body]) -> bytes:
 
 
 def _framed(events: list[Body], *, named: bool) -> bytes:
-    return b"".join(framed(str(event.get("type", "")) if named else "", event) for event in events)
+    return b"".join(encode_event(str(event.get("type", "")) if named else "", event) for event in events)
 
 
 class _Body:
@@ -179,7 +179,7 @@ class _Body:
         self._response = response
         self._framer = Framer() if is_stream(response) else None
         self._frames: deque[Frame] = deque()
-        self._deltas = Deltas()
+        self._deltas = DeltaPassthrough()
         self._named = False
         """Whether the provider names its events; then ours need names too."""
         self._is_finished = False

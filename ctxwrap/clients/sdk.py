@@ -12,7 +12,7 @@ from ctxwrap.errors import SettingsError
 from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.session.threads import in_thread
 from ctxwrap.settings import check_mode
-from ctxwrap.tokens.counting import preload
+from ctxwrap.tokens.counting import preload_encoding
 from ctxwrap.turn.binding import ClientBinding, SessionNames
 
 SESSION_HEADER = "x-ctxwrap-session"
@@ -152,7 +152,7 @@ def wrap_client(client: Any, binding: ClientBinding) -> Any:
     give_keywords(wrapped)
     wrapped._ctxwrap = binding
     if binding.settings.context_mode != "disabled":
-        preload(providers_of(client)[0].encoding, _prepare)
+        preload_encoding(providers_of(client)[0].encoding, _prepare)
     return wrapped
 
 

@@ -12,7 +12,7 @@ from ctxwrap.clients.sdk import split_headers
 from ctxwrap.protocol.instructions import SEPARATOR, VERSION
 from ctxwrap.protocol.reply import read_reply
 from ctxwrap.protocol.snapshot import empty_state
-from ctxwrap.providers import provider_for
+from ctxwrap.providers import adapter_for
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
@@ -185,7 +185,7 @@ class _SdkRequest:
         headers, named = split_headers(self.options.get("headers"))
         if any(named):
             self.options["headers"] = headers
-        self.adapter = provider_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
+        self.adapter = adapter_for(path) if isinstance(body, dict) and not _is_eventstream(client, body) else None
         if self.adapter is None:
             return
         self.body = {name: list(value) if isinstance(value, Iterator) else value for name, value in body.items()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ctxwrap.errors import UnsupportedClient
 from ctxwrap.settings import Settings, settings_from
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.turn.binding import ClientBinding
 
@@ -38,9 +38,9 @@ def wrap(
     changes: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
     if known is None:
         chosen = settings_from(settings, **setting_overrides)
-        return _wrapped(client, ClientBinding(store=given_store(store), settings=chosen, **changes))
+        return _wrapped(client, ClientBinding(store=resolve_store(store), settings=chosen, **changes))
     if store is not None:
-        changes["store"] = given_store(store)
+        changes["store"] = resolve_store(store)
     if settings is not None or setting_overrides:
         changes["settings"] = settings_from(settings or known.settings, **setting_overrides)
     return _wrapped(client, known.changed(**changes)) if changes else client

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ctxwrap.conformance.checks import Check, Finding, describe
 from ctxwrap.documents import summary
-from ctxwrap.documents.sections import MOST_NODES
+from ctxwrap.documents.sections import MAX_NODES
 from ctxwrap.documents.trimming import LONGEST
 
 _DIAGRAM = re.compile(r"(?ms)^[ \t]*```mermaid[ \t]*\n(.*?)^[ \t]*```")
@@ -32,7 +32,7 @@ def _long_context(text: str) -> Iterator[Finding]:
 def _large_diagrams(text: str) -> Iterator[Finding]:
     for diagram in _DIAGRAM.finditer(text):
         nodes = nodes_in(diagram[1])
-        if len(nodes) > MOST_NODES:
+        if len(nodes) > MAX_NODES:
             yield Finding(f"{len(nodes)} nodes", line=text.count("\n", 0, diagram.start()) + 1)
 
 
@@ -50,7 +50,7 @@ def nodes_in(diagram: str) -> set[str]:
 
 
 def _long_summary(text: str) -> Iterator[Finding]:
-    if len(text.strip()) > summary.LONGEST:
+    if len(text.strip()) > summary.MAX_SUMMARY:
         yield Finding(f"{len(text.strip())} characters")
 
 

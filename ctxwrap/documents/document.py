@@ -62,7 +62,7 @@ def is_placeholder(text: str) -> bool:
     return text in (PLACEHOLDER, _INIT)
 
 
-def grown(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLine] = ()) -> str:
+def grow(document: str, entries: Sequence[RawMessage], items: Sequence[MemoryLine] = ()) -> str:
     """Merge new messages and memory items into the document, and trim it.
 
     Existing text stays, except lines that a message confirms or changes, and finished tasks.

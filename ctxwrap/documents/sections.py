@@ -121,7 +121,7 @@ def _appended(units: tuple[str, ...], line: str) -> tuple[str, ...]:
     return (*units[:end], line, *units[end:])
 
 
-MOST_NODES = 10
+MAX_NODES = 10
 
 _BLOCK = re.compile(
     r"^ {0,3}(?P<fence>```|~~~)[ \t]*mermaid\b[^\n]*\n(?P<code>.*?)(?:^ {0,3}(?P=fence)|\Z)", re.M | re.S

@@ -25,7 +25,7 @@ from ctxwrap.documents.sentences import (
     split_greeting,
 )
 
-LONGEST = 512
+MAX_SUMMARY = 512
 
 _NAMED = re.compile(r"^[-*•] (?P<name>[^\s–][^–\n]{0,60}?) – (?P<role>user|assistant)\b", re.M)
 _ENDS = ".!?…。！？؟۔।"
@@ -36,10 +36,10 @@ _STATED = re.compile(r"(?:[Oo]ur|[Tt]he) (?P<what>.{3,200})[.!]", re.S)
 _ASKED = re.compile(r"(?:[Pp]lease|[Cc](?:an|ould) you(?: please)?) (?P<what>[a-z]{3,20} .{3,200})[.!?]", re.S)
 
 
-def summary_of(raw: RawMessage, document: str = "") -> Summary:
+def summarise_message(raw: RawMessage, document: str = "") -> Summary:
     """Summarise a message. `document` supplies the speaker's name if the message has none."""
     raw = require_raw(raw)
-    who, room = _who(raw, document), min(LONGEST, len(raw.text))
+    who, room = _who(raw, document), min(MAX_SUMMARY, len(raw.text))
     if reported := _report_request(raw, who):
         return Summary(reported)
     sentences = informative_in(raw.text)
@@ -52,14 +52,14 @@ def summary_of(raw: RawMessage, document: str = "") -> Summary:
     return Summary(next(fitting, "") or _select_and_join(sentences, f"{who}: ", room))
 
 
-def fitted(text: str) -> Summary:
+def fit_summary(text: str) -> Summary:
     """Shorten a given summary to the limit by dropping the least informative sentences."""
-    if len(text) <= LONGEST:
+    if len(text) <= MAX_SUMMARY:
         return Summary(text)
-    if len(line := " ".join(text.split())) <= LONGEST:
+    if len(line := " ".join(text.split())) <= MAX_SUMMARY:
         return Summary(line)
-    sentences = list(dict.fromkeys(sentences_in(text))) or [one_line(text, LONGEST * 2)]
-    return Summary(_select_and_join(sentences, "", LONGEST))
+    sentences = list(dict.fromkeys(sentences_in(text))) or [one_line(text, MAX_SUMMARY * 2)]
+    return Summary(_select_and_join(sentences, "", MAX_SUMMARY))
 
 
 def _who(raw: RawMessage, document: str) -> str:
@@ -77,14 +77,14 @@ def _names_in(document: str) -> dict[str, str]:
 def _report_request(raw: RawMessage, who: str) -> str:
     """Return `Who stated … and asked Sam to …` for one statement and one request to a person greeted by name."""
     name, text = split_greeting(raw.text)
-    sentences = sentences_in(text) if name and len(text) < LONGEST else []
+    sentences = sentences_in(text) if name and len(text) < MAX_SUMMARY else []
     if len(sentences) != 2 or any(
         in_third_person(each, "") != each for each in (sentences[0].partition(" ")[2], *sentences[1:])
     ):
         return ""
     stated, asked = _STATED.fullmatch(sentences[0]), _ASKED.fullmatch(sentences[1])
     text = f"{who} stated the {stated['what']} and asked {name} to {asked['what']}." if stated and asked else ""
-    return text if len(text) <= min(LONGEST, _MAX_REPORT * len(raw.text)) else ""
+    return text if len(text) <= min(MAX_SUMMARY, _MAX_REPORT * len(raw.text)) else ""
 
 
 def _forms(sentences: Sequence[str], who: str, day: str) -> Iterable[str]:

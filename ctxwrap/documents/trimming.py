@@ -63,7 +63,7 @@ def trimmed(text: str) -> str:
     return _cut_down(_text_without(sections, gone))
 
 
-def removed(before: str, after: str) -> str:
+def describe_removed(before: str, after: str) -> str:
     """Describe what trimming removed: `12 of Notes, 3 of Timeline`."""
     gone = _line_counts(before) - _line_counts(after)
     return ", ".join(f"{count} of {name or 'no heading'}" for name, count in gone.items())

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ctxwrap.errors import Conflict, NotFound, StoreCorrupt
-from ctxwrap.export.archive.format import is_content, is_input, without_store_fields
+from ctxwrap.export.archive.format import is_content, is_input_name, without_store_fields
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Log, Store
 from ctxwrap.types import Record, SessionKey
 
@@ -45,7 +45,7 @@ def copy_sessions(
     Records that the target already has are compared, not copied again. This resumes an interrupted copy and updates
     an older one. Raises Conflict if the target has different records. Derived files are rebuilt in the target.
     """
-    source_store, target_store = given_store(source), given_store(target)
+    source_store, target_store = resolve_store(source), resolve_store(target)
     keys = [key_for(session, tenant, agent)] if session is not None else sorted(source_store.keys())
     if not keys:
         raise NotFound("there is no session to copy")
@@ -76,7 +76,7 @@ class _SessionCopy:
 
     def _copy_files(self) -> int:
         files, copies = self._source.log.files, self._target.log.files
-        names = [entry.name for entry in files.entries() if is_content(entry.name) or is_input(entry.name)]
+        names = [entry.name for entry in files.entries() if is_content(entry.name) or is_input_name(entry.name)]
         for name in names:
             data = files.load(name)
             if data is not None and copies.load(name) != data:

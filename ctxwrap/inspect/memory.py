@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect.streams import no_session, round_in
-from ctxwrap.memory.items import PLACES, TIERS, Location, MemoryItem
+from ctxwrap.memory.items import LOCATIONS, TIERS, Location, MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.session import Session
 from ctxwrap.session.state import OPERATING
@@ -66,7 +66,7 @@ def counts_of(store: Store, key: SessionKey) -> dict[str, int]:
     memory = _memory_now(store, key)
     memory.advance(memory.round)
     counts = Counter(item.tier for item in (*memory.items.values(), *memory.swap.values()))
-    return {place: counts[place] for place in PLACES}
+    return {place: counts[place] for place in LOCATIONS}
 
 
 def curves_of(store: Store, key: SessionKey) -> tuple[Curve, ...]:

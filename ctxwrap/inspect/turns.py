@@ -21,9 +21,9 @@ from ctxwrap.inspect.streams import (
     text_in,
     whole_stream,
 )
-from ctxwrap.pack.receipt import SENDING, STAGES, EventIds, session_stages_of, stages_of
-from ctxwrap.session.missing import open_in, taken
-from ctxwrap.session.pack_archive import recorded
+from ctxwrap.pack.receipt import SENDING, STAGES, EventIds, session_stage_events, stage_events
+from ctxwrap.session.missing import missing_after, open_in
+from ctxwrap.session.pack_archive import rebuilt_pack
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.session import Session
 from ctxwrap.session.swap import shortened
@@ -194,7 +194,7 @@ def pack_of(store: Store, key: SessionKey, turn: int | str | None = None) -> Pac
     for each in details.events:
         event |= each if each.get("type") in ("start", "repack") else {}
     try:
-        view = recorded(key, event, _epoch(session, details.info.id), session.packs.lookups(session.state))
+        view = rebuilt_pack(key, event, _epoch(session, details.info.id), session.packs.lookups(session.state))
     except (LookupError, TypeError, ValueError):
         raise NotFound(f"turn {turn!r} of session {key.session!r} sent no pack, or it was not recorded") from None
     return replace(view, missing=_missing(session, details.info.id))
@@ -215,7 +215,7 @@ def _missing(session: Session, turn: str) -> tuple[MissingContext, ...]:
     """Return the missing context at the end of that turn."""
     known, then = tuple[MissingContext, ...](), tuple[MissingContext, ...]()
     for event in session.records("events"):
-        known = taken(known, event)
+        known = missing_after(known, event)
         then = known if turn_in(event) == turn else then
     return open_in(then)
 
@@ -254,7 +254,7 @@ class Stages:
                 self._take_request(record)
         turn = turn_in(records[0])
         ids, sends = self._turns.get(turn, (EventIds(self._session, turn, attempt=1), True))
-        return [*stages_of(records, ids, sends=sends), *session_stages_of(records, self._session)]
+        return [*stage_events(records, ids, sends=sends), *session_stage_events(records, self._session)]
 
     def _take_request(self, event: Record) -> None:
         run = text_in(event, "run")

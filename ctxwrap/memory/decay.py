@@ -15,12 +15,12 @@ from itertools import pairwise
 from math import ceil, inf, log2
 from typing import NamedTuple
 
-from ctxwrap.memory.items import PLACES, Location, MemoryItem, Mentions, Tier
+from ctxwrap.memory.items import LOCATIONS, Location, MemoryItem, Mentions, Tier
 from ctxwrap.settings import MemoryRules
 
-_BELOW: dict[Location, Location] = dict(pairwise(PLACES))
+_BELOW: dict[Location, Location] = dict(pairwise(LOCATIONS))
 _ABOVE: dict[Location, Location] = {below: place for place, below in _BELOW.items()}
-_DEPTH: dict[Location, int] = {place: depth for depth, place in enumerate(PLACES)}
+_DEPTH: dict[Location, int] = {place: depth for depth, place in enumerate(LOCATIONS)}
 _TINY = 1e-9
 
 
@@ -51,7 +51,7 @@ def decay_at(item: MemoryItem, round: float, rules: MemoryRules) -> float:
     return 1.0 - (1.0 - item.decay) * left
 
 
-def due(item: MemoryItem, rules: MemoryRules) -> float | None:
+def demotion_point(item: MemoryItem, rules: MemoryRules) -> float | None:
     """Return the point at which an untouched item is demoted, or None for never."""
     if item.tier == "swap" or item.pinned:
         return None
@@ -63,10 +63,10 @@ def due(item: MemoryItem, rules: MemoryRules) -> float | None:
     return point if point < inf else None
 
 
-def advanced(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryItem, tuple[TierMove, ...]]:
+def advance(item: MemoryItem, round: int, rules: MemoryRules) -> tuple[MemoryItem, tuple[TierMove, ...]]:
     """Return the item after every demotion due up to `round`, and the demotions."""
     moves: tuple[TierMove, ...] = ()
-    while (point := due(item, rules)) is not None and point <= round:
+    while (point := demotion_point(item, rules)) is not None and point <= round:
         below, decay = _BELOW[item.tier], decay_at(item, point, rules)
         threshold = getattr(rules.thresholds, item.tier)
         reason = f"decay passed {threshold:g}" if decay >= threshold - _TINY else "not used for long"
@@ -116,7 +116,7 @@ def move_to_swap(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem
     return replace(item, tier="swap", decay=decay_at(item, round, rules), anchor=max(round, item.anchor))
 
 
-def rehydrated(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
+def rehydrate(item: MemoryItem, round: int, rules: MemoryRules) -> MemoryItem:
     """Bring the item back from swap after a lookup, which is not a touch."""
     decay = min(rules.rehydrated, decay_at(item, round, rules))
     anchor = max(round, item.anchor)

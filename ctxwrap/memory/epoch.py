@@ -21,7 +21,7 @@ MIN_CHANGE_SHARE = 0.25
 """Minimum changes as a share of the epoch's tokens, if that is more."""
 
 
-class Since(NamedTuple):
+class EpochDelta(NamedTuple):
     """The memory of a turn compared with its epoch."""
 
     shown: Tiers
@@ -32,17 +32,17 @@ class Since(NamedTuple):
     """Ids of epoch items that are still valid."""
 
 
-def frozen(memory: Tiers) -> Tiers:
+def freeze_memory(memory: Tiers) -> Tiers:
     """Sort memory in an order that does not depend on current importance."""
     return {tier: sorted(memory[tier], key=lambda item: str(item["id"])) for tier in TIERS}
 
 
-def brief(item: Mapping[str, Any]) -> list[Any]:
+def brief_item(item: Mapping[str, Any]) -> list[Any]:
     """Return the short form of an item in the memory block."""
     return [item["id"], item.get("decay", 0.5), item["content"]]
 
 
-def from_brief(value: Any) -> Tiers:
+def expand_brief(value: Any) -> Tiers:
     """Return the items of short forms by tier, with default values for the omitted fields."""
     tiers = {tier: value.get(tier) if isinstance(value, dict) else None for tier in TIERS}
     return {
@@ -57,7 +57,7 @@ def _expanded(id: str, decay: float, content: str) -> dict[str, Any]:
     return {"id": id, "type": "fact", "decay": decay, "round": 0, "tags": [], "content": content}
 
 
-def epoch_in(value: Any) -> Tiers:
+def parse_epoch(value: Any) -> Tiers:
     """Parse the epoch of a log event; raise ValueError if it is malformed."""
     epoch: Tiers = {}
     for tier in TIERS:
@@ -71,7 +71,7 @@ def epoch_in(value: Any) -> Tiers:
 _NEEDED = {"id", "content"}
 
 
-def since(epoch: Tiers, memory: Tiers) -> Since:
+def diff_epoch(epoch: Tiers, memory: Tiers) -> EpochDelta:
     """Compare `memory` with `epoch`. A new decay or touch is not a change: the content is the same."""
     before, now = _placed(epoch), _placed(memory)
     same = {id for id, known in now.items() if id in before and _is_unchanged(before[id], known)}
@@ -82,16 +82,16 @@ def since(epoch: Tiers, memory: Tiers) -> Since:
         shown[tier].append(item)
         if id not in same:
             changes[tier].append(item)
-    return Since(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
+    return EpochDelta(shown, changes, sorted(before.keys() - now.keys()), sorted(same))
 
 
-def unchanged(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
+def unchanged_ids(epoch: Tiers, changes: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
     """Return the ids of epoch items that were neither changed nor dropped."""
     gone = {*dropped, *(item["id"] for items in changes.values() for item in items)}
     return sorted(item["id"] for items in epoch.values() for item in items if item["id"] not in gone)
 
 
-def is_over(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:
+def should_end_epoch(epoch_tokens: int, changed_tokens: int, *, at_hand: bool = False) -> bool:
     """Whether the changes justify a new epoch; it costs little next to a history cut (`at_hand`)."""
     return changed_tokens > (MIN_CHANGES_AT_CUT if at_hand else max(MIN_CHANGES, MIN_CHANGE_SHARE * epoch_tokens))
 

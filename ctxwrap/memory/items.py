@@ -13,7 +13,7 @@ TIERS: tuple[Tier, ...] = get_args(Tier)
 """From the longest to the shortest memory."""
 
 Location = Literal["core", "working", "ephemeral", "swap"]
-PLACES: tuple[Location, ...] = get_args(Location)
+LOCATIONS: tuple[Location, ...] = get_args(Location)
 """The tiers, and swap for items that are kept but not shown."""
 
 Origin = Literal["operator", "user", "rule", "assistant", "file", "retrieved", "tool"]
@@ -175,12 +175,12 @@ def is_foreign(origin: str) -> bool:
     return origin in _FOREIGN
 
 
-def origin_in(value: object) -> Origin | None:
+def parse_origin(value: object) -> Origin | None:
     """Return the value if it is an origin."""
     return next((origin for origin in ORIGINS if origin == value), None)
 
 
-def foreign_in(origins: Iterable[str]) -> Origin | None:
+def least_trusted_foreign(origins: Iterable[str]) -> Origin | None:
     """Return the least trusted foreign origin, if any."""
     return max(_FOREIGN.intersection(origins), key=ORIGINS.index, default=None)
 
@@ -205,7 +205,7 @@ def origin_of_all(messages: Iterable[tuple[int, Message]], foreign: Mapping[int,
     found |= {_ROLES.get(role, "tool") for role in {message.role for _, message in messages}}
     if foreign:
         found |= {foreign.get(number, "") for number, message in messages if message.role == "assistant"}
-    return foreign_in(found) or ("user" if "user" in found else "assistant")
+    return least_trusted_foreign(found) or ("user" if "user" in found else "assistant")
 
 
 def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] = frozenset()) -> Origin:
@@ -216,9 +216,9 @@ def origin_of_request(request: Request, opening: TurnInputs, left_out: Set[int] 
     shown = ((number, message) for number, message, place in sent if place not in left_out)
     own = origin_of_all(shown, opening.foreign.messages)
     unseen = opening.foreign.messages.get(0, "") if request.unseen else ""
-    return foreign_in((own, unseen, "tool" if request.fetched else "")) or own
+    return least_trusted_foreign((own, unseen, "tool" if request.fetched else "")) or own
 
 
-def ceiling(origin: Origin, *, foreign_core: bool) -> Tier:
+def highest_tier(origin: Origin, *, foreign_core: bool) -> Tier:
     """Return the highest tier allowed for an origin."""
     return "working" if is_foreign(origin) and not foreign_core else "core"

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from math import inf
 from typing import Any
 
-from ctxwrap.memory.decay import TierMove, advanced, decay_at, due, move_to_swap
+from ctxwrap.memory.decay import TierMove, advance, decay_at, demotion_point, move_to_swap
 from ctxwrap.memory.items import TIERS, MemoryItem, Tier, capacity_bonus, is_work
 from ctxwrap.memory.similarity import Facts, mentions, subjects
 from ctxwrap.settings import MemoryRules, PerTier
@@ -60,9 +60,9 @@ class Memory:
         while self.evolves and self._due and self._due[0][0] <= self.round:
             at, id = heapq.heappop(self._due)
             item = self.items.get(id)
-            if item is None or due(item, self.rules) != at:
+            if item is None or demotion_point(item, self.rules) != at:
                 continue
-            aged, fell = advanced(item, self.round, self.rules)
+            aged, fell = advance(item, self.round, self.rules)
             moves += fell
             self._put(aged)
         return tuple(moves)
@@ -108,7 +108,7 @@ class Memory:
         due_by_then = self._due_by(then)
         for item in self.items.values():
             if item.id in due_by_then:
-                item, fell = advanced(item, then, self.rules)
+                item, fell = advance(item, then, self.rules)
                 moves += fell
             held.append(item)
         if self.evolves:
@@ -182,7 +182,7 @@ class Memory:
         if item.tier == "swap":
             self._unindexed.append(item.id)
             self._trim_swap()
-        elif self.evolves and (at := due(item, self.rules)) is not None:
+        elif self.evolves and (at := demotion_point(item, self.rules)) is not None:
             heapq.heappush(self._due, (at, item.id))
             if len(self._due) > 2 * len(self.items) + _STALE_ENTRIES:
                 self._rebuild_due()
@@ -197,7 +197,7 @@ class Memory:
         if not self.evolves:
             self._due = []
             return
-        points = ((due(item, self.rules), id) for id, item in self.items.items())
+        points = ((demotion_point(item, self.rules), id) for id, item in self.items.items())
         self._due = [(at, id) for at, id in points if at is not None]
         heapq.heapify(self._due)
 
@@ -273,7 +273,7 @@ WRITE_ONCE = "write_once"
 _REWRITTEN = "memory is write_once:"
 
 
-def merged(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
+def merge_capabilities(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], str]:
     """Restore `write_once` entries to their first version; return all entries and the violation, if any."""
     fixed = {str(each.get("name")): each for each in before if is_write_once(each)}
     kept = [fixed.get(capability_name(each), each) for each in returned]
@@ -283,7 +283,7 @@ def merged(before: Sequence[Any], returned: Sequence[Any]) -> tuple[list[Any], s
     return [*missing, *kept], violation
 
 
-def writes_once(capabilities: Sequence[Any]) -> bool:
+def memory_is_write_once(capabilities: Sequence[Any]) -> bool:
     """Whether memory content is write-once: `{"name": "memory", "scope": "write_once"}`."""
     return any(is_write_once(each) and capability_name(each) == "memory" for each in capabilities)
 
@@ -292,7 +292,7 @@ def write_once_reason(id: str, new: str) -> str:
     return f"{_REWRITTEN} {id!r} keeps its content, {new!r} has the new one"
 
 
-def rewritten_in(operations: Sequence[Operation]) -> tuple[str, ...]:
+def write_once_violations(operations: Sequence[Operation]) -> tuple[str, ...]:
     """Return the violations of write-once memory."""
     return tuple(each.reason for each in operations if each.reason.startswith(_REWRITTEN))
 

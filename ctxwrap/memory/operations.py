@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 from ctxwrap.language.rules import LIFE
 from ctxwrap.language.slots import name_in, slot_of
 from ctxwrap.language.statements import MAX_STATEMENTS, Statement, asserted_sentences, statements_in
-from ctxwrap.memory.decay import apply_mention, decay_at, rehydrated, restart_stay, set_decay
+from ctxwrap.memory.decay import apply_mention, decay_at, rehydrate, restart_stay, set_decay
 from ctxwrap.memory.items import (
-    PLACES,
+    LOCATIONS,
     TIERS,
     Location,
     MemoryItem,
     Origin,
     Tier,
-    ceiling,
+    highest_tier,
     is_foreign,
     is_passing,
     least_trusted,
 )
-from ctxwrap.memory.memory import Memory, write_once_reason, writes_once
+from ctxwrap.memory.memory import Memory, memory_is_write_once, write_once_reason
 from ctxwrap.memory.similarity import Facts, key_of, mentions, same_fact, subjects
 from ctxwrap.types import Operation
 
@@ -83,7 +83,7 @@ def observe(now: Memory, turn: Circumstances, statements: tuple[Statement, ...] 
     return tuple(comparison.of({}, _statement_items(statements, turn.round), set()))
 
 
-def stated_in(said: str, contents: Iterable[str]) -> tuple[Statement, ...]:
+def user_statements(said: str, contents: Iterable[str]) -> tuple[Statement, ...]:
     """Return the user's statements and those of their other sentences that `contents` are about.
 
     All are the user's own words: a model that read foreign text can only point at one of them.
@@ -108,7 +108,7 @@ def recall(now: Memory, turn: Circumstances) -> tuple[Operation, ...]:
     return tuple(comparison.reinforced(item, "the user spoke of it again") for item in found)
 
 
-def with_omissions(shown: State, snapshot: State) -> tuple[State, str]:
+def drop_omitted(shown: State, snapshot: State) -> tuple[State, str]:
     """Turn what a full snapshot omits into `dropped`; return the snapshot, and a violation for what is kept anyway.
 
     Omitting core items, or many items, is more likely carelessness than a decision.
@@ -123,7 +123,7 @@ def with_omissions(shown: State, snapshot: State) -> tuple[State, str]:
     return {**snapshot, "dropped": [*snapshot.get("dropped", ()), *dropped]}, violation
 
 
-def whole(shown: State, changes: State) -> dict[str, Any]:
+def complete_state(shown: State, changes: State) -> dict[str, Any]:
     """Apply `changes`, a snapshot of new and changed items only, to `shown`.
 
     An id that is both dropped and rewritten stays, with the new content.
@@ -158,8 +158,8 @@ class _Comparison:
         self._now = now
         self._turn = turn
         self._said, self._answered = (subjects(text[:_MAX_READ]) for text in (turn.said, turn.answered))
-        self._ceiling = ceiling(turn.origin, foreign_core=turn.foreign_core)
-        self._writes_once = writes_once(now.capabilities)
+        self._ceiling = highest_tier(turn.origin, foreign_core=turn.foreign_core)
+        self._writes_once = memory_is_write_once(now.capabilities)
         self._user: str | None = None
         """The user's name, looked up on first use."""
         self._taken: set[str] = set()
@@ -263,7 +263,7 @@ class _Comparison:
             yield self._put("update", reworded, "the model says it in its own words")
         elif twin.tier == "swap" and twin.id not in self._done and self._may_return(twin, item):
             self._done.add(twin.id)
-            back = rehydrated(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
+            back = rehydrate(twin, self._turn.round, self._now.rules) if self._now.evolves else twin
             back = self._reinforce(replace(back, tier=self._allowed(item.tier, self._least_trusted(twin))))
             yield self._put("reinforce", back, "said again")
             yield from self._drop_former_values(back)
@@ -385,7 +385,7 @@ class _Comparison:
         if tier == was_tier or item.tier == "swap" or item.pinned:
             return item
         heard = self._said | self._answered
-        rises = PLACES.index(tier) < PLACES.index(item.tier)
+        rises = LOCATIONS.index(tier) < LOCATIONS.index(item.tier)
         if rises and (is_passing(item.type) or not mentions(heard, known.content, _RELATED)):
             return item
         round, allowed = self._turn.round, self._allowed(tier, self._least_trusted(item))
@@ -428,8 +428,8 @@ class _Comparison:
             return item
         rules, round = self._now.rules, self._turn.round
         if item.tier == "swap":
-            item = rehydrated(item, round, rules)
-        limit = ceiling(item.origin, foreign_core=self._turn.foreign_core)
+            item = rehydrate(item, round, rules)
+        limit = highest_tier(item.origin, foreign_core=self._turn.foreign_core)
         if mentions(self._said, item.content):
             return apply_mention(item, round, rules.restated, rules, limit)
         return apply_mention(item, round, rules.echoed, rules, limit, spoken=False)
@@ -439,8 +439,8 @@ class _Comparison:
         return "ephemeral" if self._now.evolves and is_passing(type) else tier
 
     def _allowed(self, tier: Location, origin: Origin) -> Location:
-        highest = ceiling(origin, foreign_core=self._turn.foreign_core)
-        return PLACES[max(PLACES.index(tier), PLACES.index(highest))]
+        highest = highest_tier(origin, foreign_core=self._turn.foreign_core)
+        return LOCATIONS[max(LOCATIONS.index(tier), LOCATIONS.index(highest))]
 
     def _is_taken(self, id: str) -> bool:
         return id in self._taken or id in self._now.forgotten or self._now.named(id) is not None

@@ -36,12 +36,12 @@ def same_fact(one: str, other: str) -> bool:
     return is_same and _fixed_words(first) == _fixed_words(second)
 
 
-def telling_words(text: str) -> set[str]:
+def content_words(text: str) -> set[str]:
     """Return the words of `text` without function words."""
     return set(_words(text)) - _FUNCTION_WORDS
 
 
-def marks(text: str) -> set[str]:
+def fingerprints(text: str) -> set[str]:
     """Return what identifies a text among other words: pairs of adjacent terms, and codes."""
     lines = (line[start : start + MAX_READ] for line in text.split("\n") for start in range(0, len(line), MAX_READ))
     return {mark for line in lines for mark in (*_neighbours(line), *codes(line))}

@@ -60,7 +60,7 @@ _SAFE = 0.9
 """The provider counts differently, so a request that should just fit is made a little smaller."""
 
 
-def limit_told(error: TooLong, taken: int, reply: int) -> Limit:
+def limit_after_rejection(error: TooLong, taken: int, reply: int) -> Limit:
     """The limit of the next request, after the provider rejected one of `taken` tokens, by our count, as too long.
 
     The request shrinks in proportion to the provider's own numbers, or by half if it gives none. `reply` is the output

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
 from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, Origin, foreign_in, origin_of_request
+from ctxwrap.memory.items import TIERS, Origin, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
 from ctxwrap.pack.history import Retrieved, conversation, item_of_messages, passage_candidates, text_candidates
 from ctxwrap.pack.injection import (
@@ -19,10 +19,10 @@ from ctxwrap.pack.injection import (
     InjectedPart,
     StableText,
     assemble,
+    instructions_for,
     prefix_of,
     protocol_for,
     stable_tokens,
-    words_for,
 )
 from ctxwrap.pack.memory import memory_block, sizes
 from ctxwrap.pack.receipt import OLDER
@@ -38,14 +38,14 @@ from ctxwrap.pack.selection import (
     select,
 )
 from ctxwrap.protocol.framing import boundary_of
-from ctxwrap.protocol.instructions import frame
+from ctxwrap.protocol.instructions import frame_state
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.tokens.truncation import estimate
+from ctxwrap.tokens.truncation import estimate_tokens
 from ctxwrap.types import (
     Body,
     Candidate,
@@ -60,7 +60,7 @@ from ctxwrap.types import (
     SessionKey,
     TurnInputs,
 )
-from ctxwrap.workingset.priorities import followed, with_results
+from ctxwrap.workingset.priorities import with_adjusted_priorities, with_tool_results
 from ctxwrap.workingset.requests import Decision
 from ctxwrap.workingset.working_set import PackedFiles, WorkingSetView, pack_files
 
@@ -152,7 +152,7 @@ class _Packing:
         self.measure = Measure(given.request.model)
         self.boundary = boundary_of(given.key)
         self.protocol = protocol_for(given.mode, settings)
-        self.words = words_for(self.protocol, inputs.state["capabilities"])
+        self.words = instructions_for(self.protocol, inputs.state["capabilities"])
         self.framing = self._framing_tokens()
         self.conversation = conversation(given.request, inputs, settings, self.measure)
         self.ledger = Ledger(self._budget(most), settings.shares, self._conversation_limit())
@@ -209,7 +209,7 @@ class _Packing:
     def _framing_tokens(self) -> int:
         """The tokens of the protocol, and of the state with an empty memory."""
         empty = {**self.inputs.state, "memory": {tier: [] for tier in TIERS}}
-        runtime = frame(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
+        runtime = frame_state(with_runtime(empty, self.inputs.runtime)).translate(_SAME_DIGITS)
         return sum(map(self.measure.text, (*self.words, runtime))) + _FRAMES
 
     def _add_texts(self, claims: Literal["early", "late"]) -> None:
@@ -262,7 +262,7 @@ class _Packing:
             return
         if self._follows:
             boot = replace(view.boot, takes_requests=self.given.mode != "readonly")
-            view = followed(view._replace(boot=boot), self._messages(), self.inputs.runtime.round)
+            view = with_adjusted_priorities(view._replace(boot=boot), self._messages(), self.inputs.runtime.round)
         files = view.manifest.files
         self.sharing.declare({file.path: file.visibility for file in files if file.visibility is not None})
         for kind in {file.kind for file in files}:
@@ -286,7 +286,7 @@ class _Packing:
         if self.working_set is None or not self._follows:
             return
         unsent, inputs = self.conversation.older[: len(self.conversation.older) - len(self.recent)], self.inputs
-        view = with_results(self.working_set, self._messages(), unsent, inputs.runtime.round, inputs.outputs)
+        view = with_tool_results(self.working_set, self._messages(), unsent, inputs.runtime.round, inputs.outputs)
         self.working_set = view
         if view.output_paths:
             self.items = [item for item in self.items if item not in self.files.items]
@@ -350,9 +350,9 @@ class _Packing:
             return
         known = [number for number in (*(each.number for each in self.recent), *self.conversation.newest) if number]
         first = min(known, default=self.inputs.first_message)
-        self.found = retrieve(self._question(), first, limit, estimate)  # counted exactly once they are lines
+        self.found = retrieve(self._question(), first, limit, estimate_tokens)  # counted exactly once they are lines
         self.chosen.found = self._selected("retrieved", passage_candidates(self.found.chosen, self.measure.text))
-        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate), strict=True)
+        missed = zip(self.found.missed, passage_candidates(self.found.missed, estimate_tokens), strict=True)
         self.items += [
             as_item(each, included=False, reason=", ".join(passage.reasons) or _LESS_RELEVANT)
             for passage, each in missed
@@ -385,7 +385,7 @@ class _Packing:
             texts={"protocol": self.words.as_text(), **chosen.texts},
             epoch=self.epoch,
             report=dict(self.files.report),
-            origin=foreign_in(item.origin for item in items if item.included) or self._callers_origin(),
+            origin=least_trusted_foreign(item.origin for item in items if item.included) or self._callers_origin(),
             outputs=self.working_set.outputs if self.working_set else (),
             output_paths=self.working_set.output_paths if self.working_set else (),
             resources=tuple(self.sharing.resources),
@@ -415,7 +415,7 @@ class _Packing:
         """The items that are always sent."""
         protocol = self.measure.text(self.words.protocol)
         callers = self.ledger.budget.fixed - self.framing
-        state = foreign_in((self.inputs.foreign.state, self._epoch_origin() or ""))
+        state = least_trusted_foreign((self.inputs.foreign.state, self._epoch_origin() or ""))
         sizes: dict[str, tuple[int, Origin]] = {
             "system": (protocol, "operator"),
             "memory": (self.framing - protocol, state or "operator"),
@@ -429,7 +429,7 @@ class _Packing:
     def _epoch_origin(self) -> Origin | None:
         """The foreign origin in the epoch block, which may show items that memory no longer has."""
         ids = (str(item["id"]) for tier in (self.chosen.epoch or {}).values() for item in tier)
-        return foreign_in(self.inputs.foreign.items.get(id, "") for id in ids)
+        return least_trusted_foreign(self.inputs.foreign.items.get(id, "") for id in ids)
 
     def _callers_origin(self) -> Origin:
         return origin_of_request(self.given.request, self.inputs, self.chosen.left_out)

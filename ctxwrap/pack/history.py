@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from ctxwrap.kinds import KINDS, PackKind
 from ctxwrap.memory.items import origin_of_all
-from ctxwrap.protocol.framing import framed, harmless
-from ctxwrap.protocol.instructions import escaped
+from ctxwrap.protocol.framing import frame_text, sanitise_framed
+from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.settings import Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens.measure import Measure
-from ctxwrap.tokens.truncation import truncated
+from ctxwrap.tokens.truncation import truncate
 from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, PackItem, Request, SourcedText, TurnInputs
 
 
@@ -95,13 +95,13 @@ def text_candidates(
     """Texts of the session, each in a frame, cut to `limit` tokens if their kind truncates."""
     candidates = []
     for text in offered:
-        content = harmless(text.text.strip(), boundary)
+        content = sanitise_framed(text.text.strip(), boundary)
 
         def size(piece: str, source: str = text.source) -> int:
-            return measure.text(framed(piece, source, "context", boundary))
+            return measure.text(frame_text(piece, source, "context", boundary))
 
-        piece = truncated(content, limit, "end", size) if kind.truncates else content
-        whole = framed(piece or content, text.source, "context", boundary)
+        piece = truncate(content, limit, "end", size) if kind.truncates else content
+        whole = frame_text(piece or content, text.source, "context", boundary)
         reason = kind.reason if piece in (content, "") else f"truncated from {size(content)}"
         candidates.append(
             Candidate(kind.name, text.source, measure.text(whole), whole, origin=text.origin, reason=reason)
@@ -137,7 +137,7 @@ class Retrieved(NamedTuple):
 
 def speaker_line(passage: Passage) -> str:
     """A passage as the model sees it: one line of JSON, which no text inside can end."""
-    return escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
+    return encode_escaped({"when": passage.heading, "by": passage.speaker, "said": passage.text})
 
 
 def passage_candidates(found: Iterable[Passage], size: Callable[[str], int]) -> list[Candidate]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
-from ctxwrap.memory.epoch import Tiers, brief
-from ctxwrap.memory.memory import writes_once
+from ctxwrap.memory.epoch import Tiers, brief_item
+from ctxwrap.memory.memory import memory_is_write_once
 from ctxwrap.protocol.instructions import (
     DELTA_TEXT,
     PROTOCOL_TEXT,
     READING_TEXT,
     REMINDER,
     WRITE_ONCE_TEXT,
-    escaped,
-    frame,
-    framed,
+    encode_escaped,
+    frame_block,
+    frame_state,
 )
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.settings import Mode, Settings
@@ -60,7 +60,7 @@ class Chosen:
         return "".join(each.text for each in self.session_texts[block])
 
 
-class Words(NamedTuple):
+class Instructions(NamedTuple):
     """The instructions about the memory: the beginning of the system prompt, and the end of the request."""
 
     protocol: str
@@ -70,38 +70,38 @@ class Words(NamedTuple):
         return f"{self.protocol}\f{self.reminder}"
 
     @classmethod
-    def from_text(cls, text: str) -> "Words":
+    def from_text(cls, text: str) -> "Instructions":
         protocol, _, reminder = text.partition("\f")
         return cls(protocol, reminder)
 
 
-WORDS = {
-    "full": Words(PROTOCOL_TEXT, REMINDER),
-    "delta": Words(DELTA_TEXT, REMINDER),
-    "reading": Words(READING_TEXT),
+INSTRUCTIONS = {
+    "full": Instructions(PROTOCOL_TEXT, REMINDER),
+    "delta": Instructions(DELTA_TEXT, REMINDER),
+    "reading": Instructions(READING_TEXT),
 }
 """By protocol: the model writes its whole memory, or what changed, or only reads it."""
 
 
-def words_for(protocol: str, capabilities: Sequence[Any]) -> Words:
-    words = WORDS[protocol]
-    if protocol == "reading" or not writes_once(capabilities):
+def instructions_for(protocol: str, capabilities: Sequence[Any]) -> Instructions:
+    words = INSTRUCTIONS[protocol]
+    if protocol == "reading" or not memory_is_write_once(capabilities):
         return words
     return words._replace(protocol=joined(words.protocol, WRITE_ONCE_TEXT))
 
 
-def assemble(chosen: Chosen, words: Words, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
+def assemble(chosen: Chosen, words: Instructions, runtime: Runtime, mode: Mode, settings: Settings) -> Injection:
     texts = chosen.texts
     found = "\n".join(each.text for each in in_message_order(chosen.found))
     return Injection(
-        protocol=joined(words.protocol, framed("boot", texts.get("boot", ""))),
-        standing=joined(framed("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
-        background=framed("background", texts.get("background", "")),
+        protocol=joined(words.protocol, frame_block("boot", texts.get("boot", ""))),
+        standing=joined(frame_block("pinned", texts.get("pinned", "")), memory_text(chosen.epoch)),
+        background=frame_block("background", texts.get("background", "")),
         history=chosen.history,
         block=joined(
-            framed("found", found),
-            framed("background", chosen.offered),
-            frame(with_runtime(chosen.state, runtime)),
+            frame_block("found", found),
+            frame_block("background", chosen.offered),
+            frame_state(with_runtime(chosen.state, runtime)),
             words.reminder,
         ),
         reserve=settings.snapshot_reserve if mode != "readonly" else 0,
@@ -118,8 +118,8 @@ def protocol_for(mode: Mode, settings: Settings) -> str:
 
 def memory_text(epoch: Tiers | None) -> str:
     """The memory of an epoch, each item as its id, decay and content."""
-    shown = {tier: [brief(item) for item in items] for tier, items in (epoch or {}).items() if items}
-    return framed("memory", escaped(shown)) if shown else ""
+    shown = {tier: [brief_item(item) for item in items] for tier, items in (epoch or {}).items() if items}
+    return frame_block("memory", encode_escaped(shown)) if shown else ""
 
 
 def joined(*texts: str) -> str:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ctxwrap.kinds import KINDS
-from ctxwrap.memory.epoch import Since, Tiers, brief, frozen, is_over, since
+from ctxwrap.memory.epoch import EpochDelta, Tiers, brief_item, diff_epoch, freeze_memory, should_end_epoch
 from ctxwrap.memory.items import KINDS as ITEM_KINDS
-from ctxwrap.memory.items import TIERS, ItemKind, foreign_in, kind_of
+from ctxwrap.memory.items import TIERS, ItemKind, kind_of, least_trusted_foreign
 from ctxwrap.memory.similarity import subjects
 from ctxwrap.pack.receipt import ASKED, NO_ROOM, REMEMBERED
-from ctxwrap.protocol.instructions import escaped
+from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.types import PackItem
 
 ItemSize = Callable[[dict[str, Any]], int]
@@ -42,7 +42,7 @@ _PACK_KINDS: dict[ItemKind, str] = {"fact": "facts", "decision": "decisions", "t
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    memory: Since
+    memory: EpochDelta
     """What is shown, and what of it is not in the epoch."""
     epoch: Tiers
     is_new: bool
@@ -67,11 +67,11 @@ def sizes(count: Callable[[str], int]) -> Sizes:
 @lru_cache(maxsize=4096)
 def _brief(id: str, content: str) -> str:
     """An item in the epoch block and its id, with a decay of the greatest length."""
-    return escaped([brief({"id": id, "decay": 0.555, "content": content}), id])
+    return encode_escaped([brief_item({"id": id, "decay": 0.555, "content": content}), id])
 
 
 def _lasting(item: dict[str, Any]) -> str:
-    return escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
+    return encode_escaped({name: value for name, value in item.items() if name not in ("decay", "round")})
 
 
 def memory_block(
@@ -96,14 +96,14 @@ def memory_block(
     )
     shown: Tiers = {tier: [item for item in memory[tier] if item["id"] in lasting | asked] for tier in TIERS}
     items, old = _pack_items(memory, lasting, asked, sizes, foreign), epoch or _nothing()
-    since_epoch = since(old, shown)
+    since_epoch = diff_epoch(old, shown)
     before, changed = _tokens(old, sizes.brief), _tokens(since_epoch.changes, sizes.whole)
     news = changed - _tokens(since_epoch.changes, sizes.whole, asked)
-    if before + changed <= limit and not is_over(before, news, at_hand=history_cut):
+    if before + changed <= limit and not should_end_epoch(before, news, at_hand=history_cut):
         return MemoryBlock(since_epoch, old, False, before + changed, items)
     kept: Tiers = {tier: [item for item in shown[tier] if item["id"] in lasting] for tier in TIERS}
-    new = frozen(kept) if may_begin else _nothing()
-    since_epoch = since(new, shown)
+    new = freeze_memory(kept) if may_begin else _nothing()
+    since_epoch = diff_epoch(new, shown)
     tokens = _tokens(new, sizes.brief) + _tokens(since_epoch.changes, sizes.whole)
     return MemoryBlock(since_epoch, new, may_begin, tokens, items)
 
@@ -158,7 +158,7 @@ def _group(kind: ItemKind, reason: str, group: list[tuple[str, int]], foreign: M
     row = KINDS[_PACK_KINDS[kind]]
     ids, sizes = tuple(id for id, _ in group), [tokens for _, tokens in group]
     included = reason != NO_ROOM
-    origin = foreign_in(foreign.get(id, "") for id in ids) or "assistant"
+    origin = least_trusted_foreign(foreign.get(id, "") for id in ids) or "assistant"
     return PackItem(row.name, row.source, sum(sizes), included, reason, priority=0.8, origin=origin, refs=ids)
 
 

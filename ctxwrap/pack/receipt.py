@@ -41,7 +41,7 @@ _ALIKE = {"retrieved": ("missed", "found")}
 """For kinds with many reasons, the shapes of items that are left out and of included ones."""
 
 
-def rows(items: Iterable[PackItem]) -> list[Any]:
+def items_as_json(items: Iterable[PackItem]) -> list[Any]:
     """Items in the form of the log: abbreviated if they have a usual shape."""
     return [_row(item) for item in items]
 
@@ -73,7 +73,7 @@ _DIGITS = 15
 
 def items_in(event: Record) -> tuple[PackItem, ...]:
     """The items of an event; raises LookupError, TypeError or ValueError if they are malformed."""
-    return tuple(_read(each) if isinstance(each, list) else item_in(each) for each in event["pack"])
+    return tuple(_read(each) if isinstance(each, list) else item_from_json(each) for each in event["pack"])
 
 
 def _read(row: list[Any]) -> PackItem:
@@ -81,10 +81,10 @@ def _read(row: list[Any]) -> PackItem:
     unusual = refs.pop() if refs and isinstance(refs[-1], dict) else {}
     shape, named = _SHAPES[name], tuple(map(str, refs))
     known = {**shape._asdict(), "tokens": tokens, "refs": named, "freshness": _freshness(shape.source, named)}
-    return item_in({**known, **unusual})
+    return item_from_json({**known, **unusual})
 
 
-def item_in(value: Mapping[str, Any]) -> PackItem:
+def item_from_json(value: Mapping[str, Any]) -> PackItem:
     """The inverse of `as_json`."""
     known = {name: value[name] for name in PackItem._fields if name in value}
     return PackItem(**known | {name: tuple(known[name]) for name in ("visibility", "refs") if name in known})
@@ -173,14 +173,14 @@ def context_event(kind: EventClass, ids: EventIds, subject: str = "", **data: An
     return {"type": kind, **run, **ids.as_json(), **about, **({"data": data} if data else {}), "ctx": {}}
 
 
-def stages_of(records: Sequence[Record], ids: EventIds, *, sends: bool = True) -> list[Record]:
+def stage_events(records: Sequence[Record], ids: EventIds, *, sends: bool = True) -> list[Record]:
     """The events that follow from records that were written together, in their order.
 
     `ids` are those of the turn and of its last request so far; `sends` says whether its mode sends the pack.
     """
     stages: list[Record] = []
     for done in _of(records, "done"):
-        stages += _injected(ids, done) if sends and was_taken(done) else ()
+        stages += _injected(ids, done) if sends and was_accepted(done) else ()
     stages += _moved(ids, [move for event in _of(records, "evolution") for move in event["moves"]])
     stages += _changed(ids, [each for event in _of(records, *_CHANGING) for each in event.get("operations", ())])
     stages += _granted(ids, [event["action"] for event in _of(records, "working_set") if event["granted"]])
@@ -193,7 +193,7 @@ def stages_of(records: Sequence[Record], ids: EventIds, *, sends: bool = True) -
     return stages
 
 
-def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
+def session_stage_events(records: Iterable[Record], session: str) -> list[Record]:
     """The events that follow from records outside of turns."""
     ids = EventIds(session)
     return [
@@ -204,7 +204,7 @@ def session_stages_of(records: Iterable[Record], session: str) -> list[Record]:
     ]
 
 
-def was_taken(done: Record) -> bool:
+def was_accepted(done: Record) -> bool:
     """Whether a provider accepted the request of a turn that ended so."""
     taken = done.get("taken")
     return taken if isinstance(taken, bool) else bool(done.get("response_id")) or done.get("status") == "ok"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from ctxwrap.kinds import is_file, seen_by
-from ctxwrap.redaction.visibility import ALONE, Target, VisibilityRules
+from ctxwrap.redaction.visibility import MODEL_ONLY, Target, VisibilityRules
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.types import Candidate, HistoryMessage, LoggedMessage, Message, PackItem, Resource, SourcedText
 
@@ -105,7 +105,7 @@ _SLACK = 16
 """Tokens by which references differ."""
 
 
-def reference_to(first: Message, number: int) -> str:
+def reference_text(first: Message, number: int) -> str:
     """The text that replaces repetitions of the output in message `first`."""
     call = f"of tool call {first.tool_call_id[:64]} above" if first.tool_call_id else "of an earlier tool call above"
     return f"[The same output as that {call}: {len(first.text)} characters, in messages:{number}. It is not repeated.]"
@@ -140,7 +140,7 @@ def references_in(copies: Iterable[HistoryMessage]) -> dict[int, dict[str, str]]
 
 
 def _referring(copy: HistoryMessage, first: HistoryMessage, measure: Measure) -> HistoryMessage:
-    message = copy.message._replace(content=reference_to(first.message, first.number))
+    message = copy.message._replace(content=reference_text(first.message, first.number))
     return copy._replace(message=message, tokens=measure.message(LoggedMessage(copy.number, message)))
 
 
@@ -179,7 +179,7 @@ class Sharing:
     def offer(self, kind: str, texts: Iterable[SourcedText]) -> None:
         """Keep the texts that targets other than the model may see."""
         offered = (Resource(kind, text.source, text.text, self.seen_by(kind, text.source)) for text in texts)
-        self.resources += [each for each in offered if each.visibility not in ((), ALONE)]
+        self.resources += [each for each in offered if each.visibility not in ((), MODEL_ONLY)]
 
     def mark_candidates(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         return [each._replace(visibility=self.seen_by(each.kind, each.source)) for each in candidates]

@@ -5,7 +5,7 @@ import re
 from hashlib import blake2b
 from typing import Literal, NamedTuple, get_args
 
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.types import SessionKey
 
 _BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
@@ -27,7 +27,7 @@ def boundary_of(key: SessionKey) -> str:
     return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def checked_boundary(boundary: str) -> str:
+def check_boundary(boundary: str) -> str:
     if not _BOUNDARY.fullmatch(boundary):
         raise ValueError(
             f"a boundary must be 8 to 64 characters of 0-9 and a-z, new for each request, not {boundary!r}"
@@ -35,22 +35,22 @@ def checked_boundary(boundary: str) -> str:
     return boundary
 
 
-def framed(content: str, path: str, role: FrameRole, boundary: str) -> str:
+def frame_text(content: str, path: str, role: FrameRole, boundary: str) -> str:
     """Frame content that `harmless` has processed."""
     tag = f"{role}-{boundary}"
-    return f"<{tag} path={quoted(path, boundary)}>\n{content}\n</{tag}>\n"
+    return f"<{tag} path={quote_line(path, boundary)}>\n{content}\n</{tag}>\n"
 
 
-def harmless(text: str, boundary: str) -> str:
+def sanitise_framed(text: str, boundary: str) -> str:
     """Break up the boundary and imitations of ctxwrap's marks; the text looks the same."""
     broken = re.sub(f"{boundary[0]}(?={boundary[1:]})", f"\\g<0>{_JOINER}", text, flags=re.IGNORECASE)
-    return neutral(broken)
+    return sanitise(broken)
 
 
-def quoted(text: str, boundary: str) -> str:
+def quote_line(text: str, boundary: str) -> str:
     """Return the text in quotes on one line, without marks."""
     written = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
-    return harmless(written, boundary)
+    return sanitise_framed(written, boundary)
 
 
 def blocks_in(text: str, boundary: str) -> list[FramedBlock]:

@@ -111,29 +111,29 @@ and the JSON object follows it, with no code fence and not a word before or behi
 _MAX_FAULTS, _MAX_FAULT = 5, 200
 
 
-def question(faults: Sequence[str]) -> str:
+def ask_state(faults: Sequence[str]) -> str:
     """Ask the model for its state alone; `faults` are those of the state it wrote, if any."""
     listed = [fault[:_MAX_FAULT] for fault in faults[:_MAX_FAULTS]] or ["the answer ended without a state"]
-    return _OPEN_QUESTION + escaped(listed) + _CLOSE_QUESTION
+    return _OPEN_QUESTION + encode_escaped(listed) + _CLOSE_QUESTION
 
 
-def before_question(text: str) -> str | None:
+def text_before_question(text: str) -> str | None:
     """Return the text before a `question`, or None if there is none."""
     before, mark, _ = text.partition(_OPEN_QUESTION)
     return before if mark else None
 
 
-def frame(state: dict[str, Any]) -> str:
+def frame_state(state: dict[str, Any]) -> str:
     """Frame `state` for the newest user message."""
-    return f"{_OPEN_CONTEXT}\n{escaped(state)}\n{_CLOSE_CONTEXT}"
+    return f"{_OPEN_CONTEXT}\n{encode_escaped(state)}\n{_CLOSE_CONTEXT}"
 
 
-def framed(name: FrameName, text: str) -> str:
+def frame_block(name: FrameName, text: str) -> str:
     """Frame a neutral or escaped text; "" if the text is empty."""
     return f"<ctxwrap-{name}>\n{text.rstrip()}\n</ctxwrap-{name}>" if text.strip() else ""
 
 
-def escaped(value: Any) -> str:
+def encode_escaped(value: Any) -> str:
     """Encode as JSON with `<` escaped, so that nothing can close a block or imitate the separator."""
     return _encode(value).replace("<", "\\u003c")
 
@@ -146,7 +146,7 @@ _FRAME = lazy_pattern(r"<[ \t]?/?[ \t]?(?=ctxwrap-)", re.IGNORECASE)
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
-def neutral(text: str) -> str:
+def sanitise(text: str) -> str:
     """Break up imitations of the separator or a frame; neutral text stays unchanged.
 
     A zero-width joiner goes into the mark. The text looks the same, so people can discuss it, and no lenient reader
@@ -168,7 +168,7 @@ _neutral_of_short = lru_cache(maxsize=256)(_neutral)
 """Our own texts and recent messages recur in many requests."""
 
 
-def unframe(text: str, name: str = "context") -> dict[str, Any] | None:
+def parse_block(text: str, name: str = "context") -> dict[str, Any] | None:
     """Return the object in the last block of that name: the state, or an epoch's memory."""
     opening = f"<ctxwrap-{name}>"
     start, end = text.rfind(opening), text.rfind(f"</ctxwrap-{name}>")
@@ -191,7 +191,7 @@ def asks_for_changes(text: str) -> bool:
     return DELTA_TEXT in text
 
 
-def without_injected(text: str) -> str:
+def strip_injected(text: str) -> str:
     """Remove the blocks before and after the caller's text."""
     text = text.removesuffix(REMINDER).rstrip("\n") if text.endswith(REMINDER) else text
     start, end = 0, len(text)

@@ -35,7 +35,7 @@ PROVIDERS = [
 ]
 
 
-def provider_for(path: str) -> "ProviderAdapter | None":
+def adapter_for(path: str) -> "ProviderAdapter | None":
     """The adapter for an API path such as `/v1/messages?beta=true`, or None for a path that is no chat call."""
     path = path.partition("?")[0].removeprefix("/v1")
     return next((load_adapter(provider) for provider in PROVIDERS if provider.path == path), None)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.types import Body, Content, Injection
 
 TEXT_TYPES = frozenset({"text", "input_text", "output_text"})
@@ -167,7 +167,7 @@ def neutral_message(message: Body) -> Body:
 def neutral_value(value: Any) -> Any:
     """A value whose texts are neutral at any depth; `value` itself if they are neutral already."""
     if isinstance(value, str):
-        return neutral(value)
+        return sanitise(value)
     if isinstance(value, list):
         return _same_or([neutral_value(item) for item in value], value)
     if isinstance(value, dict):
@@ -178,7 +178,7 @@ def neutral_value(value: Any) -> Any:
 
 def _neutral_text(content: Any) -> Any:
     if isinstance(content, str):
-        return neutral(content)
+        return sanitise(content)
     if not isinstance(content, list):
         return content
     return _same_or([_neutral_part(part) for part in content], content)

@@ -20,7 +20,7 @@ from ctxwrap.providers.messages import (
     with_content,
     with_injected_texts,
 )
-from ctxwrap.providers.options import FIELD, ample_limits, raise_limits, reply_text, short_answer_options
+from ctxwrap.providers.options import CACHE_KEY_FIELD, ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter
@@ -46,9 +46,9 @@ class OpenAIAdapter(ProviderAdapter):
 
     field_names = SHARED_FIELDS._replace(
         words=SHARED_FIELDS.words | {"effort", "reasoning_effort", "service_tier", "truncation", "verbosity"},
-        ids=SHARED_FIELDS.ids | {"previous_response_id", "user", "safety_identifier", FIELD},
+        ids=SHARED_FIELDS.ids | {"previous_response_id", "user", "safety_identifier", CACHE_KEY_FIELD},
     )
-    cache_key_field = FIELD
+    cache_key_field = CACHE_KEY_FIELD
     cache_key_host = "api.openai.com"
 
 

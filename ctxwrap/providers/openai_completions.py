@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import join_texts, set_path
 from ctxwrap.providers.openai_chat import Choices, OpenAIAdapter
@@ -32,9 +32,9 @@ class OpenAICompletions(OpenAIAdapter):
 
     def inject(self, body: Body, injection: Injection) -> Body:
         """Everything goes before the caller's prompt, which the model continues."""
-        history = neutral("\n".join(f"{message.role}: {message.text}" for message in injection.history))
+        history = sanitise("\n".join(f"{message.role}: {message.text}" for message in injection.history))
         stable = (injection.protocol, injection.standing, injection.background, history)
-        prompt = join_texts(*stable, injection.block, neutral(body["prompt"]))
+        prompt = join_texts(*stable, injection.block, sanitise(body["prompt"]))
         return {**body, **raise_limits(body, self.reply_limits, injection.reserve), "prompt": prompt}
 
     def rewriter(self, body: Body, streams: Callable[[], TextStream]) -> "CompletionsRewriter":

@@ -20,7 +20,7 @@ from ctxwrap.providers.messages import (
     with_references,
 )
 from ctxwrap.providers.openai_chat import OpenAIAdapter
-from ctxwrap.providers.options import FIELD, ample_limits, raise_limits, reply_text, short_answer_options
+from ctxwrap.providers.options import CACHE_KEY_FIELD, ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel, reading_of
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter, as_list
@@ -119,7 +119,7 @@ def api_items(message: Message) -> list[Body]:
     return items
 
 
-_ECHOED = frozenset({"instructions", "max_output_tokens", FIELD})
+_ECHOED = frozenset({"instructions", "max_output_tokens", CACHE_KEY_FIELD})
 """Request fields that a response echoes; the caller gets their own values back."""
 
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})

@@ -52,7 +52,7 @@ def ample_limits(body: Body, names: tuple[str, ...], reserve: int) -> Body:
     return {**limits, "thinking": {**thinking, "budget_tokens": budget}}
 
 
-FIELD = "prompt_cache_key"
+CACHE_KEY_FIELD = "prompt_cache_key"
 
 _OWN = re.compile(r"ctxwrap-[0-9a-f]{40}")
 

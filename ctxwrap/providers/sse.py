@@ -114,7 +114,7 @@ def _fields(raw: bytes) -> _Fields:
     return _Fields(event, "\n".join(data))
 
 
-def framed(event: str, data: dict[str, Any]) -> bytes:
+def encode_event(event: str, data: dict[str, Any]) -> bytes:
     """An event encoded as bytes."""
     head = f"event: {event}\n" if event else ""
     body = json.dumps(data, ensure_ascii=False, separators=(",", ":"))

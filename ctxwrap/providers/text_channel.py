@@ -200,7 +200,7 @@ _MOST_UNUSED = 4
 _decode = json.JSONDecoder().raw_decode
 
 
-class Deltas:
+class DeltaPassthrough:
     """Passes the text deltas of a stream through without parsing them, once it has a template of one."""
 
     def __init__(self) -> None:

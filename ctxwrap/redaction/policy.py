@@ -175,7 +175,7 @@ class _RedactedLines(logging.Filter):
 _lines = _RedactedLines()
 
 
-def redact_lines(redaction: Redaction) -> None:
+def redact_log_lines(redaction: Redaction) -> None:
     """Redact all lines of the `ctxwrap` logger from now on."""
     _lines.add(redaction)
     logging.getLogger("ctxwrap").addFilter(_lines)  # adding it again has no effect

@@ -215,7 +215,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def change_of(redaction: Redaction | None) -> Callable[[Any], Any]:
+def redaction_function(redaction: Redaction | None) -> Callable[[Any], Any]:
     """The function that applies a policy to a text or to JSON; the identity if there is no policy."""
     return Redactor(redaction).value if redaction else _same
 

@@ -8,7 +8,7 @@ from ctxwrap.errors import unknown_name
 Target = Literal["model", "tool", "runtime", "ui", "user", "reviewer", "peer_agent", "evidence_export"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 
-ALONE: tuple[Target, ...] = ("model",)
+MODEL_ONLY: tuple[Target, ...] = ("model",)
 """The default."""
 
 VisibilityRules = Mapping[str, Sequence[str]]

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import MAX_PARTS, TextFeature, passages, signs_of
+from ctxwrap.retrieval.passages import MAX_PARTS, TextFeature, passages, text_features
 from ctxwrap.retrieval.segments import MAX_BYTE, SIZE, Damaged, IndexedPassage, Postings, Segment
 
 __all__ = ["Damaged", "Index"]
@@ -70,7 +70,7 @@ class Index:
             self._start_segment()
         for part, passage in enumerate(pieces):
             terms = terms_of(passage)
-            document = IndexedPassage(number, part, time, len(terms), signs_of(passage), role, speaker, group)
+            document = IndexedPassage(number, part, time, len(terms), text_features(passage), role, speaker, group)
             self._put(document, terms)
 
     def _put(self, document: IndexedPassage, terms: Sequence[str]) -> None:

@@ -88,7 +88,7 @@ _STANDING_PHRASES = split_phrases(STANDING_PHRASES)
 _UNSPACED_TIME = ("昨天", "今天", "明天", "去年", "上周", "昨日", "今日", "明日")
 
 
-def signs_of(text: str) -> int:
+def text_features(text: str) -> int:
     text = text[:_MAX_READ] if len(text) > _MAX_READ else text
     small = text.lower()
     words = set(_WORD.findall(small))

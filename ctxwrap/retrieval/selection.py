@@ -68,7 +68,7 @@ def select_passages(
     return PassageSelection(text, tokens, *filling.result())
 
 
-def choose(
+def choose_passages(
     index: Index, ranking: Ranking, text_of: TextOf, budget: int, count: CountTokens
 ) -> tuple[tuple[SelectedPassage, ...], tuple[SelectedPassage, ...]]:
     """Return the chosen and the missed passages, best first, for callers that render them differently."""

@@ -23,7 +23,7 @@ def is_installed() -> bool:
     return find_spec("wordllama") is not None
 
 
-def loaded() -> "WordLlama | None":
+def load_wordllama() -> "WordLlama | None":
     """Return the model of this process, or None if it cannot be loaded; loading is tried once."""
     with _LOADING:
         return _load()

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ctxwrap.documents.sentences import RawMessage, sentences_in
-from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.documents.summary import fit_summary, summarise_message
 from ctxwrap.errors import Conflict, InvalidInput
 from ctxwrap.language.words import terms_of
 from ctxwrap.service import arguments
@@ -212,7 +212,7 @@ class NewEntry:
         )
         raw = RawMessage(number, self.role, shown.text, timestamp(now))
         given = self.summary or written
-        summary = fitted(given) if given else summary_of(raw, session.state.documents.text)
+        summary = fit_summary(given) if given else summarise_message(raw, session.state.documents.text)
         event = {"type": "entry", "message": number, "summary": screen.text(str(summary))}
         by = "agent" if self.summary else "model" if written else "rules"
         return [record], [{**event, "tags": screen.value(dict(self.tags)), "by": by, "ctx": {}}]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.archive import export_session
-from ctxwrap.export.archive.format import is_input
+from ctxwrap.export.archive.format import is_input_name
 from ctxwrap.export.archive.writer import Exported
 from ctxwrap.inspect import (
     Cost,
@@ -37,7 +37,7 @@ from ctxwrap.session.swap_search import ReturnedContent, SwapHit
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify import Progress, Rebuilding, Verification, rebuild, verify
 from ctxwrap.settings import Settings
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.turn.ending import end_session
 from ctxwrap.types import MissingContext, SessionKey
@@ -50,7 +50,7 @@ def open_session(
     session: str, *, tenant: str = "default", agent: str = "default", store: StoreLike = None
 ) -> "SessionHandle":
     """Return a handle to a stored session. Reads nothing: the session need not exist yet."""
-    return SessionHandle(key_for(session, tenant, agent), given_store(store))
+    return SessionHandle(key_for(session, tenant, agent), resolve_store(store))
 
 
 class _Place(TypedDict):
@@ -238,7 +238,7 @@ class SessionHandle:
     def put(self, name: str, data: bytes | None) -> None:
         """Save an input file in `context/`: `pinned/NAME`, `budget` or `gc.policy`; `None` removes it."""
         place = f"context/{name}"
-        if not is_input(place) or not is_legal_name(name.removeprefix("pinned/")):
+        if not is_input_name(place) or not is_legal_name(name.removeprefix("pinned/")):
             raise SettingsError(f"{name!r} is not an input file: use pinned/NAME, budget or gc.policy")
         known = open_existing(self.key, self.store)
         with defer_finalizers(), known.locked():
@@ -271,6 +271,6 @@ class SessionHandle:
 
     def note_export(self, evidence: "Evidence") -> None:
         """Record in the log that evidence was exported, and for which target."""
-        from ctxwrap.export.evidence.envelope import note_export
+        from ctxwrap.export.evidence.envelope import record_export
 
-        note_export(evidence, self.key.session, **self._place)
+        record_export(evidence, self.key.session, **self._place)

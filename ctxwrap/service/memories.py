@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ctxwrap.documents.document import LONGEST, trimmed
-from ctxwrap.documents.sections import MOST_NODES, node_counts
+from ctxwrap.documents.sections import MAX_NODES, node_counts
 from ctxwrap.documents.sentences import RawMessage
-from ctxwrap.documents.trimming import removed
+from ctxwrap.documents.trimming import describe_removed
 from ctxwrap.errors import Conflict, ContextConflict, InvalidInput, NotFound
 from ctxwrap.memory.items import Origin, least_trusted
 from ctxwrap.service import arguments
@@ -47,7 +47,7 @@ from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.document_versions import news_of, next_version
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.turn.redactor import TurnRedactor
@@ -85,7 +85,7 @@ class Memories:
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._settings = settings_from(settings)
-        self._sessions = MemorySessions(given_store(store), tenant, vault, self._settings)
+        self._sessions = MemorySessions(resolve_store(store), tenant, vault, self._settings)
         self._user = dict(user or {})
         self._quotas = quotas or self._settings.quotas or Quotas()
         self._clock = clock
@@ -278,7 +278,7 @@ class Memories:
             memory_id, vault, "grow_context", lambda session: (_kind(session), session.log.edition(), news_of(session))
         )
         given = self._writer.context(kind, news.document, news.raws, news.items) if news.raws else ""
-        given = given if max(node_counts(given), default=0) <= MOST_NODES else ""
+        given = given if max(node_counts(given), default=0) <= MAX_NODES else ""
         written = trimmed(given)
         with self._writing(memory_id, vault, "grow_context") as session:
             documents = session.state.documents
@@ -364,14 +364,14 @@ def _kind(session: Session) -> str:
 
 def _check_diagrams(content: str) -> None:
     for count in node_counts(content):
-        if count > MOST_NODES:
-            raise InvalidInput(f"content has a Mermaid diagram of {count} nodes; the limit is {MOST_NODES}")
+        if count > MAX_NODES:
+            raise InvalidInput(f"content has a Mermaid diagram of {count} nodes; the limit is {MAX_NODES}")
 
 
 def _trimming_note(before: str, after: str) -> str:
     if before == after:
         return ""
-    gone = removed(before, after)
+    gone = describe_removed(before, after)
     return f"trimmed from {len(before)} to {len(after)} characters{f'; removed lines: {gone}' if gone else ''}"
 
 

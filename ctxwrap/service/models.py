@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ctxwrap.documents.document import PLACEHOLDER
 from ctxwrap.documents.sentences import RawMessage, Summary
-from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.documents.summary import fit_summary, summarise_message
 from ctxwrap.errors import NotFound
 from ctxwrap.session.documents import Documents
 from ctxwrap.session.redaction import FORGOTTEN
@@ -188,7 +188,7 @@ def _entry(session: Session, number: int, record: Record, event: Record) -> Entr
 def _summary(raw: RawMessage, event: Record) -> Summary:
     """Return the stored summary, else one computed from the message alone."""
     stored = event.get("summary")
-    return fitted(stored) if isinstance(stored, str) and stored.strip() else summary_of(raw)
+    return fit_summary(stored) if isinstance(stored, str) and stored.strip() else summarise_message(raw)
 
 
 def replace_surrogates(text: str) -> str:

@@ -12,11 +12,11 @@ from ctxwrap.documents.document import LONGEST as LONGEST_CONTEXT
 from ctxwrap.documents.sentences import MemoryLine, RawMessage
 from ctxwrap.errors import InvalidInput
 from ctxwrap.redaction import Redaction
-from ctxwrap.redaction.redactor import change_of
+from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.service import arguments
 from ctxwrap.service.models import Prompts
 from ctxwrap.settings import SummaryWriter
-from ctxwrap.turn.summariser import framed, spoken
+from ctxwrap.turn.summariser import cleaned_reply, framed
 
 NAMES = ("context_prompt", "entry_capture_prompt", "summary_prompt")
 RULES = "context_summary_rules"
@@ -107,7 +107,7 @@ class TextWriter:
     def __init__(self, writer: SummaryWriter | None, prompts: str | None, redaction: Redaction | None) -> None:
         self._writer = writer
         self._prompts = prompts
-        self._redact: Callable[[str], str] = change_of(redaction)
+        self._redact: Callable[[str], str] = redaction_function(redaction)
 
     @property
     def is_available(self) -> bool:
@@ -135,7 +135,7 @@ class TextWriter:
         try:
             prompt = prompts_for(memory_type, self._prompts).templates[f"{what}_prompt"]
             rules = (block_for(prompt, _TOOLS[what]) or prompt) + _DATA.format(mark=mark, what=what)
-            return self._redact(spoken(self._writer.ask(rules, request), longest)).strip()
+            return self._redact(cleaned_reply(self._writer.ask(rules, request), longest)).strip()
         except Exception as error:
             logger.warning(
                 "ctxwrap: a %s is computed by rules because the model failed to write it: %s",

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ctxwrap.memory.items import Origin, foreign_in, is_foreign, least_trusted
+from ctxwrap.memory.items import Origin, is_foreign, least_trusted, least_trusted_foreign
 from ctxwrap.session.alignment import Digest
 from ctxwrap.stores.log_format import as_record, message_in, numbers_in, ranges, tokens_in
 from ctxwrap.types import LoggedMessage, Message, Record
@@ -214,7 +214,7 @@ Run = tuple[int, int, Origin]
 class Origins:
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         self._runs = list(runs)
-        self.least = foreign_in(origin for _, _, origin in self._runs)
+        self.least = least_trusted_foreign(origin for _, _, origin in self._runs)
         """The least trusted foreign origin."""
 
     def of(self, number: int) -> Origin | None:

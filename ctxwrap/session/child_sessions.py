@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidId, NotFound, SettingsError, unknown_name
-from ctxwrap.redaction.redactor import change_of
+from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.abi import is_legal_name, legal_name, record_issues
 from ctxwrap.session.append_only_file import line
 from ctxwrap.session.clock import new_turn_id, utc_now
@@ -145,7 +145,7 @@ def _child(known: Session, name: str) -> Child:
 
 
 def _append(known: Session, event: Record) -> None:
-    redact = change_of(known.redaction)
+    redact = redaction_function(known.redaction)
     event = {name: redact(value) if name in _TEXTS else value for name, value in event.items()}
     known.append(new_turn_id(), [], [event], utc_now())
 

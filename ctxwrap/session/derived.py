@@ -19,7 +19,7 @@ from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
-from ctxwrap.tokens.truncation import estimate_message
+from ctxwrap.tokens.truncation import estimate_message_tokens
 from ctxwrap.types import Message, Record
 
 _REFS = 50
@@ -79,7 +79,7 @@ class Derived:
 
     def take_message(self, number: int, message: Message, said: str, record: Record) -> None:
         self.swap.take_message(number, message, said, record)
-        self.dedup.take(f"messages:{number}", record, estimate_message(message))
+        self.dedup.take(f"messages:{number}", record, estimate_message_tokens(message))
         self.collected.take_message(number, message, record)
         self._note_time(record)
         if message.role == "tool":

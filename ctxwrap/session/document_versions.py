@@ -50,10 +50,10 @@ def news_of(session: Session, newest: int = 0) -> News:
 
 def next_version(session: Session) -> Record:
     """The event of the next version by rules; call inside `locked`."""
-    from ctxwrap.documents.document import grown
+    from ctxwrap.documents.document import grow
 
     news, documents = news_of(session), session.state.documents
-    text = grown(news.document, news.raws, news.items)
+    text = grow(news.document, news.raws, news.items)
     if text == news.document:
         return documents.unchanged(news.covers)
     return documents.next(text, EXTRACT, news.covers, news.origin)
@@ -67,7 +67,7 @@ def document_without(
     It starts from the newest version that stays and adds what was said since, `without` the messages that hold the
     erased text.
     """
-    from ctxwrap.documents.document import EMPTY, grown
+    from ctxwrap.documents.document import EMPTY, grow
 
     documents, left = session.state.documents, Documents()
     if documents.by != EXTRACT:
@@ -76,7 +76,7 @@ def document_without(
         left.take(event, 0)
     said = [kept for kept in session.state.branch.since(left.covers)[-_MOST:] if kept.number not in without]
     items = [item for item in _lasting(session.state.memory.items.values()) if not gone.concerns(item.as_json())]
-    text = gone.lines_left(grown(left.text or EMPTY, raws_of(session, said), _remembered(items)))
+    text = gone.lines_left(grow(left.text or EMPTY, raws_of(session, said), _remembered(items)))
     if text in (left.text or EMPTY, FORGOTTEN):
         return []
     origin = least_trusted(left.origin, session.state.origin_of(said), *(item.origin for item in items))

@@ -6,7 +6,7 @@ from ctxwrap.errors import NotFound
 from ctxwrap.session.background import background
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import STREAMS, Log, Store
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import SessionKey
@@ -30,7 +30,7 @@ def open_existing(
 ) -> Session:
     """Return the session, read to its end, after this process's pending writes; raise NotFound if it is empty."""
     finish_background_work(key)
-    session = Session(key, given_store(store).open(key), settings, keeps_all=keeps_all)
+    session = Session(key, resolve_store(store).open(key), settings, keeps_all=keeps_all)
     session.refresh()
     if session.is_empty:
         raise NotFound(f"there is no session {key.session!r} of tenant {key.tenant!r} and agent {key.agent!r}")

@@ -43,7 +43,7 @@ def open_in(known: Iterable[MissingContext]) -> MissingItems:
     return tuple(filter(is_open, known))
 
 
-def lacking(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
+def gaps_in(items: Iterable[PackItem], report: Mapping[str, Any]) -> list[MissingContext]:
     """The gaps of a pack, worst first: files and texts that should be in it."""
     found = [_file(str(each["path"]), each) for each in report.get("missing_context") or ()]
     known = {each.source for each in found}
@@ -90,12 +90,14 @@ def _source_of(item: PackItem) -> str:
     return f"{kind_named(item.kind).store}:{item.source}"
 
 
-def packed(known: MissingItems, items: Sequence[PackItem], report: Mapping[str, Any], ids: EventIds) -> list[Record]:
+def pack_events(
+    known: MissingItems, items: Sequence[PackItem], report: Mapping[str, Any], ids: EventIds
+) -> list[Record]:
     """The events of a new pack: gaps that it closes, gaps and questions that expire, and gaps that are new.
 
     A gap that stays is logged again only if its severity changes.
     """
-    lacks = {each.id: each for each in lacking(items, report)}
+    lacks = {each.id: each for each in gaps_in(items, report)}
     shown = {_source_of(item) for item in items if item.included and _is_wanted(item.kind)}
     there = [each for each in known if each.source in shown and each.id not in lacks]
     over = [each for each in _overdue(known, ids.round) if each.id not in lacks and each not in there]
@@ -121,25 +123,27 @@ def _overdue(known: MissingItems, round: int) -> list[MissingContext]:
     return [each for each in open_in(known) if round - each.round > _ROUNDS or each in asked[:-_MOST]]
 
 
-def asked_in(known: MissingItems, round: int) -> tuple[MissingContext, ...]:
+def questions_shown(known: MissingItems, round: int) -> tuple[MissingContext, ...]:
     """The questions that the model is shown in a round, newest first."""
     over = _overdue(known, round)
     asked = [each for each in open_in(known) if each.source == MODEL and each not in over]
     return tuple(asked[: -MAX_QUESTIONS - 1 : -1])
 
 
-def as_shown(questions: Iterable[MissingContext]) -> list[Record]:
+def questions_as_json(questions: Iterable[MissingContext]) -> list[Record]:
     return [{"question": each.question, "severity": each.severity} for each in questions]
 
 
-def flagged(known: MissingItems, listed: Iterable[Mapping[str, str]], ids: EventIds, resolution: str) -> list[Record]:
+def question_events(
+    known: MissingItems, listed: Iterable[Mapping[str, str]], ids: EventIds, resolution: str
+) -> list[Record]:
     """The events of a list of questions in a snapshot: a question that was shown and is not listed is resolved.
 
     A declined question stays declined.
     """
     before = {each.id: each for each in known}
     asked = {id_of(MODEL, each["question"]): each for each in reversed(list(listed))}
-    dropped = [each for each in asked_in(known, ids.round) if each.id not in asked]
+    dropped = [each for each in questions_shown(known, ids.round) if each.id not in asked]
     events = [_settled(each, ids, "resolved", resolution) for each in dropped]
     for id, each in reversed(asked.items()):
         events += _flagged(id, each, before.get(id), ids)
@@ -163,7 +167,7 @@ def _flagged(id: str, entry: Mapping[str, str], before: MissingContext | None, i
     return events
 
 
-def settled(known: MissingItems, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
+def settlement_event(known: MissingItems, id: str, status: MissingStatus, note: str, session: str) -> Record | None:
     """The event of an operator who settles it; None if the id is unknown."""
     each = next((each for each in known if each.id == id), None)
     return each and _settled(each, EventIds(session, each.turn), status, note)
@@ -209,7 +213,7 @@ def changed_by(event: Record, before: MissingContext | None) -> MissingContext |
     return before
 
 
-def taken(known: MissingItems, event: Record) -> MissingItems:
+def missing_after(known: MissingItems, event: Record) -> MissingItems:
     """The open and declined entries after one more event of the log."""
     id = event.get("subject")
     if event.get("type") not in CLASSES or not isinstance(id, str) or not id:
@@ -220,7 +224,7 @@ def taken(known: MissingItems, event: Record) -> MissingItems:
     return (*known[:at], *([new] if new and stays else []), *known[at + 1 :])[-_HELD:]
 
 
-def history(events: Iterable[Record]) -> MissingItems:
+def missing_history(events: Iterable[Record]) -> MissingItems:
     """All entries of a log, in their last state; one that was detected again counts as new."""
     found: dict[str, MissingContext] = {}
     for event in events:
@@ -259,7 +263,7 @@ def _status_in(data: Mapping[str, Any]) -> MissingStatus:
     return next((word for word in _SETTLED if word == data.get("status")), "resolved")
 
 
-def from_json(value: Any) -> MissingItems:
+def missing_from_json(value: Any) -> MissingItems:
     """The entries of a checkpoint."""
     found = (MissingContext(*each) for each in value)
     return tuple(each._replace(blocked_actions=tuple(each.blocked_actions)) for each in found)

@@ -10,7 +10,7 @@ from ctxwrap.session.alignment import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import Inputs
-from ctxwrap.session.missing import as_shown, asked_in
+from ctxwrap.session.missing import questions_as_json, questions_shown
 from ctxwrap.session.state import SessionState
 from ctxwrap.stores.base import Log
 from ctxwrap.types import ForeignOrigins, Message, Operation, Record, Request, SourcedText, TurnInputs
@@ -154,8 +154,8 @@ def _state(
     for operation in recalled:
         item = MemoryItem.from_json(operation.item or {})
         state["memory"][item.tier].append(item.shown(past.memory.faded(item, number)))
-    if asked := asked_in(past.missing, number):
-        state["missing"] = as_shown(asked)
+    if asked := questions_shown(past.missing, number):
+        state["missing"] = questions_as_json(asked)
     return state, [move._asdict() for move in moves]
 
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Literal
 
 from ctxwrap.errors import NotFound, unknown_name
-from ctxwrap.memory.decay import rehydrated
+from ctxwrap.memory.decay import rehydrate
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.clock import new_turn_id, utc_now
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
-from ctxwrap.session.missing import history, open_in, settled
+from ctxwrap.session.missing import missing_history, open_in, settlement_event
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.stores.base import Store
 from ctxwrap.types import MissingContext, Operation, SessionKey
@@ -40,7 +40,7 @@ def _set_pinned(key: SessionKey, id: str, store: StoreLike, *, pinned: bool) -> 
 
 
 def _pinned(item: MemoryItem, memory: Memory) -> MemoryItem:
-    back = rehydrated(item, memory.round, memory.rules) if item.tier == "swap" else item
+    back = rehydrate(item, memory.round, memory.rules) if item.tier == "swap" else item
     return replace(back, pinned=True)
 
 
@@ -55,7 +55,7 @@ _STATUSES = ("resolved", "declined")
 def missing_in(store: Store, key: SessionKey, *, everything: bool = False) -> tuple[MissingContext, ...]:
     """Return open missing context, oldest first; with `everything` also closed entries."""
     known = open_existing(key, store)
-    return history(known.records("events")) if everything else open_in(known.state.missing)
+    return missing_history(known.records("events")) if everything else open_in(known.state.missing)
 
 
 def resolve_missing(
@@ -77,7 +77,7 @@ def resolve_missing(
         raise unknown_name("status", status, _STATUSES)
     known = open_existing(key_for(session, tenant, agent), store)
     with defer_finalizers(), known.locked():
-        event = settled(known.state.missing, id, status, note or "by hand", session)
+        event = settlement_event(known.state.missing, id, status, note or "by hand", session)
         if event is None:
             raise NotFound(f"session {session!r} has no missing context {id!r}")
         known.append(new_turn_id(), [], [event], utc_now())

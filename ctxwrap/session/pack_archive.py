@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ctxwrap.memory.epoch import Tiers, unchanged
+from ctxwrap.memory.epoch import Tiers, unchanged_ids
 from ctxwrap.pack.history import Passage, speaker_line
-from ctxwrap.pack.injection import Words, memory_text
+from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import reference_to
-from ctxwrap.protocol.instructions import escaped, frame, framed, neutral
+from ctxwrap.pack.selection import reference_text
+from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.session.abi import is_legal_name
@@ -36,7 +36,7 @@ class Lookups:
     """By the name of the stored content."""
 
 
-def recorded(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Lookups) -> PackView:
+def rebuilt_pack(key: SessionKey, event: Record, epoch: Tiers | None, lookups: Lookups) -> PackView:
     """Rebuild the pack of an event; `epoch` is the memory of the epoch at that time.
 
     Raises LookupError, TypeError or ValueError if the event has no valid pack.
@@ -78,14 +78,14 @@ class _Rebuild:
         yield from self._text("pinned", "system", "context/pinned")
         if self._sent["epoch"] and self._epoch:
             was_brief = self._sent["epoch"] == "brief"
-            text = memory_text(self._epoch) if was_brief else framed("memory", escaped(self._epoch))
+            text = memory_text(self._epoch) if was_brief else frame_block("memory", encode_escaped(self._epoch))
             yield self._block("memory", "system", "events.jsonl", text)
         yield from self._text("background", "user", "working set, summary and children")
         yield from (self._message(number, "message") for number in numbers_in(str(self._prefix["messages"])))
         if self._sent["found"]:
-            yield self._block("found", "user", "messages.jsonl", framed("found", self._found()))
+            yield self._block("found", "user", "messages.jsonl", frame_block("found", self._found()))
         yield from self._text("offered", "user", "the caller", "background")
-        state = frame(with_runtime(self._state(), self.runtime))
+        state = frame_state(with_runtime(self._state(), self.runtime))
         yield self._block("state", "user", "events.jsonl", state)
         if words.reminder:
             yield self._block("reminder", "user", "protocol", words.reminder)
@@ -95,15 +95,15 @@ class _Rebuild:
         state: Record = self._sent["state"]
         if state.get("unchanged") is not True:
             return state
-        return {**state, "unchanged": unchanged(self._epoch or {}, state["memory"], state.get("dropped", ()))}
+        return {**state, "unchanged": unchanged_ids(self._epoch or {}, state["memory"], state.get("dropped", ()))}
 
-    def _words(self) -> Words:
+    def _words(self) -> Instructions:
         """The instructions of that time."""
         id = self._texts.get("protocol")
         text = None if id is None else self._lookups.text(str(id))
         if text is None:
             self.notes.append("the text of protocol is no longer kept")
-        return Words(_GONE) if text is None else Words.from_text(text)
+        return Instructions(_GONE) if text is None else Instructions.from_text(text)
 
     def _text(self, name: str, role: str, source: str, frame_name: str = "") -> Iterator[Block]:
         id = self._texts.get(name)
@@ -112,7 +112,7 @@ class _Rebuild:
         text = self._lookups.text(str(id))
         if text is None:
             self.notes.append(f"the text of {name} is no longer kept")
-        yield self._block(name, role, source, _GONE if text is None else framed(frame_name or name, text))  # type: ignore[arg-type]
+        yield self._block(name, role, source, _GONE if text is None else frame_block(frame_name or name, text))  # type: ignore[arg-type]
 
     def _message(self, number: int, name: str) -> Block:
         kept = self._lookups.message(number)
@@ -122,11 +122,11 @@ class _Rebuild:
         first = self._copies.get(number, 0)
         known = self._lookups.message(first) if first else None
         if known is not None:
-            message = message._replace(content=reference_to(known.message, first))
+            message = message._replace(content=reference_text(known.message, first))
             kept = LoggedMessage(number, message)
-        text = message.content if isinstance(message.content, str) else escaped(message.content)
-        shown = text if message.role == "system" else neutral(text)
-        calls = [escaped(call) for call in message.tool_calls]
+        text = message.content if isinstance(message.content, str) else encode_escaped(message.content)
+        shown = text if message.role == "system" else sanitise(text)
+        calls = [encode_escaped(call) for call in message.tool_calls]
         whole = "\n".join(filter(None, [shown, *calls]))
         return Block(name, message.role, f"messages:{number}", whole, self._measure.message(kept))
 
@@ -174,7 +174,7 @@ class PackArchive:
         if past.pack is None:
             return None
         try:
-            view = recorded(self._key, past.pack, past.epoch, self.lookups(past))
+            view = rebuilt_pack(self._key, past.pack, past.epoch, self.lookups(past))
         except (LookupError, TypeError, ValueError) as error:
             logger.debug("session %r: invalid pack: %r", self._key.session, error)
             return None

@@ -66,7 +66,7 @@ class PackView:
 
     def as_markdown(self) -> str:
         """The content of `pack.md`."""
-        return markdown(self)
+        return pack_markdown(self)
 
     def as_json(self) -> Record:
         """The content of `pack.json`: items name files of the session, or the log."""
@@ -131,7 +131,7 @@ _FENCE = re.compile("`{3,}")
 _BREAKING = re.compile(r"[\s|\\`<>\[\]*_]+")
 
 
-def markdown(view: PackView) -> str:
+def pack_markdown(view: PackView) -> str:
     return "\n".join(_lines(view)) + "\n"
 
 
@@ -197,7 +197,7 @@ PACK_MARKDOWN = "context/pack.md"
 
 def save_pack(view: PackView, files: Files) -> None:
     files.save(PACK_JSON, _written(view.as_json()).encode() + b"\n")
-    files.save(PACK_MARKDOWN, markdown(view).encode("utf-8", "backslashreplace"))
+    files.save(PACK_MARKDOWN, pack_markdown(view).encode("utf-8", "backslashreplace"))
 
 
 def _written(pack: Record) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ctxwrap.errors import NotFound, SettingsError
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.similarity import codes, key_of, marks, telling_words
+from ctxwrap.memory.similarity import codes, content_words, fingerprints, key_of
 from ctxwrap.session import blobs, index_files
 from ctxwrap.session.abi import is_legal_name
 from ctxwrap.session.blobs import loaded
@@ -202,7 +202,7 @@ def _found(known: Session, item: str | None, query: str | None) -> _Trace:
     others = (each.content for each in _items(known.memory) if each.id not in ids)
     own_codes = _all_codes(contents) - _all_codes(others)
     asked = set(key_of(query or "").split())
-    repeats = partial(_repeats, list(map(telling_words, contents)), own_codes, asked)
+    repeats = partial(_repeats, list(map(content_words, contents)), own_codes, asked)
     gone = replace(redaction(events, ids=ids), tells=repeats)
     sources = frozenset(number for each in versions for number in _numbers(str(each.get("source"))))
     return _trace_of(known, ids, gone if ids else replace(gone, summaries=0), sources)
@@ -240,7 +240,7 @@ def _items(memory: Memory) -> list[MemoryItem]:
 
 def _repeats(contents: Sequence[set[str]], own_codes: Set[str], asked: Set[str], line: str) -> bool:
     """Whether a line has most words or a code of a forgotten item, or all words of the query."""
-    words = telling_words(line)
+    words = content_words(line)
     if (asked and asked <= set(key_of(line).split())) or own_codes & codes(line):
         return True
     return any(len(words & content) > _MOST * len(content) for content in contents)
@@ -340,7 +340,7 @@ class _Source:
         self._seq: int = purged["ctx"]["seq"]
         self._turn = turn_in(purged)
         self._words = {
-            record["ctx"]["seq"]: (turn_in(record), telling_words("\n".join(_texts(record))))
+            record["ctx"]["seq"]: (turn_in(record), content_words("\n".join(_texts(record))))
             for record in messages
             if (record.get("ctx") or {}).get("seq")
         }
@@ -362,16 +362,16 @@ class _Source:
 
     def made_line(self, line: str) -> bool:
         """Whether a line of any text repeats what only this message contains."""
-        if self._marks & marks(line):
+        if self._marks & fingerprints(line):
             return True
-        wanted = telling_words(line)
+        wanted = content_words(line)
         own = wanted & self._words[self._seq][1]
         others = (words for seq, (_, words) in self._words.items() if seq != self._seq)
         return len(own) >= 2 and 2 * len(own) >= len(wanted) and not any(own <= words for words in others)
 
     def _came_from(self, content: str, others: Sequence[set[str]]) -> bool:
         """True unless another message contains the same words of the content, and more of them."""
-        wanted = telling_words(content)
+        wanted = content_words(content)
         own = wanted & self._words[self._seq][1]
         return not any(own < wanted & words for words in others)
 
@@ -396,7 +396,7 @@ def _texts(record: Record) -> list[str]:
 
 
 def _marks_of(record: Record) -> set[str]:
-    return {mark for text in _texts(record) for mark in marks(text)}
+    return {mark for text in _texts(record) for mark in fingerprints(text)}
 
 
 def _is_long(text: str) -> bool:

@@ -11,7 +11,7 @@ from ctxwrap.pack.history import Passage, Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking
-from ctxwrap.retrieval.selection import SelectedPassage, choose
+from ctxwrap.retrieval.selection import SelectedPassage, choose_passages
 from ctxwrap.session import index_files
 from ctxwrap.session.blobs import beginning_of
 from ctxwrap.session.branch import Ranges
@@ -118,9 +118,9 @@ def no_model() -> None:
 
 def _model_of_the_extra() -> "Embedder | None":
     # an application without embeddings does not wait for the import
-    from ctxwrap.retrieval.wordllama import loaded
+    from ctxwrap.retrieval.wordllama import load_wordllama
 
-    return loaded()
+    return load_wordllama()
 
 
 class Meanings:
@@ -215,7 +215,7 @@ class Retriever:
         ranking.hits = ranking.relevant(_RELEVANT, _TRIED)
         texts = self._texts
         texts.expect(ranking.hits)
-        chosen, missed = choose(index, ranking, texts.passage, budget, count)
+        chosen, missed = choose_passages(index, ranking, texts.passage, budget, count)
         places = {(hit.number, hit.part): hit.place for hit in ranking.hits}
 
         def passage(each: SelectedPassage) -> Passage:

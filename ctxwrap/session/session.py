@@ -10,7 +10,7 @@ from typing import TypeVar
 from ctxwrap.errors import StoreError
 from ctxwrap.memory.memory import Memory, rules_as_json
 from ctxwrap.pack.history import Passage, Retrieved
-from ctxwrap.pack.receipt import session_stages_of
+from ctxwrap.pack.receipt import session_stage_events
 from ctxwrap.redaction import Redaction
 from ctxwrap.session import blobs
 from ctxwrap.session.branch import size_of
@@ -110,7 +110,7 @@ class Session:
 
     def with_stages(self, *records: Record) -> list[Record]:
         """Records outside of turns, with their lifecycle events if `evidence="log"`."""
-        told = session_stages_of(records, self.key.session) if self._settings.evidence == "log" else ()
+        told = session_stage_events(records, self.key.session) if self._settings.evidence == "log" else ()
         return [*records, *told]
 
     def transaction(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:

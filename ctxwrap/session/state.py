@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from ctxwrap.memory.decay import TierMove
-from ctxwrap.memory.epoch import Tiers, epoch_in
-from ctxwrap.memory.items import Origin, foreign_in, least_trusted, origin_in, origin_of, origin_of_all
+from ctxwrap.memory.epoch import Tiers, parse_epoch
+from ctxwrap.memory.items import Origin, least_trusted, least_trusted_foreign, origin_of, origin_of_all, parse_origin
 from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.pack import injection
 from ctxwrap.session.alignment import Digest, digest
 from ctxwrap.session.branch import Branch, Origins
 from ctxwrap.session.derived import Derived
 from ctxwrap.session.documents import Documents
-from ctxwrap.session.missing import from_json as missing_from_json
-from ctxwrap.session.missing import taken
+from ctxwrap.session.missing import missing_after
+from ctxwrap.session.missing import missing_from_json as missing_from_json
 from ctxwrap.session.open_turns import Compliance, Turns
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.settings import Settings
@@ -140,7 +140,7 @@ class SessionState:
         own = origin_of(message)
         if message.role != "assistant":
             return own
-        return least_trusted(own, origin_in(control.get("origin")) or self.origins.least or own)
+        return least_trusted(own, parse_origin(control.get("origin")) or self.origins.least or own)
 
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
         """The least trusted origin of these messages."""
@@ -172,15 +172,15 @@ class SessionState:
             self.memory.capabilities = list(event.get("capabilities", self.memory.capabilities))
             self.memory.active_task = str(event.get("active_task", self.memory.active_task))
             if kind == "snapshot":
-                changed = foreign_in(str((each.item or {}).get("origin")) for each in operations)
-                self.state_origin = origin_in(event.get("origin")) or changed or "assistant"
+                changed = least_trusted_foreign(str((each.item or {}).get("origin")) for each in operations)
+                self.state_origin = parse_origin(event.get("origin")) or changed or "assistant"
         if kind in ("start", "delta", "done"):
             self.turns.take(event)
         if kind in ("start", "repack"):
             self._take_pack(event)
         if kind == "working_set" and event.get("granted") is True and event.get("by") == "model":
             self._take_file(str(event["path"]), event)
-        self.missing = taken(self.missing, event)
+        self.missing = missing_after(self.missing, event)
         self.derived.take_event(event, self.memory, self.sequence["events"])
 
     def _take_pack(self, event: Record) -> None:
@@ -192,7 +192,7 @@ class SessionState:
             self.prefix = injection.from_json(event["prefix"])
             self.outputs = tuple(map(str, event.get("outputs") or ()))
         if "epoch" in event:
-            self.epoch = epoch_in(event["epoch"])
+            self.epoch = parse_epoch(event["epoch"])
 
     def _take_file(self, path: str, event: Record) -> None:
         """A grant without a priority removes the file, though the operator's manifest may still list it."""

@@ -13,14 +13,14 @@ from functools import partial
 from hashlib import sha256
 
 from ctxwrap.memory.items import MemoryItem
-from ctxwrap.memory.similarity import telling_words
+from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.abi import blob_name
 from ctxwrap.session.alignment import Digest
 from ctxwrap.session.append_only_file import AppendOnlyFile
 from ctxwrap.session.blobs import blobs_in
 from ctxwrap.session.extract import DigestRow, Extract
 from ctxwrap.stores.base import Files
-from ctxwrap.tokens.truncation import estimate, estimate_message
+from ctxwrap.tokens.truncation import estimate_message_tokens, estimate_tokens
 from ctxwrap.types import Message, Record
 
 INDEX = "context/swap/index.jsonl"
@@ -87,8 +87,8 @@ class Chunk:
         id = str((record.get("ctx") or {}).get("id") or "")
         self.last, self.start, self.end = number, self.start or id, id
         self.digest = next_digest(self.digest or str(self.first), said)
-        self.tokens += estimate_message(message)
-        self.words |= telling_words(message.text[:_READ])
+        self.tokens += estimate_message_tokens(message)
+        self.words |= content_words(message.text[:_READ])
         self.extract.add(number, message)
         if message.role == "tool":
             self.gave = self.gave or shortened(message.text)
@@ -262,7 +262,7 @@ class SwapIndex:
             "kind": "memory",
             **said,
             "summary": shortened(item.content, 1000) or "no text",
-            "tokens": estimate(item.content),
+            "tokens": estimate_tokens(item.content),
             "item": item.id,
             "origin": item.origin,
             "digest": digest,
@@ -311,7 +311,7 @@ def _output(blob: Record, number: int, message: Message, id: str) -> Record:
         "message": id,
         "event": "",
         "summary": shortened(message.text) or "no text",
-        "tokens": estimate(message.text),
+        "tokens": estimate_tokens(message.text),
         "digest": blob["digest"],
     }
 

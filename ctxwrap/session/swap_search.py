@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.memory.decay import rehydrated
+from ctxwrap.memory.decay import rehydrate
 from ctxwrap.memory.items import MemoryItem, Origin
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.similarity import telling_words
+from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.abi import record_issues
 from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in
@@ -44,7 +44,7 @@ class SwapEntry(NamedTuple):
 
     @property
     def words(self) -> set[str]:
-        return telling_words(self.summary) | set(self.terms)
+        return content_words(self.summary) | set(self.terms)
 
     @property
     def range(self) -> tuple[int, int]:
@@ -76,7 +76,7 @@ def search(session: Session, query: str | None = None, limit: int = 10) -> tuple
     found = entries(session)[::-1]
     if query is None:
         return tuple(SwapHit(entry, 1.0) for entry in found[:limit])
-    words = telling_words(query)
+    words = content_words(query)
     hits = _hits(found, words, lambda entry: entry.words)
     if words and all(hit.share < 1 for hit in hits):
         said = _words_in_messages(session, found)
@@ -134,7 +134,7 @@ def _hits(found: Sequence[SwapEntry], words: set[str], words_of: Callable[[SwapE
 def _words_in_messages(session: Session, found: Sequence[SwapEntry]) -> dict[str, set[str]]:
     """Return the words of the messages of each entry."""
     words = {
-        number: telling_words(_message_in(record).text) for number, record in numbered(session.records("messages"))
+        number: content_words(_message_in(record).text) for number, record in numbered(session.records("messages"))
     }
     ranges = {entry.id: entry.range for entry in found if entry.kind != "memory"}
     return {
@@ -227,7 +227,7 @@ def search_swap(
     agent: str = "default",
 ) -> tuple[SwapHit, ...]:
     """Return the entries that contain most of the query's words, best first; without a query the newest."""
-    if query is not None and not telling_words(query):
+    if query is not None and not content_words(query):
         raise SettingsError("the query contains no word to search for")
     return search(open_existing(key_for(session, tenant, agent), store), query, limit)
 
@@ -266,4 +266,4 @@ def _rehydrated(item: MemoryItem, memory: Memory) -> MemoryItem:
     """Return the item out of swap; without decay its weight stays."""
     if not memory.evolves:
         return replace(item, tier="ephemeral")
-    return rehydrated(item, memory.round, memory.rules)
+    return rehydrate(item, memory.round, memory.rules)

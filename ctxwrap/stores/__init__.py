@@ -57,7 +57,7 @@ def _store_at(url: str | os.PathLike[str] | None) -> Store:
     return _files(text)
 
 
-def given_store(store: Store | str | os.PathLike[str] | None) -> Store:
+def resolve_store(store: Store | str | os.PathLike[str] | None) -> Store:
     """The given store, or the one at that URL."""
     return open_store(store) if store is None or isinstance(store, (str, os.PathLike)) else store
 

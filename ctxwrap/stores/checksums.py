@@ -26,7 +26,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=
 """Created once: `json.dumps` with options creates an encoder for every record."""
 
 
-def encoded(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
     try:
         return _encode(record).encode()
     except UnicodeEncodeError:  # lone surrogates need an escape
@@ -43,7 +43,7 @@ def encode_batch(records: Sequence[Record], check: int, synced: int | None = Non
             control["w"] = synced
         if len(records) > 1:
             control["b"] = [place, len(records)]
-        covered = encoded({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
+        covered = encode_record({**said, "ctx": control})[:-2] + b',"c":"%08x' % check
         check = zlib.crc32(covered)
         lines.append(covered + b'%08x"}}\n' % check)
     return b"".join(lines)

@@ -128,11 +128,11 @@ def _all_objects(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value)
 
 
-MOST_KEPT = 64 * 1024
+MAX_LOGGED = 64 * 1024
 """How many characters of a snapshot the log keeps as the model wrote it, also when it was requested again."""
 
 
-def kept_of(text: str) -> str:
+def truncate_for_log(text: str) -> str:
     """A text as the log keeps it: whole, or its beginning and how much is left out."""
-    left_out = len(text) - MOST_KEPT
-    return text if left_out <= 0 else f"{text[:MOST_KEPT]}… [{left_out} characters left out]"
+    left_out = len(text) - MAX_LOGGED
+    return text if left_out <= 0 else f"{text[:MAX_LOGGED]}… [{left_out} characters left out]"

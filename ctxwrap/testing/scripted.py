@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from ctxwrap.errors import unknown_name
 from ctxwrap.memory.items import TIERS
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, without_injected
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, strip_injected
 from ctxwrap.testing import practice
 from ctxwrap.testing.practice.answer import JSON, Failure
 from ctxwrap.testing.practice.memory import PracticeMemory
@@ -70,9 +70,9 @@ class Gate:
         self._is_open.set()
 
 
-def finished(ask: Ask, answer: practice.Answer) -> practice.Answer:
+def add_snapshots(ask: Ask, answer: practice.Answer) -> practice.Answer:
     """Return the answer and its further choices with their snapshots."""
-    others = tuple(finished(ask, other) for other in answer.others)
+    others = tuple(add_snapshots(ask, other) for other in answer.others)
     trailer = _trailer(ask, answer) if isinstance(answer, Answer) else ""
     pieces = answer.pieces if answer.pieces is None or not trailer else (*answer.pieces, trailer)
     return replace(answer, text=answer.text + trailer, pieces=pieces, others=others)
@@ -117,12 +117,12 @@ class Request:
     @property
     def messages(self) -> list[SpokenLine]:
         """The conversation as (role, text), without the system prompt and ctxwrap's additions."""
-        lines = [(role, without_injected(text).strip()) for role, text in self.ask.messages]
+        lines = [(role, strip_injected(text).strip()) for role, text in self.ask.messages]
         return [(role, text) for role, text in lines if text]
 
     @property
     def system(self) -> str:
-        return without_injected(self.ask.system).strip()
+        return strip_injected(self.ask.system).strip()
 
     @property
     def context(self) -> JSON | None:
@@ -226,4 +226,4 @@ class ScriptedProvider(practice.Provider):
             self._gates.append(answer.pause)
             if not ask.stream:
                 answer.pause.hold()
-        return finished(ask, answer)
+        return add_snapshots(ask, answer)

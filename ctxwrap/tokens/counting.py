@@ -53,7 +53,7 @@ def encoding(name: str) -> Encode | None:
         return _loaded[name]
 
 
-def preload(name: str, prepare: Callable[[], None]) -> None:
+def preload_encoding(name: str, prepare: Callable[[], None]) -> None:
     """Run `prepare`, then load an encoding, in a thread; a caller that needs the encoding meanwhile waits."""
     if name in _loaded or name in _loading:
         return

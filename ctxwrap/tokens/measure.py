@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import ceil
 
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.tokens.counting import Counter, counter_for
 from ctxwrap.tokens.messages import message_tokens
 from ctxwrap.types import Body, LoggedMessage, Message
@@ -31,7 +31,7 @@ class Measure:
     def counted(self, message: Message) -> int:
         """The count that is stored with a message, without margin. Text counts in its neutral form, as it is sent."""
         if isinstance(message.content, str):
-            message = message._replace(content=neutral(message.content))
+            message = message._replace(content=sanitise(message.content))
         return message_tokens(message, self._counter, self.model)
 
     def message(self, kept: LoggedMessage) -> int:

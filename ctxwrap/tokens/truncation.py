@@ -25,7 +25,7 @@ _LONGEST_SEQUENCE = 32
 _JOINER = "\N{ZERO WIDTH JOINER}"
 
 
-def truncated(text: str, limit: int, strategy: Strategy, count: CountTokens, max_lines: int | None = None) -> str:
+def truncate(text: str, limit: int, strategy: Strategy, count: CountTokens, max_lines: int | None = None) -> str:
     """`text` in at most `limit` tokens and `max_lines` lines, including the ellipsis; empty if nothing useful fits.
 
     `start`, `middle` and `end` name the part that is removed. The rest is a prefix, a suffix or both, in whole lines
@@ -191,15 +191,15 @@ def _start_of_line(text: str, number: int) -> int:
     return at + 1
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """One token per four bytes of UTF-8: close for English, too high for most other scripts."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return (size + 3) // 4
 
 
-def estimate_message(message: Message) -> int:
+def estimate_message_tokens(message: Message) -> int:
     """The estimate for a message's text and calls, plus its frame."""
-    tokens = 4 + estimate(message.text)
+    tokens = 4 + estimate_tokens(message.text)
     for call in message.tool_calls:
-        tokens += estimate(call["name"] + call["arguments"])
+        tokens += estimate_tokens(call["name"] + call["arguments"])
     return tokens

@@ -99,9 +99,9 @@ class ClientBinding:
         self._counts = SessionCounts(self._sessions_of)
         self._working_set = _working_set(settings)
         if settings.redaction is not None:
-            from ctxwrap.redaction.policy import redact_lines
+            from ctxwrap.redaction.policy import redact_log_lines
 
-            redact_lines(settings.redaction)
+            redact_log_lines(settings.redaction)
         self._warned = False
 
     def files(self, scope: CallScope, model: str, session: "Session") -> "WorkingSetView | None":
@@ -116,9 +116,9 @@ class ClientBinding:
         if self._working_set is None or not requests:
             return ()
         if not self.settings.working_set_updates:
-            from ctxwrap.workingset.working_set import refused
+            from ctxwrap.workingset.working_set import refuse_all
 
-            return refused(requests, "settings allow no updates")
+            return refuse_all(requests, "settings allow no updates")
         return self._working_set.decide(requests, session.state.files, round)
 
     def changed(self, **changes: Any) -> "ClientBinding":

@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 
 from ctxwrap.errors import StoreUnavailable
 from ctxwrap.memory.items import least_trusted
-from ctxwrap.redaction.redactor import change_of
+from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.background import background
 from ctxwrap.session.document_versions import News, news_of, next_version
 from ctxwrap.session.documents import EXTRACT
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.settings import SummaryWriter
-from ctxwrap.turn.summariser import framed, spoken
+from ctxwrap.turn.summariser import cleaned_reply, framed
 
 logger = logging.getLogger("ctxwrap")
 
@@ -139,17 +139,17 @@ def write_by_model(session: Session, writer: SummaryWriter, turn: str, clock: Ca
     A version that an agent or a person wrote meanwhile is not replaced.
     """
     from ctxwrap.documents.document import LONGEST, TRIMMED, trimmed
-    from ctxwrap.documents.sections import MOST_NODES, node_counts
+    from ctxwrap.documents.sections import MAX_NODES, node_counts
 
     try:
         session.sync()
         with defer_finalizers(), session.locked():
             news, edition = news_of(session, writer.every), session.log.edition()
-        mark, redacted = secrets.token_hex(8), change_of(session.redaction)
+        mark, redacted = secrets.token_hex(8), redaction_function(session.redaction)
         texts = "\n\n".join(framed(mark, label, redacted(text)) for label, text in _texts_for_model(news) if text)
         rules = _RULES.format(mark=mark, longest=min(TRIMMED, 3 * writer.max_tokens))
-        text = trimmed(redacted(spoken(writer.ask(rules, texts), LONGEST)).strip())
-        if not text or max(node_counts(text), default=0) > MOST_NODES:
+        text = trimmed(redacted(cleaned_reply(writer.ask(rules, texts), LONGEST)).strip())
+        if not text or max(node_counts(text), default=0) > MAX_NODES:
             return
         origin = least_trusted(news.origin, "assistant")
 

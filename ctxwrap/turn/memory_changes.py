@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ctxwrap.language.statements import Statement, statements_in
-from ctxwrap.memory.items import ceiling
+from ctxwrap.memory.items import highest_tier
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.operations import Circumstances, compare, observe, stated_in, with_omissions
+from ctxwrap.memory.operations import Circumstances, compare, drop_omitted, observe, user_statements
 from ctxwrap.protocol.instructions import is_example
 from ctxwrap.settings import Settings
 from ctxwrap.types import Operation, Request
@@ -30,13 +30,13 @@ def memory_changes(
         return observe(memory, circumstances, statements_in(circumstances.said)) if reads_statements else (), ()
     violation = ""
     if settings.snapshot == "full":
-        snapshot, violation = with_omissions(shown, snapshot)
+        snapshot, violation = drop_omitted(shown, snapshot)
     snapshot = _without_examples(snapshot)
     # A model that saw foreign text may not write core memory; what the user stated in plain words may still go there.
-    model_writes_core = ceiling(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
+    model_writes_core = highest_tier(circumstances.origin, foreign_core=circumstances.foreign_core) == "core"
     stated: tuple[Statement, ...] = ()
     if reads_statements and not model_writes_core:
-        stated = stated_in(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
+        stated = user_statements(circumstances.said, [item["content"] for item in snapshot["memory"]["core"]])
     return compare(shown, snapshot, memory, circumstances, stated), (violation,) if violation else ()
 
 

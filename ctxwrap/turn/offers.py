@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ctxwrap.errors import InvalidInput, unknown_name
 from ctxwrap.kinds import names_of
-from ctxwrap.redaction.visibility import ALONE, TARGETS, check_target
+from ctxwrap.redaction.visibility import MODEL_ONLY, TARGETS, check_target
 from ctxwrap.session import scope
 from ctxwrap.stores.names import check_id
 from ctxwrap.types import Offer, SessionKey
@@ -22,7 +22,7 @@ def offer(
     *,
     source: str = "",
     priority: float = 0.5,
-    visibility: Sequence[str] = ALONE,
+    visibility: Sequence[str] = MODEL_ONLY,
     session: str | None = None,
     tenant: str | None = None,
     agent: str | None = None,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ctxwrap.protocol.instructions import SEPARATOR, question
+from ctxwrap.protocol.instructions import SEPARATOR, ask_state
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.text_channel import PlainStream
 from ctxwrap.settings import Settings
-from ctxwrap.stores.log_format import kept_of
+from ctxwrap.stores.log_format import truncate_for_log
 from ctxwrap.types import USABLE, Body, Message, ParsedReply, Record, Reply
 
 
@@ -35,7 +35,14 @@ class ReaskAttempt(NamedTuple):
 
     def as_event(self, run: str, number: int) -> Record:
         fields = {**self._asdict(), "violations": list(self.violations), "usage": dict(self.usage)}
-        return {"type": "reask", "run": run, "attempt": number, **fields, "text": kept_of(self.text), "ctx": {}}
+        return {
+            "type": "reask",
+            "run": run,
+            "attempt": number,
+            **fields,
+            "text": truncate_for_log(self.text),
+            "ctx": {},
+        }
 
 
 class ReaskLoop:
@@ -67,7 +74,7 @@ class ReaskLoop:
         """The request to send: the last one, its reply, and what was wrong with it."""
         reply = self._latest or reply
         violations = reply.reading.violations if reply.reading else ()
-        self._asked = self._adapter.ask_again(self._body, reply, question(violations), self._settings.snapshot_reserve)
+        self._asked = self._adapter.ask_again(self._body, reply, ask_state(violations), self._settings.snapshot_reserve)
         return self._asked
 
     def answered(self, payload: Body, original: ParsedReply) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ctxwrap.memory.epoch import unchanged
+from ctxwrap.memory.epoch import unchanged_ids
 from ctxwrap.memory.items import Origin, is_foreign
 from ctxwrap.pack import injection, receipt
 from ctxwrap.pack.builder import Pack
@@ -12,7 +12,7 @@ from ctxwrap.redaction.visibility import Target
 from ctxwrap.session import blobs
 from ctxwrap.session.abi import legal_name
 from ctxwrap.settings import Mode, Settings
-from ctxwrap.stores.log_format import as_record, kept_of
+from ctxwrap.stores.log_format import as_record, truncate_for_log
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.turn.redactor import TurnRedactor
 from ctxwrap.types import Body, Message, Operation, ParsedReply, Record, Reply, Request, SessionKey, TurnInputs
@@ -141,7 +141,7 @@ class TurnRecords:
             "status": reading.status,
             "repairs": list(reading.repairs),
             "violations": list(reading.violations),
-            "trailer": kept_of(reading.trailer),
+            "trailer": truncate_for_log(reading.trailer),
         }
         if due:
             event |= {"due": True, "model": self.request.model}
@@ -215,7 +215,7 @@ class TurnRecords:
         calls = [call["id"] for message in reply.messages for call in message.tool_calls if call.get("id")]
         if calls:
             done["tool_call_ids"] = calls
-        if (reply.finish or reply.messages) and not receipt.was_taken(done):
+        if (reply.finish or reply.messages) and not receipt.was_accepted(done):
             done["taken"] = True
         return {**done, "ctx": {}, **redactor.evidence()}
 
@@ -225,7 +225,7 @@ class TurnRecords:
     def _stages(self, records: list[Record], attempt: int) -> list[Record]:
         if self.settings.evidence != "log":
             return []
-        return receipt.stages_of(records, self.ids(attempt), sends=self.mode in receipt.SENDING)
+        return receipt.stage_events(records, self.ids(attempt), sends=self.mode in receipt.SENDING)
 
     def redacted(self, events: list[Record]) -> list[Record]:
         """Events as they may be written; the rows of a pack were redacted before."""
@@ -238,7 +238,7 @@ class TurnRecords:
         if pack is None:
             return {"pack": []}
         fields: Record = {
-            "pack": receipt.rows(TurnRedactor(self.settings.redaction).items(pack.items)),
+            "pack": receipt.items_as_json(TurnRedactor(self.settings.redaction).items(pack.items)),
             "budget": receipt.budget_as_json(pack.budget),
             "prefix": injection.as_json(pack.prefix),
             "sent": {**pack.sent, "state": self._state(pack), "texts": _texts(stored)},
@@ -257,7 +257,7 @@ class TurnRecords:
         """The state that was sent; `unchanged` is true, not a list, where the list follows from the epoch."""
         state, epoch = pack.sent["state"], pack.epoch or self.inputs.epoch or {}
         listed = state.get("unchanged")
-        follows = listed and listed == unchanged(epoch, state["memory"], state.get("dropped", ()))
+        follows = listed and listed == unchanged_ids(epoch, state["memory"], state.get("dropped", ()))
         return {**state, "unchanged": True} if follows else state
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ctxwrap.pack.builder import PackSources
-from ctxwrap.pack.receipt import item_in
+from ctxwrap.pack.receipt import item_from_json
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import FieldNames, Redactor
 from ctxwrap.session.alignment import digest
@@ -85,7 +85,7 @@ class TurnRedactor:
         return record
 
     def items(self, items: Sequence[PackItem]) -> Sequence[PackItem]:
-        return [item_in(self.value(item.as_json())) for item in items] if self._redactor else items
+        return [item_from_json(self.value(item.as_json())) for item in items] if self._redactor else items
 
     def inputs(self, inputs: TurnInputs) -> TurnInputs:
         """All that a turn starts from; the log may hold text from before there was a policy."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ctxwrap.pack.builder import Pack
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.protocol.origin import ShownTexts
 from ctxwrap.protocol.reply import ReplyStream, read_reply
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
@@ -49,7 +49,7 @@ def shown_texts(request: Request, pack: Pack | None) -> ShownTexts:
     added = pack.injection if pack else Injection("", "")
     texts = [message.text for message in (*request.messages, *added.history)]
     texts += filter(None, (added.protocol, added.background, added.standing))
-    return ShownTexts([*texts, *(shown for text in texts if (shown := neutral(text)) is not text)], added.block)
+    return ShownTexts([*texts, *(shown for text in texts if (shown := sanitise(text)) is not text)], added.block)
 
 
 class ReplyReader:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import SettingsError, UnsupportedClient
 from ctxwrap.memory.items import Origin, least_trusted
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.protocol.reply import read_reply
-from ctxwrap.redaction.redactor import change_of
+from ctxwrap.redaction.redactor import redaction_function
 from ctxwrap.session.scope import apart
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
@@ -218,7 +218,7 @@ def _summarise(session: Session, writer: SummaryWriter, turn: str, clock: Callab
                 return False
             event = {"type": "summarise", "source": source.messages, "model": writer.model, "ctx": {}}
             session.append(turn, [], session.with_stages(event), clock(), is_edge=False)
-        redacted = change_of(session.redaction)
+        redacted = redaction_function(session.redaction)
         rules, texts = source.question(writer.max_tokens)
         text = redacted(cleaned(writer.ask(rules, redacted(texts))))
         if not text:
@@ -298,19 +298,19 @@ def _text(message: Message) -> str:
 
 def framed(mark: str, label: str, text: str) -> str:
     """A text between two lines with `mark`, which is random so that no text can forge it."""
-    shown = neutral(text).encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
+    shown = sanitise(text).encode("utf-8", "replace").decode()  # a lone surrogate cannot be encoded
     return f"[{mark} begins: {label}]\n{shown}\n[{mark} ends]"
 
 
 def cleaned(reply: str) -> str:
     """The summary in a model's reply, cut to length and without headings."""
-    return _cut(_HEADING.sub("", spoken(reply, LONGEST)).strip(), LONGEST)
+    return _cut(_HEADING.sub("", cleaned_reply(reply, LONGEST)).strip(), LONGEST)
 
 
-def spoken(reply: str, longest: int) -> str:
+def cleaned_reply(reply: str, longest: int) -> str:
     """The text of a model's reply without trailer, frames and control characters."""
     text = read_reply(reply[: 4 * longest]).visible
-    return neutral("".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")))
+    return sanitise("".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs")))
 
 
 def _cut(text: str, limit: int) -> str:

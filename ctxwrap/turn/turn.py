@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal
 
-from ctxwrap.memory.items import Origin, foreign_in, origin_of_request
-from ctxwrap.memory.memory import Memory, merged, rewritten_in
+from ctxwrap.memory.items import Origin, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.memory import Memory, merge_capabilities, write_once_violations
 from ctxwrap.memory.operations import Circumstances
 from ctxwrap.pack import injection
-from ctxwrap.pack.budget import limit_told
+from ctxwrap.pack.budget import limit_after_rejection
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.messages import sendable
 from ctxwrap.redaction.visibility import Target
 from ctxwrap.session import missing
-from ctxwrap.session.missing import taken
+from ctxwrap.session.missing import missing_after
 from ctxwrap.session.open_turns import NO_SNAPSHOT, row_after
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.tokens import TooLong
@@ -49,7 +49,7 @@ from ctxwrap.types import (
     TurnInputs,
     TurnRecord,
 )
-from ctxwrap.workingset.requests import Decision, FileRequest, requests_in, requests_of
+from ctxwrap.workingset.requests import Decision, FileRequest, requests_in_json, requests_in_text
 
 Records = tuple[list[Record], list[Record]]
 """Messages and events for the log."""
@@ -83,7 +83,7 @@ class _PackInputs:
         If the provider counts the reply's limit in, that limit is not raised for the trailer.
         """
         reply = self.request.adapter.reply_limit(self.request.body if rejection.reply else sent) or 0
-        limit = limit_told(rejection, before.budget["fixed"] + before.budget["used"], reply)
+        limit = limit_after_rejection(rejection, before.budget["fixed"] + before.budget["used"], reply)
         retrieve = (lambda *_: before.found) if self.sources.retrieve else None
         smaller = pack(self.request, self.inputs, self.sources._replace(retrieve=retrieve), self.settings, limit)
         reserve = 0 if rejection.reply else smaller.injection.reserve
@@ -209,8 +209,8 @@ class Turn:
         if pack is None:
             return []
         ids = self._records.ids(self._sent.attempt)
-        events = self._records.redacted(missing.packed(known, pack.items, pack.report, ids))
-        self._outcome.missing_when_sent = self._outcome.missing = reduce(taken, events, known)
+        events = self._records.redacted(missing.pack_events(known, pack.items, pack.report, ids))
+        self._outcome.missing_when_sent = self._outcome.missing = reduce(missing_after, events, known)
         return events
 
     # Read: see `reader`
@@ -237,10 +237,10 @@ class Turn:
             return ()
         reply = self.reader.reply
         snapshot = self._usable_snapshot(reply)
-        listed = requests_of(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
+        listed = requests_in_json(snapshot["working_set"]) if snapshot and "working_set" in snapshot else ()
         fault = "" if reply.natural else "the reply was cut short"
         blocks = reply.reading.actions if reply.reading else ()
-        return (*listed, *(each._replace(fault=fault) for block in blocks for each in requests_in(block)))
+        return (*listed, *(each._replace(fault=fault) for block in blocks for each in requests_in_text(block)))
 
     def closing_records(
         self,
@@ -265,9 +265,9 @@ class Turn:
         if not aborted and self.mode == "enabled":
             outcome.operations, outcome.violations = self._memory_changes(reply, applied, memory, answer_number)
         if applied is not None:
-            capabilities, violation = merged(memory.capabilities, applied["capabilities"])
+            capabilities, violation = merge_capabilities(memory.capabilities, applied["capabilities"])
             applied = {**applied, "capabilities": capabilities}
-            outcome.violations += (*((violation,) if violation else ()), *rewritten_in(outcome.operations))
+            outcome.violations += (*((violation,) if violation else ()), *write_once_violations(outcome.operations))
         due = not aborted and self.reader.is_snapshot_due(reply)
         messages = records.answer(reply, redactor, outcome.status, aborted, origin)
         redactor.reading(self.reader.raw_reading)  # counts what it finds there
@@ -314,9 +314,9 @@ class Turn:
         if snapshot is None or "missing" not in snapshot:
             return []
         ids, known = self._records.ids(self._sent.attempt), self._outcome.missing_when_sent
-        asked = missing.flagged(known, snapshot["missing"], ids, f"messages:{answer_number}")
+        asked = missing.question_events(known, snapshot["missing"], ids, f"messages:{answer_number}")
         events = self._records.redacted(asked)
-        self._outcome.missing = reduce(taken, events, known)
+        self._outcome.missing = reduce(missing_after, events, known)
         return events
 
     def _with_violations(self, reading: ParsedReply | None) -> ParsedReply | None:
@@ -327,7 +327,7 @@ class Turn:
         """The least trusted origin among what the model saw and what its reply is made of."""
         shown = self._sent.pack.origin if self._sent.pack else "user"
         sent = origin_of_request(self._request, self._inputs) if self.observes else shown
-        return foreign_in((shown, sent, "tool" if self.reader.fetched else "")) or sent
+        return least_trusted_foreign((shown, sent, "tool" if self.reader.fetched else "")) or sent
 
     # Report
 

@@ -11,7 +11,7 @@ from typing import Literal
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.condensed_text import CondensedText
 from ctxwrap.types import ParsedReply, TextStream
-from ctxwrap.workingset.requests import ACTIONS, requests_in
+from ctxwrap.workingset.requests import ACTIONS, requests_in_text
 
 _KEYS = ("action", "path", "priority", "why", "role", "truncate_strategy", "max_lines")
 _ACTION = lazy_pattern(rf"""action:[ \t]+["']?(?:{"|".join(ACTIONS)})["']?\s*""")
@@ -218,7 +218,7 @@ class ActionStream:
         if "path" not in self._keys:
             return False
         text = self._actions()
-        requests = requests_in(text)
+        requests = requests_in_text(text)
         lines = sum(_ACTION.fullmatch(line) is not None for line in self._held)
         if len(requests) != lines or any(each.fault or not each.path for each in requests):
             return False

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from ctxwrap.protocol.framing import checked_boundary, framed, harmless, quoted
-from ctxwrap.tokens.truncation import CountTokens, estimate, truncated
+from ctxwrap.protocol.framing import check_boundary, frame_text, quote_line, sanitise_framed
+from ctxwrap.tokens.truncation import CountTokens, estimate_tokens, truncate
 from ctxwrap.workingset.manifest import NAME, OFFER, FileBudget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reader import FileText, Unread
 from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, MissingFile, context_missing
@@ -58,7 +58,7 @@ def boot_header(boot: Boot, constitution: Constitution | None, boundary: str) ->
 
 def _lines(boot: Boot, constitution: Constitution | None, boundary: str) -> Iterator[tuple[str, str]]:
     def shown(text: str) -> str:
-        return harmless(text, boundary) if _PLAIN.fullmatch(text) else quoted(text, boundary)
+        return sanitise_framed(text, boundary) if _PLAIN.fullmatch(text) else quote_line(text, boundary)
 
     if boot.root:
         yield "Root", shown(boot.root)
@@ -76,7 +76,7 @@ def _lines(boot: Boot, constitution: Constitution | None, boundary: str) -> Iter
         yield "Updates", _REQUESTS.replace("HIGHEST", f"{boot.highest:g}")
     contract = boot.tool_contract or (_CONTRACT if boot.takes_requests else "")
     if contract:
-        yield "Tool contract", harmless(" ".join(contract.split()), boundary)
+        yield "Tool contract", sanitise_framed(" ".join(contract.split()), boundary)
 
 
 GroupRole = Literal["system", "developer", "user", "offered"]
@@ -112,12 +112,12 @@ class FileAssembly:
     report: AssemblyReport
 
 
-def assembled(
+def assemble_files(
     manifest: Manifest,
     contents: Mapping[str, FileText | Unread],
     *,
     boundary: str,
-    count: CountTokens = estimate,
+    count: CountTokens = estimate_tokens,
     boot: Boot | None = None,
     budget: FileBudget | None = None,
     strict: bool = False,
@@ -127,7 +127,7 @@ def assembled(
     `boundary` must be hard to guess; the same arguments give the same bytes. With `strict`, a vital file that is left
     out raises ContextMissing.
     """
-    work = _Assembling(checked_boundary(boundary), count, budget or manifest.budget)
+    work = _Assembling(check_boundary(boundary), count, budget or manifest.budget)
     order = sorted(manifest.files, key=lambda file: -file.priority)
     work.add_header(boot or Boot(), _constitution(order, contents))
     for file in order:
@@ -175,10 +175,10 @@ class _Assembling:
         if isinstance(found, Unread):
             self._leave_out(file, found.reason, _remedy(found))
             return
-        content = harmless(found.text, self.boundary)
+        content = sanitise_framed(found.text, self.boundary)
         if self.boundary in found.text.lower():
             self.warnings.append(f"{file.path!r} holds the boundary of this request; it was made harmless")
-        piece = truncated(
+        piece = truncate(
             content, self.left, file.truncate_strategy, lambda text: self._size(text, file), file.max_lines
         )
         tokens = self._size(piece, file)
@@ -186,7 +186,7 @@ class _Assembling:
             self._leave_out(file, self._why_not(content, file), _MAKE_ROOM)
             return
         group: GroupRole = "offered" if file.path.startswith(OFFER) else _GROUPS[file.role]
-        self.texts[group].append(framed(piece, file.path, file.role, self.boundary))
+        self.texts[group].append(frame_text(piece, file.path, file.role, self.boundary))
         self.left -= tokens
         if file.is_vital and piece != content:
             self.warnings.append(f"{file.path!r} is vital and truncated")
@@ -217,7 +217,7 @@ class _Assembling:
         return FileAssembly(self.header, tuple(group for group in groups if group.text), report)
 
     def _size(self, content: str, file: WorkingFile) -> int:
-        return self.count(framed(content, file.path, file.role, self.boundary))
+        return self.count(frame_text(content, file.path, file.role, self.boundary))
 
     def _why_not(self, content: str, file: WorkingFile) -> str:
         if file.truncate_strategy != "never":

@@ -20,7 +20,7 @@ _FIELDS = ("path", "priority", "role", "truncate_strategy", "max_lines", "why", 
 _USUAL = WorkingFile("", -1)
 
 
-def written(manifest: Manifest, text: str = "") -> str:
+def manifest_text(manifest: Manifest, text: str = "") -> str:
     """The manifest as YAML. It keeps comments and notation of `text`, its source, where possible."""
     target = _values(manifest)
     for attempt in (_Splice(text).to(target) if text.strip() else None, _dumped(target)):
@@ -220,7 +220,7 @@ class LoadedManifest:
     """Whether there is no file."""
 
 
-def look(path: str | os.PathLike[str]) -> LoadedManifest:
+def load_manifest(path: str | os.PathLike[str]) -> LoadedManifest:
     """Load a manifest; without a file it is empty."""
     directory, name = os.path.split(os.fspath(path))
     found = read_bytes(directory or ".", name, _READ)
@@ -234,7 +234,7 @@ def look(path: str | os.PathLike[str]) -> LoadedManifest:
     return LoadedManifest(Manifest(), problem=f"{name!r} cannot be used: {found.reason}")
 
 
-def save(path: str | os.PathLike[str], manifest: Manifest, kept: LoadedManifest) -> str:
+def save_manifest(path: str | os.PathLike[str], manifest: Manifest, kept: LoadedManifest) -> str:
     """Replace the manifest that was loaded as `kept`, atomically; returns the new text.
 
     Raises StoreUnavailable if somebody else changed it in the meantime, or if writing fails.
@@ -279,11 +279,11 @@ def _lock(handle: int, path: str) -> None:
 
 
 def _saved(path: str, manifest: Manifest, kept: LoadedManifest) -> str:
-    now = look(path)
+    now = load_manifest(path)
     if now.problem or now.text != kept.text:
         why = now.problem or "it was changed meanwhile"
         raise StoreUnavailable(f"{path!r} was not written: {why}; look at it and try again")
-    text = written(manifest, kept.text)
+    text = manifest_text(manifest, kept.text)
     try:
         _replace(path, text.encode())
     except OSError as error:

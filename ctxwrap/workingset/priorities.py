@@ -16,7 +16,7 @@ from ctxwrap.workingset.working_set import OUTPUT, WorkingSetView
 
 
 @dataclass(frozen=True, slots=True)
-class TendingRules:
+class PriorityRules:
     output_priority: float = 0.3
     most_outputs: int = 5
     """The newest tool outputs that are kept."""
@@ -53,13 +53,13 @@ def with_outputs(
     outputs: Sequence[ToolOutput],
     turn: int,
     before: Collection[str] = (),
-    rules: TendingRules | None = None,
+    rules: PriorityRules | None = None,
 ) -> Outcome:
     """The manifest of this turn, not to be saved, with the newest of the given tool outputs.
 
     The decisions are the changes since the last turn, which had outputs with the paths `before`.
     """
-    rules = rules or TendingRules()
+    rules = rules or PriorityRules()
     order = sorted(outputs, key=lambda output: -output.turn)
     recent = [output for output in order if turn - output.turn <= rules.output_turns and path_fault(output.path)]
     kept = {output.path: output for output in recent[: rules.most_outputs]}
@@ -74,19 +74,19 @@ def with_outputs(
     return Outcome(replace(manifest, files=(*manifest.files, *files)), (*came, *went))
 
 
-def in_effect(
+def adjusted_priorities(
     manifest: Manifest,
     uses: Mapping[str, FileUse],
     turn: int,
     hints: Hints | None = None,
-    rules: TendingRules | None = None,
+    rules: PriorityRules | None = None,
 ) -> Outcome:
     """The manifest of this turn, not to be saved, with priorities adjusted by use and hints.
 
     Each turn starts from the priorities of the manifest, so adjustments do not add up. Vital and pinned files and
     instructions keep theirs; hints do not move files of the operator.
     """
-    rules = rules or TendingRules()
+    rules = rules or PriorityRules()
     decisions: list[Decision] = []
     files = tuple(_moved(file, uses, turn, hints or Hints(), rules, decisions) for file in manifest.files)
     return Outcome(replace(manifest, files=files), tuple(decisions))
@@ -103,7 +103,7 @@ def _as_file(output: ToolOutput, priority: float) -> WorkingFile:
     )
 
 
-def _modest(manifest: Manifest, rules: TendingRules) -> float:
+def _modest(manifest: Manifest, rules: PriorityRules) -> float:
     """The priority of outputs: never above that of a vital file."""
     return min([rules.output_priority, *(file.priority for file in manifest.files if file.is_vital)])
 
@@ -113,7 +113,7 @@ def _came(file: WorkingFile) -> Decision:
     return Decision(ADD, file.path, True, reason, file.why, file.priority, "orchestrator")
 
 
-def _why_gone(age: int | None, rules: TendingRules) -> str:
+def _why_gone(age: int | None, rules: PriorityRules) -> str:
     if age is None:
         return "it is sent with the conversation, or not at hand any more"
     return f"the output is {age} turns old" if age > rules.output_turns else "there are newer outputs"
@@ -124,7 +124,7 @@ def _moved(
     uses: Mapping[str, FileUse],
     turn: int,
     hints: Hints,
-    rules: TendingRules,
+    rules: PriorityRules,
     decisions: list[Decision],
 ) -> WorkingFile:
     if file.is_fixed:
@@ -145,7 +145,7 @@ def _moved(
     return replace(file, priority=priority)
 
 
-def _by_use(file: WorkingFile, use: FileUse | None, turn: int, rules: TendingRules) -> tuple[float, str]:
+def _by_use(file: WorkingFile, use: FileUse | None, turn: int, rules: PriorityRules) -> tuple[float, str]:
     if use and use.references >= rules.often and turn - use.last_turn < rules.unused_turns:
         risen = _between(file.priority + rules.step, file.priority, rules, rules.highest)
         return risen, f"referenced {use.references} times"
@@ -156,7 +156,7 @@ def _by_use(file: WorkingFile, use: FileUse | None, turn: int, rules: TendingRul
     return file.priority, ""
 
 
-def _between(wanted: float, now: float, rules: TendingRules, highest: float) -> float:
+def _between(wanted: float, now: float, rules: PriorityRules, highest: float) -> float:
     """`wanted`, within the limits of the rules."""
     bounded = min(wanted, max(highest, now)) if wanted > now else max(wanted, min(rules.lowest, now))
     return round(bounded, 6)
@@ -171,7 +171,7 @@ _LARGE = 1000
 _LONGEST = 64 * 1024
 """The last characters of a result that are kept."""
 _LONGEST_NAME = 64
-_SEEN = TendingRules().output_turns + 1
+_SEEN = PriorityRules().output_turns + 1
 """Turns that are searched for results; those of the oldest turn are reported as too old."""
 _WORD = re.compile(r"[\w.-]+")
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -193,14 +193,14 @@ def backwards(messages: Sequence[Message], last: int) -> Iterator[UsageMessage]:
         last -= is_first
 
 
-def followed(offered: WorkingSetView, messages: Sequence[Message], round: int) -> WorkingSetView:
+def with_adjusted_priorities(offered: WorkingSetView, messages: Sequence[Message], round: int) -> WorkingSetView:
     """The working set with the priorities of this turn, adjusted by references in the last rounds and by hints."""
-    uses = uses_in(offered.manifest.files, messages, round)
-    outcome = in_effect(offered.manifest, uses, round, offered.hints)
+    uses = file_uses(offered.manifest.files, messages, round)
+    outcome = adjusted_priorities(offered.manifest, uses, round, offered.hints)
     return offered._replace(manifest=outcome.manifest, adjusted=outcome.decisions)
 
 
-def uses_in(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, FileUse]:
+def file_uses(files: Iterable[WorkingFile], messages: Sequence[Message], round: int) -> dict[str, FileUse]:
     """By path, in how many of the last rounds a file is referenced, and in which last."""
     texts = dict(_texts_by_round(messages, round))
     words = {number: frozenset(each.rstrip(".-") for each in _WORD.findall(text)) for number, text in texts.items()}
@@ -237,7 +237,7 @@ def _words_of(message: Message) -> str:
     return "\n".join([message.text, *(str(call.get("arguments", "")) for call in message.tool_calls)])
 
 
-def with_results(
+def with_tool_results(
     offered: WorkingSetView,
     messages: Sequence[Message],
     unsent: Sequence[HistoryMessage],

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.redaction import Redacted, Redaction
-from ctxwrap.tokens.truncation import CountTokens, estimate
+from ctxwrap.tokens.truncation import CountTokens, estimate_tokens
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import path_fault
 
@@ -67,7 +67,7 @@ class Reader:
     def __init__(
         self,
         root: str | os.PathLike[str],
-        count: CountTokens = estimate,
+        count: CountTokens = estimate_tokens,
         max_bytes: int = MAX_BYTES,
         redaction: Redaction | None = None,
     ) -> None:

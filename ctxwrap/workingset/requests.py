@@ -77,13 +77,13 @@ class Outcome(NamedTuple):
     decisions: tuple[Decision, ...]
 
 
-def requests_of(value: Any) -> tuple[FileRequest, ...]:
+def requests_in_json(value: Any) -> tuple[FileRequest, ...]:
     """The requests in a JSON value: a list, a single request, or a text that contains requests.
 
     An entry that is no request becomes one with a fault; those beyond the limit become one with a fault together.
     """
     if isinstance(value, str):
-        return requests_in(value) or (_NO_REQUEST,)
+        return requests_in_text(value) or (_NO_REQUEST,)
     listed = value if isinstance(value, list) else [] if value is None else [value]
     read = [each for entry in listed[:_MOST_READ] for each in _requests(entry)]
     unread = len(listed) - _MOST_READ
@@ -105,7 +105,7 @@ def _as_pairs(value: Any) -> Any:
     return [_as_pairs(part) for part in value] if isinstance(value, list) else value
 
 
-def requests_in(text: str) -> tuple[FileRequest, ...]:
+def requests_in_text(text: str) -> tuple[FileRequest, ...]:
     """The requests in a text, as YAML or JSON, with or without code fences.
 
     A block that names an action and cannot be parsed becomes a request with a fault.
@@ -122,7 +122,7 @@ def requests_in(text: str) -> tuple[FileRequest, ...]:
     return tuple(found)
 
 
-def decided(
+def decide_requests(
     manifest: Manifest, requests: Sequence[FileRequest], limits: RequestLimits | None = None, turn: int | None = None
 ) -> Outcome:
     """The manifest with the granted requests, and the decision about each request."""
@@ -148,7 +148,7 @@ def _grant(request: FileRequest, file: WorkingFile | None) -> Decision:
     return granted._replace(priority=file.priority, truncate_strategy=strategy, max_lines=file.max_lines)
 
 
-def with_own(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: RequestLimits) -> Manifest:
+def with_grants(manifest: Manifest, own: Mapping[str, Mapping[str, Any]], limits: RequestLimits) -> Manifest:
     """The operator's manifest with the files that a session's model was granted, by path.
 
     Each grant is decided again, because the manifest and the limits may have changed.

@@ -12,12 +12,12 @@ from ctxwrap.stores.names import safe_name
 from ctxwrap.tokens.measure import Measure
 from ctxwrap.tokens.truncation import CountTokens
 from ctxwrap.types import Offer, PackItem, SessionKey, SourcedText
-from ctxwrap.workingset.assembly import Boot, FileAssembly, assembled
+from ctxwrap.workingset.assembly import Boot, FileAssembly, assemble_files
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile
-from ctxwrap.workingset.manifest_file import look
+from ctxwrap.workingset.manifest_file import load_manifest
 from ctxwrap.workingset.reader import FileText, Hints, Reader, Unread, load_hints
 from ctxwrap.workingset.report import Included
-from ctxwrap.workingset.requests import ADD, Decision, FileRequest, Outcome, RequestLimits, decided, with_own
+from ctxwrap.workingset.requests import ADD, Decision, FileRequest, Outcome, RequestLimits, decide_requests, with_grants
 
 logger = logging.getLogger("ctxwrap")
 
@@ -96,8 +96,8 @@ class WorkingSet:
 
     def offer(self, model: str, key: SessionKey, own: Own | None = None) -> WorkingSetView:
         """Read the files for a call; `own` are the grants of its session."""
-        measure, kept = Measure(model), look(self._path)
-        manifest = with_own(kept.manifest, own or {}, self._limits)
+        measure, kept = Measure(model), load_manifest(self._path)
+        manifest = with_grants(kept.manifest, own or {}, self._limits)
         directory, name = os.path.split(self._path)
         problem = f"{name!r} is not there" if kept.missing else kept.problem
         if problem:
@@ -127,15 +127,15 @@ class WorkingSet:
 
     def decide(self, requests: Sequence[FileRequest], own: Own, turn: int) -> tuple[Decision, ...]:
         """Decide about requests of a session's model, given its earlier grants."""
-        kept = look(self._path)
+        kept = load_manifest(self._path)
         if kept.problem:
-            return refused(requests, kept.problem)
-        return self._decided(with_own(kept.manifest, own, self._limits), requests, turn).decisions
+            return refuse_all(requests, kept.problem)
+        return self._decided(with_grants(kept.manifest, own, self._limits), requests, turn).decisions
 
     def _decided(self, manifest: Manifest, requests: Sequence[FileRequest], turn: int) -> Outcome:
         """Decide about requests; files that cannot be read are refused, or every call would report them."""
         reader = Reader(os.path.dirname(self._path))
-        granted = decided(manifest, requests, self._limits, turn)
+        granted = decide_requests(manifest, requests, self._limits, turn)
         unread = {
             each.path: found.reason
             for each in granted.decisions
@@ -145,7 +145,7 @@ class WorkingSet:
             each._replace(fault=unread[each.path]) if each.action == ADD and each.path in unread else each
             for each in requests
         ]
-        return decided(manifest, faulty, self._limits, turn) if unread else granted
+        return decide_requests(manifest, faulty, self._limits, turn) if unread else granted
 
 
 def contents_of(manifest: Manifest, reader: Reader) -> dict[str, FileText | Unread]:
@@ -175,7 +175,7 @@ def with_offers(
     return known._replace(manifest=manifest, contents={**known.contents, **texts})
 
 
-def refused(requests: Sequence[FileRequest], reason: str) -> tuple[Decision, ...]:
+def refuse_all(requests: Sequence[FileRequest], reason: str) -> tuple[Decision, ...]:
     """Refuse all requests."""
     return tuple(Decision(each.action, each.path, False, reason, each.why) for each in requests)
 
@@ -189,7 +189,7 @@ def pack_files(
     """
     own = offered.manifest.budget
     budget = replace(own, max_tokens=min(own.effective, limit) + own.reserved_for_response)
-    assembly = assembled(
+    assembly = assemble_files(
         offered.manifest,
         offered.contents,
         boundary=boundary,

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import ctxwrap
-from ctxwrap.protocol.instructions import without_injected
+from ctxwrap.protocol.instructions import strip_injected
 from ctxwrap.stores.base import Log
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import Record, SessionKey
@@ -270,7 +270,7 @@ print(json.dumps(steps))
 
 
 def echo(ask: Ask) -> Answer:
-    text = without_injected(ask.last_user)
+    text = strip_injected(ask.last_user)
     return Told("x" * 20_000 if text.endswith("long") else f"You said: {text}")(ask)
 
 

@@ -32,7 +32,7 @@ from starlette.routing import Route
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspect import memory_of
-from ctxwrap.protocol.instructions import asks_for_trailer, without_injected
+from ctxwrap.protocol.instructions import asks_for_trailer, strip_injected
 from ctxwrap.stores.base import Log
 from ctxwrap.testing.practice import Answer, Ask, Failure, Provider
 from ctxwrap.types import Record, SessionKey
@@ -1313,7 +1313,7 @@ class Meeting:
 
 def echo(ask: Ask) -> Answer:
     tail = trailer(ask, [item("w-1")]) if asks_for_trailer(ask.system) else ""
-    return Answer(f"You said: {without_injected(ask.last_user)}" + tail)
+    return Answer(f"You said: {strip_injected(ask.last_user)}" + tail)
 
 
 def assert_all_there(home: Path, session: str, said: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.inspect import details_of
-from ctxwrap.protocol.instructions import SEPARATOR, before_question
+from ctxwrap.protocol.instructions import SEPARATOR, text_before_question
 from ctxwrap.session.lookup import key_for
 from ctxwrap.session.open_turns import MANY, NO_SNAPSHOT, Compliance, SnapshotCount
 from ctxwrap.testing.practice import Answer, Ask, Provider, ToolCall
@@ -167,7 +167,7 @@ def test_what_came_of_asking_again_counts(provider: Provider, home: Path) -> Non
     bot = Bot(provider, home, on_missing="reask")
 
     def mended(ask: Ask) -> Answer:
-        return Answer("Hello." if before_question(ask.last_user) is None else trailer(ask).strip())
+        return Answer("Hello." if text_before_question(ask.last_user) is None else trailer(ask).strip())
 
     turn = bot.hear(mended)
     assert (turn.violations, turn.report.reasks, turn.report.misses) == ((), 1, 0)

@@ -13,7 +13,7 @@ import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError, UnsupportedClient
 from ctxwrap.inspect import pack_of
-from ctxwrap.pack.injection import WORDS, Words, body_hash
+from ctxwrap.pack.injection import INSTRUCTIONS, Instructions, body_hash
 from ctxwrap.protocol.instructions import DELTA_TEXT, REMINDER
 from ctxwrap.session.abi import pack_issues
 from ctxwrap.session.lookup import key_for
@@ -115,7 +115,9 @@ def test_an_earlier_pack_has_the_words_of_its_time(
     provider: Provider, client: Any, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(client, "My name is Ada.")
-    monkeypatch.setitem(WORDS, "delta", Words("<ctxwrap-protocol>\nOther words.\n</ctxwrap-protocol>", "Other end."))
+    monkeypatch.setitem(
+        INSTRUCTIONS, "delta", Instructions("<ctxwrap-protocol>\nOther words.\n</ctxwrap-protocol>", "Other end.")
+    )
     ask(client, "I like tea.")
     first, second = (text_sent(request.json) for request in provider.seen)
     for number, sent, protocol, reminder in (

@@ -18,7 +18,7 @@ import respx
 import ctxwrap
 from ctxwrap.clients.litellm import load_litellm
 from ctxwrap.inspect import memory_of
-from ctxwrap.protocol.instructions import SEPARATOR, before_question
+from ctxwrap.protocol.instructions import SEPARATOR, text_before_question
 from ctxwrap.testing.practice import Answer, Ask, Failure, PracticeModel, Provider, ToolCall
 from ctxwrap.types import SessionKey, TurnRecord
 from tests.clients.running import PATIENCE, at_its_desk, got, on, opened, run_and_close
@@ -62,7 +62,7 @@ class Model:
         self.questions: list[Ask] = []
 
     def __call__(self, ask: Ask) -> Answer | Failure:
-        if before_question(ask.last_user) is None:
+        if text_before_question(ask.last_user) is None:
             self.calls.append(ask)
             return self._answer
         self.questions.append(ask)
@@ -523,7 +523,7 @@ async def test_helpers_and_raw_responses_ask_plainly(desk: Desk) -> None:
     turns = [ctxwrap.turn_of(result) for result in (stream, raw, parsed)]
     assert [turn and turn.report.reading for turn in turns] == ["repaired"] * 3
     questions = [
-        seen for seen in desk.provider.seen if before_question(json.loads(seen.body)["messages"][-1]["content"])
+        seen for seen in desk.provider.seen if text_before_question(json.loads(seen.body)["messages"][-1]["content"])
     ]
     assert not [name for seen in questions for name in seen.headers if name.startswith("x-stainless-raw")]
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import ctxwrap
 from ctxwrap.errors import InvalidInput, NotFound, StoreUnavailable, WritesLost
-from ctxwrap.service.mcp.server import INSTRUCTIONS, server_for
+from ctxwrap.service.mcp.server import INSTRUCTIONS, build_server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.prompts import block_for
 from ctxwrap.stores.files.store import FileLog
@@ -430,7 +430,7 @@ def test_prompts_are_needed_for_the_type_of_a_memory(service: Memories) -> None:
     async def create(client: Client) -> Any:
         return await client.call_tool("create_memory", {"title": "Aida", "memory_type": "opera"})
 
-    refused = asked(Client(server_for(service)), create)
+    refused = asked(Client(build_server_for(service)), create)
     assert refused.is_error
     assert "chat, notes" in refused.content[0].text
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.documents.document import grown, trimmed
+from ctxwrap.documents.document import grow, trimmed
 from ctxwrap.documents.sentences import (
     RawMessage,
     assigns,
@@ -17,7 +17,7 @@ from ctxwrap.documents.sentences import (
     sentences_in,
     shorten,
 )
-from ctxwrap.documents.summary import fitted, summary_of
+from ctxwrap.documents.summary import fit_summary, summarise_message
 from ctxwrap.language.dates import days_in
 
 
@@ -139,10 +139,10 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_megabyte_of_anything_is_read_within_its_caps(text: str) -> None:
     raw = RawMessage(1, "user", text)
-    assert len(summary_of(raw)) <= 512
-    assert len(fitted(text)) <= 512
+    assert len(summarise_message(raw)) <= 512
+    assert len(fit_summary(text)) <= 512
     assert len(trimmed(text)) <= 5000
-    assert len(grown(text, [raw])) <= 5000
+    assert len(grow(text, [raw])) <= 5000
 
 
 def test_the_samples_are_hostile_enough() -> None:

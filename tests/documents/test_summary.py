@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.documents.sentences import RawMessage, Summary, facts_in
-from ctxwrap.documents.summary import LONGEST, fitted, summary_of
+from ctxwrap.documents.summary import MAX_SUMMARY, fit_summary, summarise_message
 from tests.documents.messages import MESSAGES
 
 texts = st.text(max_size=1500) | st.lists(
@@ -21,27 +21,27 @@ raws = st.builds(
 
 
 def said(text: str, role: str = "user", **more: str) -> str:
-    return summary_of(RawMessage(1, role, text, **more))
+    return summarise_message(RawMessage(1, role, text, **more))
 
 
 @given(raws, st.text(max_size=200))
 def test_no_summary_is_longer_than_its_message_or_empty_or_different_the_next_time(
     raw: RawMessage, document: str
 ) -> None:
-    summary = summary_of(raw, document)
-    assert len(summary) <= min(LONGEST, len(raw.text))
+    summary = summarise_message(raw, document)
+    assert len(summary) <= min(MAX_SUMMARY, len(raw.text))
     assert bool(summary) == bool(raw.text)
     assert isinstance(summary, Summary)
-    assert summary == summary_of(raw, document)
+    assert summary == summarise_message(raw, document)
     assert "\n" not in summary
 
 
 @given(texts)
 def test_what_fits_stays_and_what_is_fitted_fits(text: str) -> None:
-    short = fitted(text)
-    assert len(short) <= LONGEST
-    assert fitted(short) == short
-    if len(text) <= LONGEST:
+    short = fit_summary(text)
+    assert len(short) <= MAX_SUMMARY
+    assert fit_summary(short) == short
+    if len(text) <= MAX_SUMMARY:
         assert short == text
     else:
         same = " ".join(text.split()) == short
@@ -53,16 +53,16 @@ def test_the_ellipsis_stands_for_what_was_removed_only(telling: int, dull: int, 
     told = [f"Paul left Rome on 3 May 20{n:02}." for n in range(telling)]
     told += [f"It was all {'rather ' * n}boring then." for n in range(dull)]
     text = " ".join(["Hm, well."] * filler + told)
-    assert fitted(text).endswith("…") == (len(text) > LONGEST)
+    assert fit_summary(text).endswith("…") == (len(text) > MAX_SUMMARY)
     summary = said(text)
     assert summary.endswith("…") == any(sentence not in summary for sentence in told)
-    if len(" ".join(told)) <= LONGEST - 20:
+    if len(" ".join(told)) <= MAX_SUMMARY - 20:
         assert not summary.endswith("…"), "greetings and filler do not count"
 
 
 def test_what_tells_little_goes_first() -> None:
     dull = "It was a long day and nobody knew what to make of it. " * 9
-    short = fitted(f"Hello there! {dull}Maria Jansen signed contract A-4471 on 17 Aug 2025. {dull}")
+    short = fit_summary(f"Hello there! {dull}Maria Jansen signed contract A-4471 on 17 Aug 2025. {dull}")
     assert "Maria Jansen signed contract A-4471 on 17 Aug 2025" in short
     assert "Hello" not in short
     assert short.endswith("…")
@@ -119,7 +119,7 @@ def test_speaker_and_day_are_named_where_there_is_room() -> None:
     text = "Hello! Thank you so much! I live in Ghent."
     assert said(text, speaker="Maria") == "Maria lives in Ghent."
     assert said(text, speaker="Maria", time="2025-03-01T10:00:00Z") == "2025-03-01: Maria lives in Ghent."
-    assert summary_of(RawMessage(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
+    assert summarise_message(RawMessage(1, "user", text), "# Participants\n- Maria – user") == "Maria lives in Ghent."
     assert said("Great question! Your flight leaves at 9:40.", "assistant") == "Assistant: Your flight leaves at 9:40."
     assert said('{"ok": true}', "tool") == '{"ok": true}'
 
@@ -127,11 +127,11 @@ def test_speaker_and_day_are_named_where_there_is_room() -> None:
 def test_nothing_but_a_raw_message_has_a_summary() -> None:
     summary = said("I live in Ghent.")
     with pytest.raises(TypeError, match="summary"):
-        summary_of(summary)  # type: ignore[arg-type]
+        summarise_message(summary)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="summary"):
-        summary_of(RawMessage(1, "user", summary))
+        summarise_message(RawMessage(1, "user", summary))
     with pytest.raises(TypeError, match="str"):
-        summary_of("I live in Ghent.")  # type: ignore[arg-type]
+        summarise_message("I live in Ghent.")  # type: ignore[arg-type]
 
 
 def test_names_dates_and_numbers_survive() -> None:

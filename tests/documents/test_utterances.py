@@ -1,12 +1,12 @@
 """What rules make of two hundred utterances, by expectations that were written before the rules."""
 
-from ctxwrap.documents.document import EMPTY, grown
-from ctxwrap.documents.summary import summary_of
+from ctxwrap.documents.document import EMPTY, grow
+from ctxwrap.documents.summary import summarise_message
 from tests.documents.utterances import is_held_out, utterances
 
 UTTERANCES = utterances()
-SUMMARIES = [summary_of(each.raw) for each in UTTERANCES]
-DOCUMENTS = [grown(EMPTY, [each.raw]) for each in UTTERANCES]
+SUMMARIES = [summarise_message(each.raw) for each in UTTERANCES]
+DOCUMENTS = [grow(EMPTY, [each.raw]) for each in UTTERANCES]
 
 
 def _has(text: str, part: str) -> bool:

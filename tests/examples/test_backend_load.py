@@ -17,7 +17,7 @@ import pytest
 
 import ctxwrap
 from ctxwrap.inspect import memory_of
-from ctxwrap.protocol.instructions import asks_for_trailer, without_injected
+from ctxwrap.protocol.instructions import asks_for_trailer, strip_injected
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import Record, SessionKey
 from tests.examples.load import name_of, secret_of
@@ -44,7 +44,7 @@ def told(token: str, secrets: list[str]) -> str:
 def indiscreet(ask: Ask) -> Answer:
     """A model that remembers the secret that it is told, and gives away every one that it is shown."""
     secrets = sorted(set(SECRET.findall(json.dumps(ask.body))))
-    token = TOKEN.findall(without_injected(ask.last_user))[-1]
+    token = TOKEN.findall(strip_injected(ask.last_user))[-1]
     remembered = [item(f"w-{number}", f"The secret is {secret}") for number, secret in enumerate(secrets)]
     tail = trailer(ask, remembered) if asks_for_trailer(ask.system) else ""
     return Answer(told(token, secrets) + tail, pause=slowly)

@@ -8,9 +8,9 @@ import openai
 
 import ctxwrap
 from ctxwrap.pack.receipt import EventIds
-from ctxwrap.protocol.framing import boundary_of, framed, harmless
+from ctxwrap.protocol.framing import boundary_of, frame_text, sanitise_framed
 from ctxwrap.session.blobs import stored
-from ctxwrap.session.missing import packed
+from ctxwrap.session.missing import pack_events
 from ctxwrap.stores.base import Store
 from ctxwrap.testing.practice import Provider
 from ctxwrap.types import SessionKey
@@ -67,7 +67,7 @@ def say(store: Store, *messages: tuple[str, str]) -> None:
 
 def frame(path: str, text: str) -> str:
     """A text of the session's or a file, as a pack frames it."""
-    return framed(harmless(text, BOUNDARY), path, "context", BOUNDARY)
+    return frame_text(sanitise_framed(text, BOUNDARY), path, "context", BOUNDARY)
 
 
 def entry(kind: str, source: str, included: bool = True, **more: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def begin(
     }
     event |= {"epoch": tiers(epoch)} if epoch is not None else {}
     event |= {"assembly_report": dict(report)} if report else {}
-    append(store, "events", event, *packed((), (), report or {}, EventIds("s", run, 1)), turn=run)
+    append(store, "events", event, *pack_events((), (), report or {}, EventIds("s", run, 1)), turn=run)
 
 
 def tiers(memory: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> dict[str, list[Any]]:

@@ -8,8 +8,8 @@ import pytest
 
 import ctxwrap
 from ctxwrap.export.evidence import envelope_of
-from ctxwrap.export.evidence.document import checked
-from ctxwrap.export.evidence.envelope import note_export
+from ctxwrap.export.evidence.document import require_consistent
+from ctxwrap.export.evidence.envelope import record_export
 from ctxwrap.inspect.streams import numbered
 from ctxwrap.inspect.turns import Stages
 from ctxwrap.pack.receipt import STAGES, EventClass
@@ -92,7 +92,7 @@ def test_a_request_that_no_provider_took_is_not_injected(provider: Provider, sto
         chat.say("Hello?", answer=lambda ask: Failure(401, "refused"))
     assert "context.assembly.created" in classes(store)
     assert "context.injection.applied" not in classes(store)
-    assert checked(envelope_of("s", turn=1, store=store)).injections == ()
+    assert require_consistent(envelope_of("s", turn=1, store=store)).injections == ()
 
 
 @pytest.mark.parametrize("evidence", ["project", False])
@@ -102,7 +102,7 @@ def test_no_stage_leaves_an_event_in_the_log_unless_asked_to(
     Chat(provider, store, evidence=evidence).say("Hello.")
     assert written(store) == []
     assert "context.injection.applied" in classes(store)
-    assert checked(envelope_of("s", turn=1, store=store)).injections
+    assert require_consistent(envelope_of("s", turn=1, store=store)).injections
 
 
 @pytest.mark.parametrize("evidence", ["log", True])
@@ -181,14 +181,14 @@ def test_a_session_can_have_every_class(provider: Provider, store: MemoryStore, 
     chat.say("Rye.", answer=lambda ask: Answer("So." + trailer(ask, other, dropped=["w-2"])))
     chat.say("word " * 1400)
     chat.say("And now?", answer=within(1500, Told()))
-    note_export(envelope_of("s", store=store), "s", store=store)
+    record_export(envelope_of("s", store=store), "s", store=store)
     missing = {each for each in get_args(EventClass) if each.startswith("context.missing.")}
     assert {*get_args(EventClass)} - {*classes(store)} == missing
 
 
 def test_the_evidence_of_a_turn_has_the_events_of_the_log(provider: Provider, store: MemoryStore) -> None:
     Chat(provider, store).say("My name is Ada.", answer=lambda ask: Answer("Noted." + trailer(ask, [item("w-1")])))
-    evidence = checked(envelope_of("s", turn=1, store=store))
+    evidence = require_consistent(envelope_of("s", turn=1, store=store))
     told = [event for event in logged(store) if not event["type"].startswith("context.missing.")]
     assert [(each.event_type, each.subject, each.time) for each in evidence.events[:-1]] == [
         (event["type"], event.get("subject", ""), event["ctx"]["time"]) for event in told

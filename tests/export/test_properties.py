@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from ctxwrap.conformance import envelope
 from ctxwrap.export.evidence import envelope_of, faults_in, import_envelope, schema_of
-from ctxwrap.export.evidence.document import NAMED, read_evidence
+from ctxwrap.export.evidence.document import SCHEMAS, read_evidence
 from ctxwrap.export.evidence.vocabulary import TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from tests.export.logs import BOUNDARY, KEY, append, begin, done, entry, frame
@@ -153,7 +153,7 @@ def test_out_in_and_out_again_is_the_same(made: Made, target: str) -> None:
 
 @pytest.fixture(scope="module")
 def schemas() -> dict[str, Draft202012Validator]:
-    found = {name: Draft202012Validator(schema_of(name)) for name in NAMED}
+    found = {name: Draft202012Validator(schema_of(name)) for name in SCHEMAS}
     for validator in found.values():
         validator.check_schema(validator.schema)
     return found

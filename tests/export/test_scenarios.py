@@ -10,7 +10,7 @@ from pydantic import ValidationError
 import ctxwrap
 from ctxwrap.errors import InvalidArchive
 from ctxwrap.export.evidence import Evidence, envelope_of, faults_in
-from ctxwrap.export.evidence.document import checked, digest
+from ctxwrap.export.evidence.document import digest, require_consistent
 from ctxwrap.export.evidence.objects import Compaction, Event, Item, Missing, Summary
 from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.stores.files.store import FileStore
@@ -36,7 +36,7 @@ def kinds(evidence: Evidence, ids: Any) -> list[str]:
 
 def whole(store: Any, turn: int | None = None, target: str = "model") -> Evidence:
     """Evidence that holds together."""
-    return checked(envelope_of("s", turn=turn, target=target, store=store))
+    return require_consistent(envelope_of("s", turn=turn, target=target, store=store))
 
 
 # --- acceptance scenarios -------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def test_failure_runtime_ids_are_dropped(store: MemoryStore, lost: dict[str, Any
     evidence = whole(store, 1)
     damaged = evidence.model_copy(update={"envelopes": (evidence.envelope.model_copy(update=lost),)})
     with pytest.raises(InvalidArchive, match="runtime"):
-        checked(damaged)
+        require_consistent(damaged)
 
 
 def test_failure_what_was_redacted_comes_back_by_another_way(provider: Provider, home: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import ctxwrap
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import StreamFollower, all_sessions, session_details, sessions_of, turn_details
-from ctxwrap.pack.injection import WORDS
+from ctxwrap.pack.injection import INSTRUCTIONS
 from ctxwrap.session.child_sessions import attach_result, start_child
 from ctxwrap.session.redaction import PURGED
 from ctxwrap.stores.base import Store
@@ -206,7 +206,7 @@ def test_tools_and_what_they_gave(chat: Chat, store: Store) -> None:
     assert details.turns[0].answer == 'Wait. lookup({"of": "tea"})'
     assert details.turns[1].said.startswith("tool: a large result")
     assert len(details.turns[1].said) <= 200
-    words = WORDS["delta"].as_text().encode()
+    words = INSTRUCTIONS["delta"].as_text().encode()
     assert details.contents == (2, len(LARGE) + len(words), len(LARGE))
     about = turn_details(store, KEY, 2)
     assert [(message["role"], message["content"]) for message in about.messages] == [
@@ -443,5 +443,5 @@ def test_what_was_purged_is_in_no_answer(chat: Chat, store: Store) -> None:
     following = StreamFollower(store.open(KEY), "messages")
     assert "swordfish" not in repr([session_details(store, KEY), turn_details(store, KEY, 1), following.new()])
     assert session_details(store, KEY).turns[0].said == PURGED
-    words = WORDS["delta"].as_text().encode()
+    words = INSTRUCTIONS["delta"].as_text().encode()
     assert session_details(store, KEY).contents == (1, len(words), 0)

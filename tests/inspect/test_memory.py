@@ -15,7 +15,7 @@ from ctxwrap.cli import main
 from ctxwrap.cli.memory import plotted
 from ctxwrap.errors import NotFound
 from ctxwrap.inspect import Curve, Point, curves_of, details_of, memory_at, memory_of
-from ctxwrap.memory.items import PLACES, TIERS, MemoryItem
+from ctxwrap.memory.items import LOCATIONS, TIERS, MemoryItem
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
@@ -230,7 +230,7 @@ def test_the_plot_has_one_curve_for_each_item(chat: Chat, tmp_path: Path) -> Non
     titles = [group.findtext(f"{SVG}title") for group in drawn(svg)]
     assert titles == [f"{curve.id}: {curve.content}" for curve in curves_of(chat.store, KEY)]
     texts = ["".join(text.itertext()) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-    assert {"round", "strength", *PLACES} <= set(texts)
+    assert {"round", "strength", *LOCATIONS} <= set(texts)
     assert command(chat.home, "ada", "--plot", str(tmp_path / "again.svg")).exit_code == 0
     assert (tmp_path / "again.svg").read_text(encoding="utf-8") == svg
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.inspect import memory_of
-from ctxwrap.memory.memory import Memory, capability_name, is_write_once, merged
+from ctxwrap.memory.memory import Memory, capability_name, is_write_once, merge_capabilities
 from ctxwrap.memory.operations import Circumstances, compare
 from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.session.lookup import key_for, open_existing
@@ -37,14 +37,14 @@ LISTS = st.lists(ENTRIES, max_size=4, unique_by=capability_name)
 
 @given(LISTS, LISTS)
 def test_what_is_fixed_stays_and_all_else_is_as_returned(before: list[Any], returned: list[Any]) -> None:
-    result, violation = merged(before, returned)
+    result, violation = merge_capabilities(before, returned)
     fixed = {capability_name(each): each for each in before if is_write_once(each)}
     assert {capability_name(each): each for each in result} == {
         capability_name(each): each for each in returned
     } | fixed
     assert len({capability_name(each) for each in result}) == len(result)
     assert bool(violation) == any(fixed.get(capability_name(each), each) != each for each in returned)
-    assert merged(result, returned)[0] == result, "saying it again changes nothing"
+    assert merge_capabilities(result, returned)[0] == result, "saying it again changes nothing"
 
 
 class Chat:

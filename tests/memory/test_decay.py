@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from ctxwrap.errors import SettingsError
 from ctxwrap.memory.decay import (
     TierMove,
-    advanced,
+    advance,
     apply_mention,
     decay_at,
-    due,
+    demotion_point,
     half_life,
     move_to_swap,
-    rehydrated,
+    rehydrate,
     set_decay,
 )
-from ctxwrap.memory.items import ORIGINS, PLACES, TIERS, MemoryItem, Mentions
+from ctxwrap.memory.items import LOCATIONS, ORIGINS, TIERS, MemoryItem, Mentions
 from ctxwrap.settings import MemoryRules, PerTier, Settings, settings_from
 
 RULES = MemoryRules()
@@ -87,12 +87,12 @@ def item(**changes: Any) -> MemoryItem:
 
 
 def decay_in(subject: MemoryItem, round: int, rules: MemoryRules = RULES) -> float:
-    aged, _ = advanced(subject, round, rules)
+    aged, _ = advance(subject, round, rules)
     return decay_at(aged, round, rules)
 
 
 def height(subject: MemoryItem) -> int:
-    return -PLACES.index(subject.tier)
+    return -LOCATIONS.index(subject.tier)
 
 
 def first_round(subject: MemoryItem) -> int:
@@ -121,7 +121,7 @@ class TestTheFormula:
         ],
     )
     def test_decay_across_demotions(self, tier: str, after: dict[int, tuple[str, float]]) -> None:
-        seen = {r: (advanced(item(tier=tier), r, RULES)[0].tier, round(decay_in(item(tier=tier), r), 4)) for r in after}
+        seen = {r: (advance(item(tier=tier), r, RULES)[0].tier, round(decay_in(item(tier=tier), r), 4)) for r in after}
         assert seen == after
 
     @pytest.mark.parametrize(
@@ -129,19 +129,19 @@ class TestTheFormula:
         [("ephemeral", 1, 24), ("ephemeral", 16, 24), ("working", 1, 59), ("working", 4, 88), ("working", 16, 88)],
     )
     def test_lifetime_without_a_mention(self, tier: str, touches: float, rounds: int) -> None:
-        _, moves = advanced(item(tier=tier, touches=touches), 10_000, RULES)
+        _, moves = advance(item(tier=tier, touches=touches), 10_000, RULES)
         assert (moves[-1].to, moves[-1].round) == ("swap", rounds)
 
     @given(all_items(("core",)), st.integers(0, 100_000))
     def test_age_takes_nothing_out_of_core(self, subject: MemoryItem, gap: int) -> None:
-        assert advanced(subject, subject.last + gap, RULES) == (subject, ())
+        assert advance(subject, subject.last + gap, RULES) == (subject, ())
         assert decay_in(subject, subject.last + gap) == subject.decay
 
     @given(st.lists(shares, min_size=40, max_size=40))
     def test_ephemeral_is_left_within_two_dozen_rounds_whatever_decay_is_written(self, written: list[float]) -> None:
         subject = item()
         for r, decay in enumerate(written, 1):
-            subject, _ = advanced(subject, r, RULES)
+            subject, _ = advance(subject, r, RULES)
             if subject.tier == "swap":
                 break
             subject = set_decay(subject, r, decay)
@@ -150,7 +150,7 @@ class TestTheFormula:
 
     @given(st.floats(0, 1), st.integers(0, 31))
     def test_working_is_not_left_before_its_least_stay(self, decay: float, gap: int) -> None:
-        assert advanced(item(tier="working", decay=decay), gap, RULES)[0].tier == "working"
+        assert advance(item(tier="working", decay=decay), gap, RULES)[0].tier == "working"
 
     def test_touches_lengthen_the_half_life_up_to_a_bound(self) -> None:
         lives = [half_life(item(tier="working", touches=n), RULES) for n in (1, 4, 100, 100_000)]
@@ -158,7 +158,7 @@ class TestTheFormula:
 
     def test_what_is_in_swap_decays_as_in_ephemeral_and_goes_nowhere(self) -> None:
         assert half_life(item(tier="swap"), RULES) == half_life(item(), RULES)
-        assert due(item(tier="swap"), RULES) is None
+        assert demotion_point(item(tier="swap"), RULES) is None
 
     @given(items, gaps, rulebooks)
     def test_bounded(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
@@ -170,7 +170,7 @@ class TestTheFormula:
         self, subject: MemoryItem, gaps: list[int], rules: MemoryRules
     ) -> None:
         rounds = sorted(subject.last + gap for gap in gaps)
-        seen = [(decay_in(subject, r, rules), height(advanced(subject, r, rules)[0])) for r in rounds]
+        seen = [(decay_in(subject, r, rules), height(advance(subject, r, rules)[0])) for r in rounds]
         assert all(one[0] <= two[0] + TINY and one[1] >= two[1] for one, two in pairwise(seen))
 
     @given(items, gaps, shares, rulebooks)
@@ -178,8 +178,8 @@ class TestTheFormula:
         self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
     ) -> None:
         pinned = replace(subject, decay=decay, pinned=True)
-        assert due(pinned, rules) is None
-        assert advanced(pinned, subject.last + gap, rules) == (pinned, ())
+        assert demotion_point(pinned, rules) is None
+        assert advance(pinned, subject.last + gap, rules) == (pinned, ())
         assert decay_at(pinned, subject.last + gap, rules) == decay
 
     def test_a_model_pins_nothing(self) -> None:
@@ -189,7 +189,7 @@ class TestTheFormula:
 class TestDemotion:
     @given(items, rulebooks)
     def test_decay_at_the_point_that_is_due_is_the_threshold(self, subject: MemoryItem, rules: MemoryRules) -> None:
-        point = due(subject, rules)
+        point = demotion_point(subject, rules)
         if point is None:
             assert subject.tier == "core"
             return
@@ -199,48 +199,48 @@ class TestDemotion:
             threshold = getattr(rules.thresholds, subject.tier)
             assert decay_at(subject, point, rules) == pytest.approx(threshold, abs=1e-9)
 
-    @given(all_items(PLACES), gaps, gaps, rulebooks)
+    @given(all_items(LOCATIONS), gaps, gaps, rulebooks)
     def test_it_makes_no_difference_how_rounds_are_grouped(
         self, subject: MemoryItem, one: int, more: int, rules: MemoryRules
     ) -> None:
-        halfway, moves = advanced(subject, subject.last + one, rules)
-        end, more_moves = advanced(halfway, subject.last + one + more, rules)
-        assert (end, moves + more_moves) == advanced(subject, subject.last + one + more, rules)
+        halfway, moves = advance(subject, subject.last + one, rules)
+        end, more_moves = advance(halfway, subject.last + one + more, rules)
+        assert (end, moves + more_moves) == advance(subject, subject.last + one + more, rules)
 
     @given(items, gaps, rulebooks)
     def test_lazy_equals_eager(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
         eager, moves = subject, ()
         for r in range(subject.last, subject.last + gap + 1):
-            eager, new = advanced(eager, r, rules)
+            eager, new = advance(eager, r, rules)
             assert all(move.round == r or r == subject.last for move in new), "a move is dated when it is first seen"
             assert len(new) <= 1 or r == subject.last, "one step a round"
             moves += new
-        assert (eager, moves) == advanced(subject, subject.last + gap, rules)
+        assert (eager, moves) == advance(subject, subject.last + gap, rules)
 
     @given(items, gaps, rulebooks)
     def test_the_moves_are_a_way_down_step_by_step(self, subject: MemoryItem, gap: int, rules: MemoryRules) -> None:
-        aged, moves = advanced(subject, subject.last + gap, rules)
+        aged, moves = advance(subject, subject.last + gap, rules)
         way = [subject.tier, *(move.to for move in moves)]
-        assert way == list(PLACES[PLACES.index(subject.tier) : PLACES.index(aged.tier) + 1])
+        assert way == list(LOCATIONS[LOCATIONS.index(subject.tier) : LOCATIONS.index(aged.tier) + 1])
         assert [move.from_ for move in moves] == way[:-1]
         assert sorted(move.round for move in moves) == [move.round for move in moves]
 
     @given(items, rulebooks)
     def test_a_demotion_leaves_decay_where_it_is(self, subject: MemoryItem, rules: MemoryRules) -> None:
-        point = due(subject, rules)
+        point = demotion_point(subject, rules)
         if point is None:
             return
-        aged, moves = advanced(subject, ceil(point), rules)
+        aged, moves = advance(subject, ceil(point), rules)
         assert len(moves) == 1
         assert (aged.anchor, aged.decay) == (point, decay_at(subject, point, rules))
 
     @given(tiers, st.floats(0, 1), st.integers(0, 99))
     def test_nothing_falls_in_the_round_of_its_touch(self, tier: str, decay: float, last: int) -> None:
         touched = set_decay(item(tier=tier), last, decay)
-        assert advanced(touched, last, RULES) == (touched, ())
+        assert advance(touched, last, RULES) == (touched, ())
 
     def test_what_is_beyond_its_threshold_falls_one_tier_a_round(self) -> None:
-        _, moves = advanced(set_decay(item(tier="core"), 7, 0.95), 100, OLD_RULES)
+        _, moves = advance(set_decay(item(tier="core"), 7, 0.95), 100, OLD_RULES)
         assert moves == (
             TierMove("ada-1", "core", "working", 8, "decay passed 0.5"),
             TierMove("ada-1", "working", "ephemeral", 9, "decay passed 0.75"),
@@ -248,7 +248,7 @@ class TestDemotion:
         )
 
     def test_what_goes_unused_for_long_leaves_ephemeral_before_its_threshold(self) -> None:
-        _, (move,) = advanced(item(), 100, RULES)
+        _, (move,) = advance(item(), 100, RULES)
         assert (move.round, move.reason) == (24, "not used for long")
 
 
@@ -259,12 +259,12 @@ class TestMentions:
         used = apply_mention(item(), 8, 0.5, RULES, spoken=False)
         assert (used.decay, used.touches, used.since) == (0.25, 1, 0)
 
-    @given(all_items(PLACES), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
+    @given(all_items(LOCATIONS), st.lists(st.tuples(evidences, tiers), min_size=1), st.randoms(), gaps, rulebooks)
     def test_the_mentions_of_a_round_join_in_any_order_and_number(
         self, subject: MemoryItem, mentions: list[Any], order: random.Random, gap: int, rules: MemoryRules
     ) -> None:
         round = subject.last + gap
-        start, _ = advanced(subject, round, rules)
+        start, _ = advance(subject, round, rules)
         shuffled = [*mentions, *mentions]
         order.shuffle(shuffled)
 
@@ -277,18 +277,18 @@ class TestMentions:
         assert after(mentions) == after(shuffled)
         assert after(mentions).touches == start.touches + max(evidence for evidence, _ in mentions)
 
-    @given(all_items(PLACES), gaps, evidences, tiers, st.lists(gaps, min_size=1), rulebooks)
+    @given(all_items(LOCATIONS), gaps, evidences, tiers, st.lists(gaps, min_size=1), rulebooks)
     def test_a_mention_helps_now_and_for_ever_after(
         self, subject: MemoryItem, gap: int, evidence: float, ceiling: Any, later: list[int], rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
-        twin, _ = advanced(subject, now, rules)
+        twin, _ = advance(subject, now, rules)
         better = apply_mention(twin, now, evidence, rules, ceiling)
         for r in (now, *(now + gap for gap in later)):
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
-            assert height(advanced(better, r, rules)[0]) >= height(advanced(twin, r, rules)[0])
+            assert height(advance(better, r, rules)[0]) >= height(advance(twin, r, rules)[0])
 
-    @given(all_items(PLACES), gaps, evidences, evidences, st.booleans(), st.integers(0, 400), gaps, rulebooks)
+    @given(all_items(LOCATIONS), gaps, evidences, evidences, st.booleans(), st.integers(0, 400), gaps, rulebooks)
     def test_a_late_mention_helps_too(
         self,
         subject: MemoryItem,
@@ -302,16 +302,16 @@ class TestMentions:
     ) -> None:
         start = first_round(subject)
         now = start + gap
-        twin, _ = advanced(apply_mention(subject, start, one, rules), now, rules)
+        twin, _ = advance(apply_mention(subject, start, one, rules), now, rules)
         if looked_up:
-            twin = rehydrated(move_to_swap(twin, now, rules), now, rules)
+            twin = rehydrate(move_to_swap(twin, now, rules), now, rules)
         better = apply_mention(twin, max(0, now - late), two, rules)
         assert better.last >= twin.last
         for r in (now, now + later):
             assert decay_in(better, r, rules) <= decay_in(twin, r, rules) + TINY
 
     def test_what_comes_late_is_not_dated_before_a_demotion(self) -> None:
-        fallen, _ = advanced(item(tier="working"), 50, RULES)
+        fallen, _ = advance(item(tier="working"), 50, RULES)
         assert fallen.anchor == 48
         assert apply_mention(fallen, 30, 0.5, RULES).anchor == set_decay(fallen, 30, 0.2).anchor == 48
 
@@ -342,12 +342,12 @@ class TestMentions:
             way.append(apply_mention(way[-1], r, RULES.restated, RULES))
         assert [each.tier for each in way] == ["ephemeral"] * 2 + ["working"] * 5 + ["core"]
 
-    @given(all_items(PLACES), gaps, shares, rulebooks)
+    @given(all_items(LOCATIONS), gaps, shares, rulebooks)
     def test_a_stated_decay_counts_from_its_round(
         self, subject: MemoryItem, gap: int, decay: float, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
-        said = set_decay(advanced(subject, now, rules)[0], now, decay)
+        said = set_decay(advance(subject, now, rules)[0], now, decay)
         assert (decay_at(said, now, rules), said.touches, said.last) == (decay, subject.touches, now)
 
     def test_a_stated_decay_is_bounded(self) -> None:
@@ -362,32 +362,32 @@ class TestMentions:
 
 
 class TestSwap:
-    @given(all_items(PLACES), gaps, rulebooks)
+    @given(all_items(LOCATIONS), gaps, rulebooks)
     def test_swapping_changes_the_place_and_nothing_else(
         self, subject: MemoryItem, gap: int, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
-        resident, _ = advanced(subject, now, rules)
+        resident, _ = advance(subject, now, rules)
         away = move_to_swap(resident, now, rules)
         assert (away.tier, away.touches, away.last) == ("swap", subject.touches, subject.last)
         assert decay_at(away, now, rules) == decay_at(resident, now, rules)
-        assert advanced(away, now + 1000, rules) == (away, ())
+        assert advance(away, now + 1000, rules) == (away, ())
 
     @given(all_items(("swap",)), gaps, rulebooks)
     def test_what_comes_back_is_ephemeral_and_fresh_enough_to_stay(
         self, subject: MemoryItem, gap: int, rules: MemoryRules
     ) -> None:
         now = first_round(subject) + gap
-        back = rehydrated(subject, now, rules)
+        back = rehydrate(subject, now, rules)
         assert (back.tier, back.touches, back.last) == ("ephemeral", subject.touches, subject.last)
         assert back.decay <= rules.rehydrated
-        assert advanced(back, now, rules) == (back, ())
+        assert advance(back, now, rules) == (back, ())
 
     def test_a_look_up_gives_some_rounds(self) -> None:
-        gone, _ = advanced(item(), 27, RULES)
-        back = rehydrated(gone, 40, RULES)
-        assert advanced(back, 58, RULES)[0].tier == "ephemeral"
-        assert advanced(back, 59, RULES)[0].tier == "swap"
+        gone, _ = advance(item(), 27, RULES)
+        back = rehydrate(gone, 40, RULES)
+        assert advance(back, 58, RULES)[0].tier == "ephemeral"
+        assert advance(back, 59, RULES)[0].tier == "swap"
 
 
 events = st.lists(
@@ -401,9 +401,9 @@ def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: li
         now, life = first_round(subject), subject
         for gap, event, share in events:
             for r in range(now, now + gap) if watched else ():
-                life = MemoryItem.from_json(json.loads(json.dumps(advanced(life, r, rules)[0].as_json())))
+                life = MemoryItem.from_json(json.loads(json.dumps(advance(life, r, rules)[0].as_json())))
             now += gap
-            life, _ = advanced(life, now, rules)
+            life, _ = advance(life, now, rules)
             match event:
                 case "mention":
                     life = apply_mention(life, now, share, rules)
@@ -412,7 +412,7 @@ def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: li
                 case "swap":
                     life = move_to_swap(life, now, rules)
                 case "look up" if life.tier == "swap":
-                    life = rehydrated(life, now, rules)
+                    life = rehydrate(life, now, rules)
             assert 0 <= decay_at(life, now, rules) <= 1
             assert life.first <= life.last <= now
         return life
@@ -422,8 +422,8 @@ def test_a_whole_life_is_the_same_watched_or_not(subject: MemoryItem, events: li
 
 class TestItems:
     @given(
-        all_items(PLACES),
-        st.none() | st.builds(Mentions, shares, shares, st.floats(1, 9), st.sampled_from(PLACES), evidences, tiers),
+        all_items(LOCATIONS),
+        st.none() | st.builds(Mentions, shares, shares, st.floats(1, 9), st.sampled_from(LOCATIONS), evidences, tiers),
         st.lists(st.text()),
         st.sampled_from(ORIGINS),
         st.text(),

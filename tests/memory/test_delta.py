@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.memory.items import TIERS, MemoryItem
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.operations import Circumstances, compare, whole, with_omissions
+from ctxwrap.memory.operations import Circumstances, compare, complete_state, drop_omitted
 from ctxwrap.memory.similarity import same_fact
 from ctxwrap.protocol import read_reply
 from ctxwrap.protocol.instructions import SEPARATOR
@@ -128,7 +128,7 @@ def test_a_change_is_the_same_told_whole_or_alone(
     assert full.snapshot is not None
     assert delta.snapshot is not None
     turn = Circumstances(NOW, origin, said=said)
-    snapshot, violation = with_omissions(shown, full.snapshot)
+    snapshot, violation = drop_omitted(shown, full.snapshot)
     told_whole = compare(shown, snapshot, one, turn)
     told_alone = compare(shown, delta.snapshot, other, turn)
     if violation:
@@ -172,7 +172,7 @@ def returned(changes: dict[str, Any]) -> dict[str, Any]:
     """The memory that `changes` leave, after a model wrote them."""
     reading = read({**NOTHING, **changes}, SHOWN)
     assert reading.snapshot is not None, reading.violations
-    memory: dict[str, Any] = whole(SHOWN, reading.snapshot)["memory"]
+    memory: dict[str, Any] = complete_state(SHOWN, reading.snapshot)["memory"]
     return memory
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.memory.epoch import epoch_in, frozen, since
+from ctxwrap.memory.epoch import diff_epoch, freeze_memory, parse_epoch
 from ctxwrap.memory.items import TIERS
-from ctxwrap.memory.operations import whole
+from ctxwrap.memory.operations import complete_state
 
 ITEM = st.builds(
     lambda id, decay, round, content: {"id": id, "decay": decay, "round": round, "content": content},
@@ -33,9 +33,9 @@ def known(memory: Any) -> dict[str, Any]:
 
 @given(MEMORY, MEMORY)
 def test_an_epoch_and_its_changes_are_memory(before: Any, now: Any) -> None:
-    epoch = frozen(before)
-    told = since(epoch, now)
-    merged = whole({"memory": epoch}, {"memory": told.changes, "dropped": told.dropped})["memory"]
+    epoch = freeze_memory(before)
+    told = diff_epoch(epoch, now)
+    merged = complete_state({"memory": epoch}, {"memory": told.changes, "dropped": told.dropped})["memory"]
     assert known(merged) == known(told.shown) == known(now)
     assert {item["id"]: item for tier in TIERS for item in merged[tier]} == {
         item["id"]: item for tier in TIERS for item in told.shown[tier]
@@ -44,7 +44,7 @@ def test_an_epoch_and_its_changes_are_memory(before: Any, now: Any) -> None:
 
 @given(MEMORY, MEMORY)
 def test_only_what_changed_is_told(before: Any, now: Any) -> None:
-    told = since(frozen(before), now)
+    told = diff_epoch(freeze_memory(before), now)
     changed = {item["id"] for tier in TIERS for item in told.changes[tier]}
     assert changed == {id for id, item in known(now).items() if known(before).get(id) != item}
     assert told.dropped == sorted(known(before).keys() - known(now).keys())
@@ -53,17 +53,17 @@ def test_only_what_changed_is_told(before: Any, now: Any) -> None:
 @given(MEMORY)
 def test_the_order_in_memory_does_not_show(memory: Any) -> None:
     turned = {tier: memory[tier][::-1] for tier in TIERS}
-    assert frozen(memory) == frozen(turned)
-    nothing = since(frozen(memory), memory)
+    assert freeze_memory(memory) == freeze_memory(turned)
+    nothing = diff_epoch(freeze_memory(memory), memory)
     assert not any(nothing.changes.values())
 
 
 @given(MEMORY)
 def test_an_epoch_comes_back_from_the_log(memory: Any) -> None:
-    assert epoch_in(frozen(memory)) == frozen(memory)
+    assert parse_epoch(freeze_memory(memory)) == freeze_memory(memory)
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"core": 3}, {"core": [], "working": [1], "ephemeral": []}, "core"])
 def test_an_epoch_that_makes_no_sense_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="lists of memory items"):
-        epoch_in(value)
+        parse_epoch(value)

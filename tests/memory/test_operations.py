@@ -7,7 +7,7 @@ import pytest
 
 from ctxwrap.language.statements import statements_in
 from ctxwrap.memory.memory import Memory
-from ctxwrap.memory.operations import Circumstances, compare, observe, recall, with_omissions
+from ctxwrap.memory.operations import Circumstances, compare, drop_omitted, observe, recall
 from ctxwrap.settings import MemoryRules
 from ctxwrap.types import Operation
 from tests.support import holding, item
@@ -213,13 +213,13 @@ def test_a_full_snapshot_drops_by_leaving_out_what_is_plausible(
     tiers = [[items[f"{tier}1"], items[f"{tier}2"]] for tier in "cwe"]
     shown = holding(state(*tiers)).shown()
     kept = {tier: [each for each in held if each["id"] not in left_out] for tier, held in shown["memory"].items()}
-    told, said = with_omissions(shown, {**shown, "memory": kept})
+    told, said = drop_omitted(shown, {**shown, "memory": kept})
     assert ([*told.get("dropped", ())], said) == (dropped, violation)
 
 
 def test_a_full_snapshot_may_name_what_is_unchanged() -> None:
     shown = holding(state(working=[item("a"), item("b")])).shown()
-    told, violation = with_omissions(shown, {**state(), "unchanged": ["a", "b"]})
+    told, violation = drop_omitted(shown, {**state(), "unchanged": ["a", "b"]})
     assert (told.get("dropped", []), violation) == ([], "")
 
 

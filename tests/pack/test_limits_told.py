@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.budget import limit_told
+from ctxwrap.pack.budget import limit_after_rejection
 from ctxwrap.tokens import TooLong
 
 numbers = st.none() | st.integers(0, 10**6)
@@ -42,11 +42,11 @@ numbers = st.none() | st.integers(0, 10**6)
     ],
 )
 def test_the_limit(told: TooLong, taken: int, reply: int, expected: int) -> None:
-    assert limit_told(told, taken, reply).tokens == expected
+    assert limit_after_rejection(told, taken, reply).tokens == expected
 
 
 @given(st.builds(TooLong, numbers, numbers, st.integers(0, 10**6)), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_it_is_always_less_than_what_was_too_much(told: TooLong, taken: int, reply: int) -> None:
-    limit = limit_told(told, taken, reply)
+    limit = limit_after_rejection(told, taken, reply)
     assert 0 <= limit.tokens <= 0.9 * taken
     assert limit.set_by == "the provider"

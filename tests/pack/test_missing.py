@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from ctxwrap.pack.receipt import EventIds
 from ctxwrap.session.missing import (
     MissingItems,
-    asked_in,
-    flagged,
-    from_json,
-    history,
+    gaps_in,
     id_of,
-    lacking,
+    missing_after,
+    missing_from_json,
+    missing_history,
     open_in,
-    packed,
-    settled,
-    taken,
+    pack_events,
+    question_events,
+    questions_shown,
+    settlement_event,
 )
 from ctxwrap.types import PackItem, Record
 
@@ -45,16 +45,16 @@ class Log:
 
     def write(self, events: list[Record]) -> list[str]:
         for event in json.loads(json.dumps(events)):
-            self.known = taken(self.known, event)
+            self.known = missing_after(self.known, event)
             self.events.append(event)
         return [event["type"].rpartition(".")[2] for event in events]
 
     def pack(self, *items: PackItem, report: dict[str, Any] | None = None) -> list[str]:
         self.round += 1
-        return self.write(packed(self.known, items, report or {}, self.ids))
+        return self.write(pack_events(self.known, items, report or {}, self.ids))
 
     def flag(self, *questions: dict[str, str]) -> list[str]:
-        return self.write(flagged(self.known, questions, self.ids, f"messages:{self.round}"))
+        return self.write(question_events(self.known, questions, self.ids, f"messages:{self.round}"))
 
     @property
     def ids(self) -> EventIds:
@@ -77,8 +77,8 @@ def test_what_is_open_is_what_the_last_list_says(lists: list[list[dict[str, str]
     again = Log()
     again.write(log.events)
     assert again.known == log.known, "whoever reads the log knows the same"
-    assert from_json(json.loads(json.dumps(log.known))) == log.known
-    assert [each for each in history(log.events) if each.status in ("open", "requested")] == list(log.known)
+    assert missing_from_json(json.loads(json.dumps(log.known))) == log.known
+    assert [each for each in missing_history(log.events) if each.status in ("open", "requested")] == list(log.known)
 
 
 @given(LISTS, QUESTION)
@@ -116,7 +116,7 @@ def test_a_question_is_asked_and_answered() -> None:
     log.pack()
     assert log.flag() == ["resolved"]
     assert log.known == ()
-    assert [(each.status, each.resolution) for each in history(log.events)] == [("resolved", "messages:2")]
+    assert [(each.status, each.resolution) for each in missing_history(log.events)] == [("resolved", "messages:2")]
 
 
 def test_old_questions_expire() -> None:
@@ -125,8 +125,8 @@ def test_old_questions_expire() -> None:
     log.flag(ask("Who pays?"))
     for _ in range(50):
         assert log.pack() == []
-    assert [each.question for each in asked_in(log.known, 51)] == ["Who pays?"]
-    assert asked_in(log.known, 52) == ()
+    assert [each.question for each in questions_shown(log.known, 51)] == ["Who pays?"]
+    assert questions_shown(log.known, 52) == ()
     assert log.pack() == ["resolved"]
     assert log.events[-1]["data"]["status"] == "expired"
     assert log.known == ()
@@ -136,12 +136,14 @@ def test_too_many_questions_expire_and_the_newest_are_shown() -> None:
     """Turns at once may each flag eight."""
     log = Log()
     for turn in range(5):
-        events = flagged(
+        events = question_events(
             (), [ask(f"Question {turn}-{at}?") for at in range(8)], EventIds("s", f"t{turn}", 1), "messages:1"
         )
         log.write(events)
     assert len(log.known) == 40
-    assert [each.question for each in asked_in(log.known, 1)] == [f"Question 4-{at}?" for at in reversed(range(8))]
+    assert [each.question for each in questions_shown(log.known, 1)] == [
+        f"Question 4-{at}?" for at in reversed(range(8))
+    ]
     assert log.pack() == ["resolved"] * 8
     assert log.known[0].question == "Question 1-0?"
 
@@ -182,7 +184,7 @@ def test_a_source_over_its_cap_is_missing_until_it_is_sent(item: PackItem, sever
     ids=lambda item: f"{item.kind}-{item.reason}",
 )
 def test_what_is_left_out_in_the_ordinary_way_is_not_missing(item: PackItem) -> None:
-    assert lacking([item], {}) == []
+    assert gaps_in([item], {}) == []
 
 
 def report(path: str, severity: str) -> dict[str, Any]:
@@ -212,7 +214,7 @@ def test_more_sources_than_are_kept_are_not_told_again_and_again() -> None:
 
 
 def settle(log: Log, status: Any, id: str = "") -> None:
-    event = settled(log.known, id or log.known[0].id, status, "by hand", "s")
+    event = settlement_event(log.known, id or log.known[0].id, status, "by hand", "s")
     assert event is not None
     log.write([event])
 
@@ -226,8 +228,8 @@ def test_what_was_declined_is_not_told_again() -> None:
     assert open_in(log.known) == ()
     assert log.pack(report=report("a.md", "low")) == []
     assert log.flag(ask("Who pays?", asked="user")) == []
-    assert open_in(log.known) == asked_in(log.known, 2) == ()
-    assert [each.status for each in history(log.events)] == ["declined", "declined"]
+    assert open_in(log.known) == questions_shown(log.known, 2) == ()
+    assert [each.status for each in missing_history(log.events)] == ["declined", "declined"]
     sent = PackItem("working_set", "a.md", 9, True, "whole", 0.4)
     assert log.pack(sent) == ["resolved"]
     assert log.pack(report=report("a.md", "low")) == ["detected"], "it was there in between"
@@ -262,7 +264,7 @@ FIELDS = ("question", "severity", "status", "source", "blocked_actions", "round"
 def test_any_log_is_folded_and_kept(events: list[Record]) -> None:
     log = Log()
     log.write(events)
-    assert from_json(json.loads(json.dumps(log.known))) == log.known
+    assert missing_from_json(json.loads(json.dumps(log.known))) == log.known
     for each in log.known:
         assert each.status in ("open", "requested", "declined")
         assert each.severity in ("info", "low", "medium", "high", "blocking")

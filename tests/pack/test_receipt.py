@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ctxwrap.pack.receipt import budget_as_json, budget_in, items_in, rows
+from ctxwrap.pack.receipt import budget_as_json, budget_in, items_as_json, items_in
 from ctxwrap.types import PackItem
 
 NUMBERS = st.integers(0, 10**6)
@@ -34,11 +34,11 @@ FOUND = PackItem(
 @given(st.lists(ITEMS))
 @example([FOUND])
 def test_items_are_read_as_they_were(items: list[PackItem]) -> None:
-    assert items_in(json.loads(json.dumps({"pack": rows(items)}))) == tuple(items)
+    assert items_in(json.loads(json.dumps({"pack": items_as_json(items)}))) == tuple(items)
 
 
 def test_what_is_usual_is_a_name_and_numbers() -> None:
-    assert rows([FOUND._replace(origin="assistant")]) == [["missed", 123, "72.0"]]
+    assert items_as_json([FOUND._replace(origin="assistant")]) == [["missed", 123, "72.0"]]
 
 
 def test_items_of_earlier_formats_are_read() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.tokens.truncation import ELLIPSIS, CountTokens, Strategy, estimate, truncated
+from ctxwrap.tokens.truncation import ELLIPSIS, CountTokens, Strategy, estimate_tokens, truncate
 
 LETTERS = "AAAAABBBBBCCCCC"
 LINES = "".join(f"line {number}\n" for number in range(10))
@@ -25,7 +25,7 @@ def jumpy(text: str) -> int:
     return len(text) // 3 + len(text) % 7
 
 
-COUNTS: tuple[CountTokens, ...] = (len, estimate, words, jumpy)
+COUNTS: tuple[CountTokens, ...] = (len, estimate_tokens, words, jumpy)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ COUNTS: tuple[CountTokens, ...] = (len, estimate, words, jumpy)
     [("start", "...BBBBBCCCCC"), ("middle", "AAAAA...CCCCC"), ("end", "AAAAABBBBB..."), ("never", "")],
 )
 def test_the_documents_pictures(strategy: Strategy, expected: str) -> None:
-    assert truncated(LETTERS, 13, strategy, len) == expected
+    assert truncate(LETTERS, 13, strategy, len) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,15 @@ def test_the_documents_pictures(strategy: Strategy, expected: str) -> None:
     ],
 )
 def test_whole_lines_stay_and_the_ellipsis_has_its_own(strategy: Strategy, expected: str) -> None:
-    assert truncated(LINES, 30, strategy, len, max_lines=4) == expected
+    assert truncate(LINES, 30, strategy, len, max_lines=4) == expected
     if strategy != "middle":
-        assert truncated(LINES, 26, strategy, len) == expected
+        assert truncate(LINES, 26, strategy, len) == expected
 
 
 @pytest.mark.parametrize("strategy", CUTTING)
 @pytest.mark.parametrize("most", range(1, 12))
 def test_max_lines_is_hard_and_counts_the_ellipsis(strategy: Strategy, most: int) -> None:
-    piece = truncated(LINES, 1000, strategy, len, max_lines=most)
+    piece = truncate(LINES, 1000, strategy, len, max_lines=most)
     assert len(piece.splitlines()) <= most
     assert (piece == LINES) == (most >= 10)
     assert strategy == "start" or piece.startswith("line 0")
@@ -61,22 +61,22 @@ def test_max_lines_is_hard_and_counts_the_ellipsis(strategy: Strategy, most: int
 
 
 def test_never_is_all_or_nothing_also_by_lines() -> None:
-    assert truncated(LINES, len(LINES), "never", len) == LINES
-    assert truncated(LINES, len(LINES) - 1, "never", len) == ""
-    assert truncated(LINES, 1000, "never", len, max_lines=9) == ""
-    assert truncated(LINES, 1000, "never", len, max_lines=10) == LINES
+    assert truncate(LINES, len(LINES), "never", len) == LINES
+    assert truncate(LINES, len(LINES) - 1, "never", len) == ""
+    assert truncate(LINES, 1000, "never", len, max_lines=9) == ""
+    assert truncate(LINES, 1000, "never", len, max_lines=10) == LINES
 
 
 def test_what_would_say_nothing_is_nothing() -> None:
-    assert truncated("   \n\n\n word", 7, "end", len) == ""
-    assert truncated(LETTERS, 3, "end", len) == ""
-    assert truncated(LETTERS, 4, "middle", len) == ""
-    assert truncated("", 0, "end", len) == ""
+    assert truncate("   \n\n\n word", 7, "end", len) == ""
+    assert truncate(LETTERS, 3, "end", len) == ""
+    assert truncate(LETTERS, 4, "middle", len) == ""
+    assert truncate("", 0, "end", len) == ""
 
 
 def test_a_strategy_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ValueError, match="known are never, start, middle, end"):
-        truncated("x", 1, "sideways", len)  # type: ignore[arg-type]
+        truncate("x", 1, "sideways", len)  # type: ignore[arg-type]
 
 
 def test_most_of_a_large_limit_is_used_with_few_counts() -> None:
@@ -85,17 +85,17 @@ def test_most_of_a_large_limit_is_used_with_few_counts() -> None:
 
     def counted(piece: str) -> int:
         calls.append(piece)
-        return estimate(piece)
+        return estimate_tokens(piece)
 
     for strategy in CUTTING:
-        assert 9_700 <= estimate(truncated(text, 10_000, strategy, counted)) <= 10_000
+        assert 9_700 <= estimate_tokens(truncate(text, 10_000, strategy, counted)) <= 10_000
     assert len(calls) < 30
 
 
 @given(TEXTS, st.sampled_from(get_args(Strategy)), st.sampled_from(COUNTS), st.none() | st.integers(1, 6))
 def test_no_limit_is_ever_exceeded(text: str, strategy: Strategy, count: CountTokens, max_lines: int | None) -> None:
     for limit in range(count(text) + 2):
-        piece = truncated(text, limit, strategy, count, max_lines)
+        piece = truncate(text, limit, strategy, count, max_lines)
         assert not piece or count(piece) <= limit
         assert not piece or max_lines is None or _lines(piece) <= max_lines
         assert strategy != "never" or piece in ("", text)
@@ -103,7 +103,7 @@ def test_no_limit_is_ever_exceeded(text: str, strategy: Strategy, count: CountTo
 
 @given(TEXTS, st.sampled_from(CUTTING), st.integers(0, 90), st.none() | st.integers(1, 6))
 def test_the_promised_ends_stay(text: str, strategy: Strategy, limit: int, max_lines: int | None) -> None:
-    piece = truncated(text, limit, strategy, len, max_lines)
+    piece = truncate(text, limit, strategy, len, max_lines)
     if piece in ("", text):
         return
     head, tail = _ends(piece, text)
@@ -113,7 +113,7 @@ def test_the_promised_ends_stay(text: str, strategy: Strategy, limit: int, max_l
 
 @given(TEXTS, st.sampled_from(CUTTING), st.integers(0, 90))
 def test_no_character_is_split(text: str, strategy: Strategy, limit: int) -> None:
-    piece = truncated(text, limit, strategy, len)
+    piece = truncate(text, limit, strategy, len)
     if piece in ("", text):
         return
     head, tail = _ends(piece, text)
@@ -128,14 +128,14 @@ def test_no_character_is_split(text: str, strategy: Strategy, limit: int) -> Non
 @pytest.mark.parametrize("strategy", CUTTING)
 def test_flags_families_and_pairs_stay_whole(strategy: Strategy) -> None:
     for unit in ("🇩🇪", "👨\u200d👩\u200d👧", "e\u0301", "👍🏽", "\ud83d\ude00", "\u1112\u1161\u11ab"):
-        pieces = {truncated(unit * 9, limit, strategy, len) for limit in range(len(unit) * 9)}
+        pieces = {truncate(unit * 9, limit, strategy, len) for limit in range(len(unit) * 9)}
         for piece in pieces - {""}:
             assert piece.replace(unit, "") == ELLIPSIS
 
 
 def test_a_longer_limit_gives_no_less_with_an_honest_count() -> None:
     for strategy in CUTTING:
-        sizes = [len(truncated(LETTERS, limit, strategy, len)) for limit in range(20)]
+        sizes = [len(truncate(LETTERS, limit, strategy, len)) for limit in range(20)]
         assert all(earlier <= later for earlier, later in pairwise(sizes))
 
 

@@ -13,7 +13,7 @@ from ctxwrap.protocol.instructions import SEPARATOR
 from ctxwrap.protocol.recovery import recover
 from ctxwrap.protocol.vocabulary import MAX_ADDED, MAX_FAULTS
 from ctxwrap.stores.base import STREAMS
-from ctxwrap.stores.log_format import MOST_KEPT, kept_of
+from ctxwrap.stores.log_format import MAX_LOGGED, truncate_for_log
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey
@@ -61,11 +61,11 @@ def test_violations_are_few() -> None:
     assert wrong.violations[-1] == f"and {5000 - MAX_FAULTS} more"
 
 
-@given(st.integers(0, 3 * MOST_KEPT))
+@given(st.integers(0, 3 * MAX_LOGGED))
 def test_the_log_keeps_the_beginning(size: int) -> None:
-    kept = kept_of("x" * size)
-    assert len(kept) <= MOST_KEPT + 40
-    assert (kept == "x" * size) == (size <= MOST_KEPT)
+    kept = truncate_for_log("x" * size)
+    assert len(kept) <= MAX_LOGGED + 40
+    assert (kept == "x" * size) == (size <= MAX_LOGGED)
 
 
 HOSTILE = {

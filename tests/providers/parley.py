@@ -6,7 +6,7 @@ reply has its words in `answer`; a stream has them in events with a `piece`, and
 
 from collections.abc import Callable
 
-from ctxwrap.protocol.instructions import neutral
+from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import join_texts
 from ctxwrap.providers.options import raise_limits, reply_text
@@ -37,7 +37,7 @@ class Parley(ProviderAdapter):
     def inject(self, body: Body, injection: Injection) -> Body:
         callers = [line for at, line in enumerate(body["lines"]) if at not in injection.left_out]
         lines = [{"speaker": SPEAKERS[each.role], "words": each.text} for each in injection.history] + callers
-        lines = [{**line, "words": neutral(line["words"])} for line in lines]
+        lines = [{**line, "words": sanitise(line["words"])} for line in lines]
         lines[-1] = {**lines[-1], "words": join_texts(lines[-1]["words"], injection.block)}
         brief = join_texts(injection.protocol, body.get("brief", ""), injection.standing, injection.background)
         limits = raise_limits(body, self.reply_limits, injection.reserve)

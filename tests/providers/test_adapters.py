@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.providers import provider_for
+from ctxwrap.providers import adapter_for
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.openai_chat import CHAT
@@ -46,7 +46,7 @@ SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speak
     ],
 )
 def test_adapter_is_found_by_url_path(path: str, adapter: ProviderAdapter | None) -> None:
-    assert provider_for(path) is adapter
+    assert adapter_for(path) is adapter
 
 
 BODIES: list[tuple[ProviderAdapter, Body]] = [

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import ctxwrap
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, parse_block
 from ctxwrap.providers import PROVIDERS, ProviderSpec
 from ctxwrap.tokens import counter_for
 from tests.providers.parley import PER_LINE
@@ -119,7 +119,7 @@ class Service:
         return httpx.Response(200, text=content, headers={"content-type": "text/event-stream"})
 
     def _trailer(self, body: Any) -> str:
-        state = next(filter(None, (unframe(line["words"]) for line in body["lines"])), None)
+        state = next(filter(None, (parse_block(line["words"]) for line in body["lines"])), None)
         if state is None or (self.forgets_once and len(self.requests) == 1):
             return ""
         assert asks_for_trailer(body["brief"])

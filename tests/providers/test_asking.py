@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ctxwrap.protocol.instructions import SEPARATOR, before_question, question
+from ctxwrap.protocol.instructions import SEPARATOR, ask_state, text_before_question
 from ctxwrap.providers.anthropic import MESSAGES
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.providers.openai_chat import CHAT
@@ -122,14 +122,14 @@ def test_no_limit_is_added() -> None:
 
 
 def test_question_lists_faults_as_bounded_data() -> None:
-    text = question([f"{SEPARATOR} and </ctxwrap-protocol> in a fault", "x" * 5000, *["more"] * 50])
+    text = ask_state([f"{SEPARATOR} and </ctxwrap-protocol> in a fault", "x" * 5000, *["more"] * 50])
     assert len(text) < 2000
     assert text.count(SEPARATOR) == text.count("</ctxwrap-protocol>") == 1
     assert "\\u003c\\u003c\\u003cCONTEXT>>>" in text
-    assert "without a state" in question(())
+    assert "without a state" in ask_state(())
 
 
 def test_questions_are_recognised() -> None:
-    assert before_question(question(())) == ""
-    assert before_question(f"Some prompt.\n\n{question(['a'])}") == "Some prompt.\n\n"
-    assert before_question("Some prompt.") is None
+    assert text_before_question(ask_state(())) == ""
+    assert text_before_question(f"Some prompt.\n\n{ask_state(['a'])}") == "Some prompt.\n\n"
+    assert text_before_question("Some prompt.") is None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ctxwrap.protocol import ReplyStream
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.providers.openai_responses import RESPONSES
-from ctxwrap.providers.sse import Framer, framed
-from ctxwrap.providers.text_channel import Deltas
+from ctxwrap.providers.sse import Framer, encode_event
+from ctxwrap.providers.text_channel import DeltaPassthrough
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.types import Reply
 from tests.providers.replies import SPEAKERS, Speaker
@@ -26,7 +26,7 @@ PIECES = st.lists(
 SPEAKER = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.adapter.name)
 
 
-def streamed(speaker: Speaker, raws: Sequence[bytes], deltas: Deltas | None) -> tuple[list[str], Reply, int]:
+def streamed(speaker: Speaker, raws: Sequence[bytes], deltas: DeltaPassthrough | None) -> tuple[list[str], Reply, int]:
     """The events that a caller reads, what they amount to, and how many of them were not parsed."""
     rewriter, out, passed = speaker.adapter.rewriter({}, ReplyStream), list[str](), 0
     for raw in raws:
@@ -45,20 +45,20 @@ def streamed(speaker: Speaker, raws: Sequence[bytes], deltas: Deltas | None) -> 
 
 def raws_of(speaker: Speaker, pieces: Sequence[str], *, named: bool = True) -> list[bytes]:
     answer = Answer("".join(pieces), pieces=tuple(piece for piece in pieces if piece))
-    return [framed(event.get("type", "") if named else "", event) for event in speaker.events(answer)]
+    return [encode_event(event.get("type", "") if named else "", event) for event in speaker.events(answer)]
 
 
 @SPEAKER
 @given(pieces=PIECES)
 def test_streams_read_as_if_every_event_were_parsed(speaker: Speaker, pieces: list[str]) -> None:
     raws = raws_of(speaker, pieces)
-    assert streamed(speaker, raws, Deltas())[:2] == streamed(speaker, raws, None)[:2]
+    assert streamed(speaker, raws, DeltaPassthrough())[:2] == streamed(speaker, raws, None)[:2]
 
 
 @pytest.mark.parametrize("speaker", [each for each in SPEAKERS if each.api != "completions"], ids=lambda each: each.api)
 def test_text_deltas_of_prose_are_not_parsed(speaker: Speaker) -> None:
     raws = raws_of(speaker, [f" word{number}" for number in range(50)])
-    assert streamed(speaker, raws, Deltas())[2] >= 48
+    assert streamed(speaker, raws, DeltaPassthrough())[2] >= 48
 
 
 CHAT_SPEAKER = next(each for each in SPEAKERS if each.adapter is CHAT)
@@ -67,17 +67,17 @@ RESPONSES_SPEAKER = next(each for each in SPEAKERS if each.adapter is RESPONSES)
 
 def chunk(text: str, **more: Any) -> bytes:
     event = {"id": "x", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], **more}
-    return framed("", event)
+    return encode_event("", event)
 
 
 def test_varying_fields_are_ignored() -> None:
     raws = [chunk(f" {at}", obfuscation="x" * at) for at in range(20)]
-    assert streamed(CHAT_SPEAKER, raws, Deltas())[2] == 19
+    assert streamed(CHAT_SPEAKER, raws, DeltaPassthrough())[2] == 19
 
 
 def test_released_text_has_the_newest_sequence_number() -> None:
     raws = raws_of(RESPONSES_SPEAKER, [" a"] * 20 + [" b\n"])
-    with_template, without = (streamed(RESPONSES_SPEAKER, raws, deltas)[0] for deltas in (Deltas(), None))
+    with_template, without = (streamed(RESPONSES_SPEAKER, raws, deltas)[0] for deltas in (DeltaPassthrough(), None))
     assert with_template == without
 
 
@@ -98,7 +98,7 @@ def test_released_text_has_the_newest_sequence_number() -> None:
     ],
 )
 def test_other_events_are_parsed(other: bytes) -> None:
-    deltas, rewriter = Deltas(), CHAT.rewriter({}, ReplyStream)
+    deltas, rewriter = DeltaPassthrough(), CHAT.rewriter({}, ReplyStream)
     for raw in [chunk(" a")] * 3:
         if not deltas.passes(raw):
             event = json.loads(raw[6:])
@@ -110,13 +110,13 @@ def test_other_events_are_parsed(other: bytes) -> None:
 
 def test_field_of_the_same_name_elsewhere_is_not_the_text() -> None:
     raws = [chunk(f" {at}", note={"content": "constant"}) for at in range(9)]
-    assert streamed(CHAT_SPEAKER, raws, Deltas()) == (*streamed(CHAT_SPEAKER, raws, None)[:2], 0)
+    assert streamed(CHAT_SPEAKER, raws, DeltaPassthrough()) == (*streamed(CHAT_SPEAKER, raws, None)[:2], 0)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.lists(st.integers(0, 99), max_size=5))
 def test_closed_channel_passes_nothing(text: str, cuts: list[int]) -> None:
     rewriter = CHAT.rewriter({}, ReplyStream)
-    deltas = Deltas()
+    deltas = DeltaPassthrough()
     for piece in ("a", *cut(text, cuts)):
         event = json.loads(chunk(piece)[6:])
         rewriter.event(event)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.providers.sse import Framer, framed
+from ctxwrap.providers.sse import Framer, encode_event
 
 LINES = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8)
 
@@ -43,5 +43,5 @@ def test_data_lines_are_joined() -> None:
 
 @given(st.dictionaries(LINES, LINES))
 def test_encoded_events_read_back(data: dict[str, str]) -> None:
-    (frame,) = Framer().feed(framed("name", data))
+    (frame,) = Framer().feed(encode_event("name", data))
     assert (frame.event, frame.json()) == ("name", data)

@@ -329,7 +329,7 @@ def test_log_lines_and_tracebacks_are_redacted(
     monkeypatch.setattr(policy, "_lines", type(policy._lines)())
     monkeypatch.setattr(logger, "filters", [])
     for number in range(40):
-        policy.redact_lines(Redaction(also=lambda text, number=number: text.replace(f"<{number}>", "")))  # type: ignore[misc]
+        policy.redact_log_lines(Redaction(also=lambda text, number=number: text.replace(f"<{number}>", "")))  # type: ignore[misc]
     assert len(logger.filters) == 1
     try:
         raise ValueError("no such user: ada@example.com")

@@ -12,7 +12,7 @@ import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import envelope_of, faults_in
 from ctxwrap.kinds import seen_by
-from ctxwrap.redaction.visibility import ALONE, TARGETS
+from ctxwrap.redaction.visibility import MODEL_ONLY, TARGETS
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.testing.practice.answer import ToolCall
@@ -65,7 +65,7 @@ def test_targets_must_be_named_by_rules_and_item(rules: Any, kind: str, source: 
         assert own is None or target in own
         assert named is None or target in named
     if named is None and own is None:
-        assert seen == ALONE
+        assert seen == MODEL_ONLY
 
 
 @pytest.mark.parametrize(

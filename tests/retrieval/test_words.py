@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.language.words import terms_of
-from ctxwrap.retrieval.passages import MAX_PASSAGE, TextFeature, passages, signs_of
+from ctxwrap.retrieval.passages import MAX_PASSAGE, TextFeature, passages, text_features
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_no_text_takes_long(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     start = time.process_time()
     terms_of(text)
-    signs_of(text)
+    text_features(text)
     assert "".join(passages(text)) == text
     assert time.process_time() - start < 3
 
@@ -96,5 +96,5 @@ def test_passages_end_where_sentences_do() -> None:
     ],
 )
 def test_text_features(text: str, sign: TextFeature) -> None:
-    assert signs_of(text) & sign
-    assert not signs_of("the sea is calm.") & sign
+    assert text_features(text) & sign
+    assert not text_features("the sea is calm.") & sign

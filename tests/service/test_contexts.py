@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.documents.document import LONGEST, PLACEHOLDER, TRIMMED, grown, is_placeholder
+from ctxwrap.documents.document import LONGEST, PLACEHOLDER, TRIMMED, grow, is_placeholder
 from ctxwrap.documents.sentences import RawMessage
 from ctxwrap.errors import ContextConflict, InvalidInput, NotFound
 from ctxwrap.service.memories import Memories
@@ -194,7 +194,7 @@ class TestNoFeedback:
     def test_a_document_grows_from_raw_messages_only(self, service: Memories, memory: str) -> None:
         service.add_entry(memory, "We decided to use PostgreSQL 16.", self.SUMMARY)
         entry = service.list_entries(memory).entries[0]
-        document = grown(PLACEHOLDER, [raw(entry)])
+        document = grow(PLACEHOLDER, [raw(entry)])
         assert "PostgreSQL 16" in document
         assert service.put_context(memory, document).version == 1
 
@@ -216,7 +216,7 @@ class TestAgents:
         assert entry.summary.startswith("User ")
         assert "17 Aug 2025" in entry.summary
         known = service.get_context(memory)
-        service.put_context(memory, grown(known.content, [raw(entry)]), known.version)
+        service.put_context(memory, grow(known.content, [raw(entry)]), known.version)
         assert "**confirmed** Q3 launch" in service.get_context(memory).content
 
     def test_entry_persistence(self, service: Memories, memory: str) -> None:
@@ -258,7 +258,7 @@ class Agent:
             self.document = "# Description\n"
             self.put()
         entries = service.list_entries(memory, 10).entries
-        self.document = grown(self.document, [raw(entry) for entry in reversed(entries)])
+        self.document = grow(self.document, [raw(entry) for entry in reversed(entries)])
         self.new: list[Entry] = []
 
     def hear(self, text: str) -> None:
@@ -268,7 +268,7 @@ class Agent:
             self.flush()
 
     def flush(self) -> None:
-        self.document, self.new = grown(self.document, [raw(entry) for entry in self.new]), []
+        self.document, self.new = grow(self.document, [raw(entry) for entry in self.new]), []
         assert self.service.await_consistency(self.memory).status == "consistent"
         self.put()
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ctxwrap
-from ctxwrap.documents.summary import LONGEST
+from ctxwrap.documents.summary import MAX_SUMMARY
 from ctxwrap.errors import Conflict, InvalidInput, NotFound, QuotaExceeded
 from ctxwrap.service.memories import Memories
 from ctxwrap.service.models import Entry
@@ -168,7 +168,7 @@ class TestAdding:
         stored = service.add_entry(memory, raw)
         entry = service.get_entry(memory, stored.id)
         assert entry.rawEntry == raw
-        assert len(entry.summary) <= LONGEST
+        assert len(entry.summary) <= MAX_SUMMARY
         assert all(word in entry.summary for word in ("Q3 launch date", "17 Aug 2025", "Sam", "tracker", "asked"))
 
     def test_a_summary_is_kept_or_made_to_fit(self, service: Memories, memory: str) -> None:
@@ -178,7 +178,7 @@ class TestAdding:
             memory, "Raw.", "Hello there. " * 50 + "Ada owes Ben 4711 euros since 2026-01-02. " * 9
         )
         summary = service.get_entry(memory, long.id).summary
-        assert len(summary) <= LONGEST
+        assert len(summary) <= MAX_SUMMARY
         assert summary.endswith("…")
         assert "4711" in summary
 
@@ -242,7 +242,7 @@ class TestAdding:
         service, memory = filled(0)
         entry = service.get_entry(memory, service.add_entry(memory, raw, summary).id)
         assert entry.rawEntry == raw.encode("utf-8", "replace").decode()
-        assert 0 < len(entry.summary) <= LONGEST
+        assert 0 < len(entry.summary) <= MAX_SUMMARY
 
     def test_large_entries_are_whole(self, service: Memories, memory: str) -> None:
         raw = "A long report. " * 5000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ctxwrap.inspect import session_details
-from ctxwrap.protocol.instructions import SEPARATOR, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, parse_block
 from ctxwrap.providers.openai_chat import OpenAIChat
 from ctxwrap.session.lookup import open_existing
 from ctxwrap.session.verify import verify
@@ -39,7 +39,7 @@ def no_question(body: Body) -> Body:
 
 def answered(call: sync.Call, text: str, number: int) -> None:
     content = call.body["messages"][-1]["content"]
-    state = unframe(content if isinstance(content, str) else content[-1]["text"])
+    state = parse_block(content if isinstance(content, str) else content[-1]["text"])
     assert state is not None
     state["memory"]["working"].append(item(f"w-{number}", f"Thing number {number} of some interest"))
     message = {"role": "assistant", "content": f"{text}\n\n{SEPARATOR}\n{json.dumps(state)}"}

@@ -12,7 +12,7 @@ import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import UnknownFormat
 from ctxwrap.export.evidence import envelope_of
-from ctxwrap.export.evidence.document import checked
+from ctxwrap.export.evidence.document import require_consistent
 from ctxwrap.inspect import pack_of
 from ctxwrap.session.lookup import open_existing
 from ctxwrap.stores.files.format import FORMAT, upgraded
@@ -72,7 +72,7 @@ def test_the_packs_and_events_of_format_2_are_told_as_they_were(home: Path) -> N
     assert (view.budget["fixed"], view.budget["spent"]["memory"]) == (881, 0)
     assert view.notes == ()
     assert [block.name for block in view.blocks] == ["protocol", "message", "state", "reminder"]
-    evidence = checked(envelope_of("s", turn=1, store=home))
+    evidence = require_consistent(envelope_of("s", turn=1, store=home))
     assert [each.event_type for each in evidence.events[:-1]] == [json.loads(line)["type"] for line in written]
 
 

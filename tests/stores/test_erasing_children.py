@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.errors import NotFound, SettingsError
-from ctxwrap.memory.similarity import marks
+from ctxwrap.memory.similarity import fingerprints
 from ctxwrap.session.child_sessions import attach_result, children_of, start_child
 from ctxwrap.stores.base import STREAMS, Store
 from ctxwrap.stores.files.store import FileStore
@@ -249,4 +249,4 @@ AROUND = st.text(alphabet="abc .,;:()\n", max_size=30)
 
 @given(CODES, AROUND, AROUND)
 def test_a_code_gives_a_text_away_in_any_surroundings(code: str, before: str, behind: str) -> None:
-    assert marks(f"it is {code}") & marks(f"{before} {code.upper()} {behind}")
+    assert fingerprints(f"it is {code}") & fingerprints(f"{before} {code.upper()} {behind}")

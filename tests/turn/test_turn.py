@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, parse_block
 from ctxwrap.protocol.snapshot import empty_state
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Mode, Settings
@@ -45,7 +45,7 @@ def test_the_body_carries_protocol_memory_and_runtime() -> None:
     system, user = turn().body["messages"]
     assert asks_for_trailer(system["content"])
     assert user["content"].startswith("hi\n\n")
-    state = unframe(user["content"])
+    state = parse_block(user["content"])
     assert state is not None
     assert state["runtime"] == RUNTIME.as_json()
     assert state["memory"]["core"] == [KNOWN]
@@ -123,7 +123,7 @@ def test_readonly_asks_for_nothing_and_takes_nothing() -> None:
     reading = turn("readonly")
     system, user = reading.body["messages"]
     assert not asks_for_trailer(system["content"])
-    assert unframe(user["content"])
+    assert parse_block(user["content"])
     assert reading.reader.whole(reply(item("new")))["choices"][0]["message"]["content"] == "Hello."
     reading.closing_records(holding(SHOWN))
     assert reading.record.operations == ()
@@ -279,7 +279,7 @@ def test_a_request_that_is_only_looked_at_has_no_smaller_one(mode: Mode) -> None
 def test_what_the_smaller_request_does_not_show_is_not_dropped() -> None:
     shown = turn(past=PAST)
     assert shown.shrink(TooLong(limit=10, size=1000))
-    assert unframe(shown.body["messages"][-1]["content"])["memory"]["core"] == []  # type: ignore[index]
+    assert parse_block(shown.body["messages"][-1]["content"])["memory"]["core"] == []  # type: ignore[index]
     shown.reader.whole(reply(item("new")))
     shown.closing_records(holding(SHOWN))
     assert [(operation.kind, operation.id) for operation in shown.record.operations] == [("add", "new")]

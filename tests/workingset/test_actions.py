@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.protocol.reply import ReplyStream
 from ctxwrap.workingset.actions import ActionStream
-from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, requests_in
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, requests_in_text
 from tests.conformance.examples import ACTIONS as THREE
 from tests.growth import grows_too_fast
 
@@ -29,7 +29,7 @@ def read(pieces: Sequence[str], *, shown: str = "") -> tuple[str, tuple[str, ...
 
 
 def actions(blocks: Sequence[str]) -> list[tuple[str, str]]:
-    return [(each.action, each.path) for block in blocks for each in requests_in(block)]
+    return [(each.action, each.path) for block in blocks for each in requests_in_text(block)]
 
 
 @pytest.mark.parametrize("fence", ["", "```yaml", "```yml", "~~~yaml"])

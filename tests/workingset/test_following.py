@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ctxwrap.types import HistoryMessage, Message
 from ctxwrap.workingset.assembly import Boot
 from ctxwrap.workingset.manifest import Manifest, WorkingFile
-from ctxwrap.workingset.manifest_file import LoadedManifest, look, save
-from ctxwrap.workingset.priorities import FileUse, backwards, uses_in, with_results
-from ctxwrap.workingset.requests import ADD, decided, requests_of
+from ctxwrap.workingset.manifest_file import LoadedManifest, load_manifest, save_manifest
+from ctxwrap.workingset.priorities import FileUse, backwards, file_uses, with_tool_results
+from ctxwrap.workingset.requests import ADD, decide_requests, requests_in_json
 from ctxwrap.workingset.safe_yaml import path_fault
 from ctxwrap.workingset.working_set import OUTPUT, WorkingSetView
 
@@ -43,29 +43,29 @@ def talk(*said: str) -> list[Message]:
     ],
 )
 def test_a_file_is_named_by_its_path_or_the_end_of_it(text: str, is_named: bool) -> None:
-    assert uses_in([FILE], talk(text), 1)["src/main.py"].references == is_named
+    assert file_uses([FILE], talk(text), 1)["src/main.py"].references == is_named
 
 
 def test_names_with_spaces_and_calls_of_tools_count() -> None:
     file = WorkingFile("my notes.md", 0.5)
     call = Message("assistant", tool_calls=({"id": "1", "name": "read", "arguments": '{"path":"my notes.md"}'},))
-    assert uses_in([file], [Message("user", "Read it"), call], 1) == {"my notes.md": FileUse(1, 1)}
+    assert file_uses([file], [Message("user", "Read it"), call], 1) == {"my notes.md": FileUse(1, 1)}
 
 
 def test_rounds_are_counted_from_the_last_one_backwards() -> None:
     messages = [*talk("a"), Message("user", "b"), Message("user", "c"), Message("tool", "d"), Message("assistant", "e")]
     assert [told.round for told in backwards(messages, 7)] == [7, 7, 7, 7, 6, 6]
-    assert uses_in([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == FileUse(1, 8)
+    assert file_uses([FILE], [*talk("main.py"), *talk("no")], 9)["src/main.py"] == FileUse(1, 8)
 
 
 def test_the_look_ends_after_ten_rounds_and_does_not_judge_what_it_did_not_see() -> None:
     long = [*talk("main.py"), *talk(*["no"] * 30)]
-    assert uses_in([FILE], long, 31)["src/main.py"] == FileUse(0, 21)
+    assert file_uses([FILE], long, 31)["src/main.py"] == FileUse(0, 21)
     wordy = [*talk("main.py"), *talk(*["no " * 5000] * 3)]
-    assert uses_in([FILE], wordy, 4)["src/main.py"] == FileUse(0, 2), "two rounds and a bit were looked at"
-    assert uses_in([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == FileUse(1, 1)
-    assert uses_in([FILE], [], 3)["src/main.py"] == FileUse(0, 3)
-    assert uses_in([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == FileUse(0, 30)
+    assert file_uses([FILE], wordy, 4)["src/main.py"] == FileUse(0, 2), "two rounds and a bit were looked at"
+    assert file_uses([FILE], talk("main.py " + "no " * 50_000), 1)["src/main.py"] == FileUse(1, 1)
+    assert file_uses([FILE], [], 3)["src/main.py"] == FileUse(0, 3)
+    assert file_uses([WorkingFile("a", 0.5, turn=30)], long, 31)["a"] == FileUse(0, 30)
 
 
 def offered() -> WorkingSetView:
@@ -82,7 +82,7 @@ def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]
         messages.append(Message("assistant", tool_calls=({"id": id, "name": name, "arguments": "{}"},)))
         messages.append(Message("tool", "x" * 2000, tool_call_id=id))
     unsent = [HistoryMessage(number, message, 500) for number, message in enumerate(messages, 1)]
-    found = with_results(offered(), [*messages, Message("user", "And?")], unsent, 2, ())
+    found = with_tool_results(offered(), [*messages, Message("user", "And?")], unsent, 2, ())
     paths = found.output_paths
     assert len(set(paths)) == len(paths) == min(5, len(calls))
     assert all(path_fault(path) and path.startswith(OUTPUT) and len(path) < 200 for path in paths)
@@ -92,10 +92,10 @@ def test_no_result_of_a_tool_has_the_path_of_a_file(calls: list[tuple[str, str]]
 
 def test_what_is_sent_is_no_file() -> None:
     messages = [Message("user", "Look"), Message("tool", "x" * 2000, tool_call_id="1"), Message("user", "And?")]
-    assert with_results(offered(), messages, (), 2, ()).output_paths == ()
+    assert with_tool_results(offered(), messages, (), 2, ()).output_paths == ()
     unsent = [HistoryMessage(number, message, 500) for number, message in enumerate(messages[:2], 1)]
-    (path,) = with_results(offered(), messages, unsent, 2, ()).output_paths
-    (gone,) = with_results(offered(), messages, (), 2, (path,)).outputs
+    (path,) = with_tool_results(offered(), messages, unsent, 2, ()).output_paths
+    (gone,) = with_tool_results(offered(), messages, (), 2, (path,)).outputs
     assert (gone.action, gone.path) == ("remove_from_working_set", path)
 
 
@@ -113,7 +113,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_a_model_asks_for_is_decided_and_can_be_logged(value: Any) -> None:
-    outcome = decided(Manifest(), requests_of(value))
+    outcome = decide_requests(Manifest(), requests_in_json(value))
     for decision in outcome.decisions:
         json.dumps(decision.as_json(), ensure_ascii=False).encode()
     assert bool(outcome.decisions) == (value not in (None, []))
@@ -121,7 +121,7 @@ def test_whatever_a_model_asks_for_is_decided_and_can_be_logged(value: Any) -> N
 
 @given(st.text() | st.text(alphabet='{}[]":,\n- ' + ADD).map(lambda text: f"- action: {ADD}\n  path: {text}"))
 def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
-    decisions = decided(Manifest(), requests_of(text)).decisions
+    decisions = decide_requests(Manifest(), requests_in_json(text)).decisions
     assert decisions
     for decision in decisions:
         json.dumps(decision.as_json(), ensure_ascii=False).encode()
@@ -130,5 +130,5 @@ def test_requests_in_a_text_are_decided_and_can_be_logged(text: str) -> None:
 def test_a_working_set_in_a_directory_behind_a_link_is_saved(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    save(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), LoadedManifest(Manifest()))
-    assert look(tmp_path / "real" / "working-set.yml").manifest.files == (FILE,)
+    save_manifest(tmp_path / "link" / "working-set.yml", Manifest((FILE,)), LoadedManifest(Manifest()))
+    assert load_manifest(tmp_path / "real" / "working-set.yml").manifest.files == (FILE,)

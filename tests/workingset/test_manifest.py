@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ctxwrap.errors import InvalidManifest, StoreUnavailable
 from ctxwrap.workingset.manifest import FileBudget, Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.manifest_file import look, save, written
+from ctxwrap.workingset.manifest_file import load_manifest, manifest_text, save_manifest
 from ctxwrap.workingset.safe_yaml import MAX_BYTES
 from tests.support import examples
 
@@ -201,13 +201,13 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     for broken, problem in ((b"#" * (MAX_BYTES + 1), "more than 65536"), (BOMB.encode(), "anchors or aliases")):
         path.write_bytes(broken)
-        assert problem in look(path).problem
-        assert look(path).manifest == Manifest()
+        assert problem in load_manifest(path).problem
+        assert load_manifest(path).manifest == Manifest()
         assert (os.listdir(tmp_path), path.read_bytes()) == (["working-set.yml"], broken)
 
 
 def test_no_manifest_is_an_empty_one(tmp_path: Path) -> None:
-    kept = look(tmp_path / "working-set.yml")
+    kept = load_manifest(tmp_path / "working-set.yml")
     assert (kept.manifest, kept.problem, kept.missing, os.listdir(tmp_path)) == (Manifest(), "", True, [])
 
 
@@ -216,11 +216,11 @@ def test_what_is_no_file_is_told_and_left_alone(tmp_path: Path, kind: str) -> No
     path = tmp_path / "working-set.yml"
     (tmp_path / "other.yml").write_text("files: []")
     {"link": lambda: path.symlink_to("other.yml"), "pipe": lambda: os.mkfifo(path), "directory": path.mkdir}[kind]()
-    kept = look(path)
+    kept = load_manifest(path)
     assert "cannot be used" in kept.problem
     assert os.path.lexists(path)
     with pytest.raises(StoreUnavailable, match="was not written"):
-        save(path, Manifest((WorkingFile("a", 1.0),)), kept)
+        save_manifest(path, Manifest((WorkingFile("a", 1.0),)), kept)
 
 
 def test_a_change_leaves_comments_and_unknown_keys_as_they_were() -> None:
@@ -238,7 +238,7 @@ def test_a_change_leaves_comments_and_unknown_keys_as_they_were() -> None:
     added = "  - path: 'odd \"name\": #1.md'\n    priority: 0.25\n    why: 'because: yes'\n"
     added += "    added_by: model\n    turn: 4\n"
     expected = expected[:start] + added + expected[end:]
-    assert written(manifest, COMPLETE) == expected.replace("assembled_by: user", "assembled_by: model")
+    assert manifest_text(manifest, COMPLETE) == expected.replace("assembled_by: user", "assembled_by: model")
 
 
 @pytest.mark.parametrize(
@@ -259,13 +259,13 @@ def test_a_change_leaves_comments_and_unknown_keys_as_they_were() -> None:
 def test_every_way_of_writing_can_be_changed(text: str) -> None:
     manifest = read_manifest(text)
     changed = manifest.with_file(WorkingFile("new.md", 0.5, why="ünï 🖖\nwith: lines\n"))
-    again = read_manifest(written(changed, text))
+    again = read_manifest(manifest_text(changed, text))
     assert set(again.files) == set(changed.files)
     assert {key: value for key, value in again.source.items() if key not in ("files", "protocol")} == {
         key: value for key, value in manifest.source.items() if key != "files"
     }
     fewer = again.without_file("new.md")
-    assert read_manifest(written(fewer, written(changed, text))).files == fewer.files
+    assert read_manifest(manifest_text(fewer, manifest_text(changed, text))).files == fewer.files
 
 
 NAMES = st.text(st.sampled_from("ab#:'\"[]{}-!&*%@`,| éñ0"), min_size=1, max_size=8).filter(
@@ -290,38 +290,38 @@ FILES = st.builds(
 def test_what_is_written_is_read_as_the_same(
     files: list[WorkingFile], more: list[WorkingFile], data: st.DataObject
 ) -> None:
-    text = written(Manifest(tuple(files)))
+    text = manifest_text(Manifest(tuple(files)))
     manifest = read_manifest(text)
     assert manifest.files == tuple(files)
     for file in more:
         manifest = manifest.with_file(replace(file, source=getattr(manifest.file(file.path), "source", file.source)))
     for path in data.draw(st.sets(st.sampled_from([file.path for file in files] or ["none"]), max_size=3)):
         manifest = manifest.without_file(path)
-    assert set(read_manifest(written(manifest, text)).files) == set(manifest.files)
+    assert set(read_manifest(manifest_text(manifest, text)).files) == set(manifest.files)
 
 
 def test_a_working_set_that_would_not_be_read_again_is_not_written() -> None:
     files = tuple(WorkingFile(f"{number}.md", 0.5, why="x" * 500) for number in range(200))
     with pytest.raises(InvalidManifest, match="remove some files"):
-        written(Manifest(files))
+        manifest_text(Manifest(files))
 
 
 def test_saving_is_one_step_keeps_permissions_and_notices_others(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
     path.write_text(COMPLETE)
     path.chmod(0o640)
-    kept = look(path)
+    kept = load_manifest(path)
     changed = kept.manifest.without_file("task.md")
-    assert save(path, changed, kept) == path.read_text()
+    assert save_manifest(path, changed, kept) == path.read_text()
     assert "task.md" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert os.listdir(tmp_path) == ["working-set.yml"]
     with pytest.raises(StoreUnavailable, match="changed meanwhile"):
-        save(path, changed, kept)
+        save_manifest(path, changed, kept)
 
 
 def test_a_new_one_is_its_owners(tmp_path: Path) -> None:
     path = tmp_path / "working-set.yml"
-    save(path, Manifest((WorkingFile("a.md", 0.5),)), look(path))
+    save_manifest(path, Manifest((WorkingFile("a.md", 0.5),)), load_manifest(path))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text() == "protocol: CONTEXT-ASSEMBLY/0.1\nfiles:\n- path: a.md\n  priority: 0.5\n"

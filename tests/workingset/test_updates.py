@@ -9,10 +9,10 @@ import pytest
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.workingset.manifest import Manifest, WorkingFile, read_manifest
-from ctxwrap.workingset.manifest_file import written
-from ctxwrap.workingset.priorities import FileUse, TendingRules, ToolOutput, in_effect, with_outputs
+from ctxwrap.workingset.manifest_file import manifest_text
+from ctxwrap.workingset.priorities import FileUse, PriorityRules, ToolOutput, adjusted_priorities, with_outputs
 from ctxwrap.workingset.reader import Hints, load_hints, read_hints
-from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, RequestLimits, decided, requests_in
+from ctxwrap.workingset.requests import ADD, ADJUST, REMOVE, Decision, RequestLimits, decide_requests, requests_in_text
 
 THREE = """\
 # Add a file
@@ -67,7 +67,7 @@ MANIFEST = Manifest(
     ids=["one block", "fenced", "documents", "fences", "JSON list", "wrapped", "JSON lines", "nested", "as keys"],
 )
 def test_requests_are_read_however_they_are_listed(text: str) -> None:
-    outcome = decided(MANIFEST, requests_in(text), turn=7)
+    outcome = decide_requests(MANIFEST, requests_in_text(text), turn=7)
     assert outcome.decisions == (
         Decision(ADD, "found.md", True, "within its limits", VALUES[0]["why"], 0.7),
         Decision(REMOVE, "done.md", True, "within its limits", VALUES[1]["why"]),
@@ -81,7 +81,7 @@ def test_requests_are_read_however_they_are_listed(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "Hello.", "```yaml\naction: dance\n```", "I could use adjust_priority here."])
 def test_other_texts_hold_no_requests(text: str) -> None:
-    assert requests_in(text) == ()
+    assert requests_in_text(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_other_texts_hold_no_requests(text: str) -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_reason(text: str) -> None:
-    (decision,) = decided(MANIFEST, requests_in(text)).decisions
+    (decision,) = decide_requests(MANIFEST, requests_in_text(text)).decisions
     assert not decision.granted
     assert "cannot be read" in decision.reason
 
@@ -136,7 +136,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_limits_hold(name: str) -> None:
     value, reason = REFUSED[name]
-    outcome = decided(MANIFEST, requests_in(json.dumps(value)))
+    outcome = decide_requests(MANIFEST, requests_in_text(json.dumps(value)))
     (decision,) = outcome.decisions
     assert not decision.granted
     assert reason in decision.reason
@@ -154,15 +154,15 @@ def test_limits_hold(name: str) -> None:
 )
 def test_only_files_under_allowed_roots(roots: tuple[str, ...], granted: set[str]) -> None:
     paths = ["a.md", "notes/a.md", "notes-evil/a.md", ".agent/a.md", ".agent/.env", ".env"]
-    requests = requests_in(json.dumps([{"action": ADD, "path": path, "why": "w"} for path in paths]))
-    decisions = decided(Manifest(), requests, RequestLimits(roots)).decisions
+    requests = requests_in_text(json.dumps([{"action": ADD, "path": path, "why": "w"} for path in paths]))
+    decisions = decide_requests(Manifest(), requests, RequestLimits(roots)).decisions
     assert {each.path for each in decisions if each.granted} == granted
 
 
 def test_there_is_a_limit_to_files_and_to_requests() -> None:
     values = [{"action": ADD, "path": f"{number}.md", "why": "w"} for number in range(9)]
-    decisions = decided(
-        Manifest(), requests_in(json.dumps(values)), RequestLimits(max_files=3, max_requests=5)
+    decisions = decide_requests(
+        Manifest(), requests_in_text(json.dumps(values)), RequestLimits(max_files=3, max_requests=5)
     ).decisions
     assert [each.granted for each in decisions] == [True] * 3 + [False] * 6
     assert "full" in decisions[3].reason
@@ -170,8 +170,8 @@ def test_there_is_a_limit_to_files_and_to_requests() -> None:
 
 
 def test_who_added_a_file_is_written_and_read_again() -> None:
-    outcome = decided(Manifest(), requests_in(THREE), turn=3)
-    again = read_manifest(written(outcome.manifest))
+    outcome = decide_requests(Manifest(), requests_in_text(THREE), turn=3)
+    again = read_manifest(manifest_text(outcome.manifest))
     assert again.files == outcome.manifest.files
     assert again.files[0].added_by == "model"
 
@@ -195,7 +195,7 @@ def test_recent_outputs_come_and_old_ones_go() -> None:
 
 def test_only_the_newest_outputs_stay() -> None:
     outputs = [ToolOutput(f"tool://sh/{turn}.txt", turn) for turn in (3, 1, 4, 2)]
-    outcome = with_outputs(Manifest(), outputs, 4, ["tool://sh/1.txt"], TendingRules(most_outputs=2))
+    outcome = with_outputs(Manifest(), outputs, 4, ["tool://sh/1.txt"], PriorityRules(most_outputs=2))
     assert [file.path for file in outcome.manifest.files] == ["tool://sh/4.txt", "tool://sh/3.txt"]
     assert outcome.decisions[-1].reason == "there are newer outputs"
 
@@ -221,7 +221,7 @@ FILES = Manifest(
 
 def test_files_rise_and_sink_with_use() -> None:
     uses = {"used.md": FileUse(3, 19), "high.md": FileUse(9, 20), "idle.md": FileUse(2, 9), "law.md": FileUse(9, 20)}
-    outcome = in_effect(FILES, uses, turn=20)
+    outcome = adjusted_priorities(FILES, uses, turn=20)
     assert {file.path: file.priority for file in outcome.manifest.files} == {
         "law.md": 1.0,
         "whole.md": 0.5,
@@ -240,15 +240,15 @@ def test_files_rise_and_sink_with_use() -> None:
 
 
 def test_before_five_turns_nothing_moves_and_nothing_adds_up() -> None:
-    assert in_effect(FILES, {}, turn=4) == (FILES, ())
-    assert in_effect(FILES, {}, turn=9) == in_effect(FILES, {}, turn=9)
+    assert adjusted_priorities(FILES, {}, turn=4) == (FILES, ())
+    assert adjusted_priorities(FILES, {}, turn=9) == adjusted_priorities(FILES, {}, turn=9)
 
 
 def test_hints_move_what_a_model_added_and_nothing_of_the_operators() -> None:
     manifest = Manifest(tuple(WorkingFile(name, 0.75, added_by="model") for name in ("hot", "cold", "both"))).with_file(
         WorkingFile("law.md", 0.5)
     )
-    outcome = in_effect(manifest, {}, 1, Hints(hot=("hot", "both", "law.md"), cold=("c*", "both")))
+    outcome = adjusted_priorities(manifest, {}, 1, Hints(hot=("hot", "both", "law.md"), cold=("c*", "both")))
     assert {file.path: file.priority for file in outcome.manifest.files} == {
         "hot": 0.8,
         "cold": 0.65,

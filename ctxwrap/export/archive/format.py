@@ -68,10 +68,10 @@ def is_content(name: str) -> bool:
 
 def is_member_name(name: str) -> bool:
     """Whether an archive may have a member of this name."""
-    return name in (MANIFEST, *LOG_MEMBERS) or is_content(name) or is_input(name)
+    return name in (MANIFEST, *LOG_MEMBERS) or is_content(name) or is_input_name(name)
 
 
-def is_input(name: str) -> bool:
+def is_input_name(name: str) -> bool:
     """Whether this is the name of an input file in `context/` that is safe to unpack."""
     if name in INPUTS and not name.endswith("/"):
         return True

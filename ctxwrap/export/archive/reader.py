@@ -32,7 +32,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import folded
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.memory import MemoryFiles
 from ctxwrap.types import Record, SessionKey
 
@@ -296,7 +296,7 @@ def import_session(
     with open_archive(file, limits or ArchiveLimits()) as archive:
         manifest = archive.manifest
         key = key_for(manifest.key.session if session is None else session, tenant, agent)
-        target = Session(key, given_store(store).open(key))
+        target = Session(key, resolve_store(store).open(key))
         inputs = archive.inputs if trusted else ()
         work = _Import(archive, progress or (lambda done, total: None))
         log = work.check()

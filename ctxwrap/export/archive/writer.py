@@ -21,7 +21,7 @@ from ctxwrap.export.archive.format import (
     ArchiveManifest,
     Member,
     is_content,
-    is_input,
+    is_input_name,
     member_name,
     without_store_fields,
 )
@@ -34,7 +34,7 @@ from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
-from ctxwrap.stores.checksums import encoded
+from ctxwrap.stores.checksums import encode_record
 from ctxwrap.stores.log_format import timestamp
 from ctxwrap.types import Record, SessionKey
 
@@ -85,7 +85,7 @@ def export_session(
             f"session {session!r} is damaged: {damage[0]}. Run `ctxwrap verify`; "
             "incomplete=True (--force) exports the intact parts."
         )
-    with explained(target), put_in_place(target, overwrite=overwrite) as handle:
+    with report_write_errors(target), replace_atomically(target, overwrite=overwrite) as handle:
         manifest = _write_archive(handle, state, damage, progress or (lambda done, total: None))
         size = handle.tell()
     return Exported(
@@ -114,8 +114,8 @@ class _SessionState:
         )
         self._referenced = {name: reference.digest for name, reference in check.contents.items()}
         names = [entry.name for entry in log.files.entries("context") if entry.name.startswith(INPUTS)]
-        self.inputs = {name: log.files.load(name) or b"" for name in names if is_input(name)}
-        self.left_out = tuple(repr(name) for name in names if not is_input(name))
+        self.inputs = {name: log.files.load(name) or b"" for name in names if is_input_name(name)}
+        self.left_out = tuple(repr(name) for name in names if not is_input_name(name))
         self.contents: list[str] = []
 
     def check_contents(self) -> Iterator[str]:
@@ -163,7 +163,8 @@ def _write_all(
     done = 0
     for stream in STREAMS:
         writer.add(
-            member_name(stream), (encoded(without_store_fields(record)) + b"\n" for record in state.records[stream])
+            member_name(stream),
+            (encode_record(without_store_fields(record)) + b"\n" for record in state.records[stream]),
         )
         done += len(state.records[stream])
         progress(done, total)
@@ -209,7 +210,7 @@ class _ArchiveWriter:
 
 
 @contextmanager
-def put_in_place(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
+def replace_atomically(target: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yield a temporary file that moves to `target` once all of it is durable, or is removed."""
     descriptor, temporary = tempfile.mkstemp(".new", ".ctxwrap-", os.path.dirname(target))
     try:
@@ -240,7 +241,7 @@ def _file_exists(target: str) -> SettingsError:
 
 
 @contextmanager
-def explained(target: str) -> Iterator[None]:
+def report_write_errors(target: str) -> Iterator[None]:
     """Turn an OSError about `target` into a StoreUnavailable that says what to check."""
     try:
         yield

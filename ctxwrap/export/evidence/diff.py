@@ -17,7 +17,7 @@ from ctxwrap.inspect.streams import round_in, text_in
 from ctxwrap.inspect.turns import named, runs_in
 from ctxwrap.kinds import names_of
 from ctxwrap.session.lookup import StoreLike, key_for
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 
 MESSAGES = "session:messages.jsonl"
 
@@ -211,7 +211,7 @@ def diff_of(
 
     For imported evidence the document is compared; `gaps` lists what it cannot show.
     """
-    place, key = given_store(store), key_for(session, tenant, agent)
+    place, key = resolve_store(store), key_for(session, tenant, agent)
     history = load_history(place, key)
     evidence = None if history.ids else imported_evidence(history.events, place.open(key).files)
     if evidence is not None:

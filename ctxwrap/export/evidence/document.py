@@ -136,7 +136,7 @@ def _list_faults(faults: list[str]) -> str:
     return "; ".join(faults[:_MOST_FAULTS]) + (f" and {more} more" if more > 0 else "")
 
 
-NAMED: Mapping[str, Callable[[], dict[str, Any]]] = {
+SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
     **{name: record.model_json_schema for name, record in OBJECTS.items()},
     "evidence": EvidenceFile.model_json_schema,
     "snapshot": json_schema,
@@ -146,13 +146,13 @@ NAMED: Mapping[str, Callable[[], dict[str, Any]]] = {
 
 def schema_of(name: str) -> dict[str, Any]:
     """Return a JSON Schema by name, such as `context_item`, or `item` for short."""
-    known = next((each for each in NAMED if name in (each, each.removeprefix("context_"))), None)
+    known = next((each for each in SCHEMAS if name in (each, each.removeprefix("context_"))), None)
     if known is None:
-        raise unknown_name("object", name, NAMED)
-    return {"$schema": DIALECT, **NAMED[known](), "title": known}
+        raise unknown_name("object", name, SCHEMAS)
+    return {"$schema": DIALECT, **SCHEMAS[known](), "title": known}
 
 
-def checked(evidence: Evidence) -> Evidence:
+def require_consistent(evidence: Evidence) -> Evidence:
     """Return the evidence, or raise InvalidArchive that names the first faults."""
     if faults := list(faults_in(evidence)):
         raise InvalidArchive(_list_faults(faults))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ctxwrap.errors import InvalidArchive, NotFound, SettingsError, StoreCorrupt, StoreUnavailable, unknown_name
 from ctxwrap.export.evidence.delivery import POLICIES, DocumentItem, visibility_filter
-from ctxwrap.export.evidence.document import FORMAT, Evidence, checked, read_evidence
+from ctxwrap.export.evidence.document import FORMAT, Evidence, read_evidence, require_consistent
 from ctxwrap.export.evidence.history import LoggedTurn, SessionHistory, load_history, read_time
 from ctxwrap.export.evidence.lifecycle import (
     COMPACTION_EVENTS,
@@ -27,7 +27,7 @@ from ctxwrap.export.evidence.lifecycle import (
 )
 from ctxwrap.export.evidence.objects import Envelope, Missing, RuntimeRef
 from ctxwrap.export.evidence.projection import Projection, project
-from ctxwrap.export.evidence.vocabulary import EXPORT, TARGETS, VERSION, Lifecycle, TargetName
+from ctxwrap.export.evidence.vocabulary import EXPORT_TARGET, TARGETS, VERSION, Lifecycle, TargetName
 from ctxwrap.inspect.streams import control_in, text_in
 from ctxwrap.inspect.turns import named
 from ctxwrap.pack.receipt import EventIds, context_event
@@ -37,7 +37,7 @@ from ctxwrap.session.lookup import StoreLike, key_for
 from ctxwrap.session.session import Session
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.report import Verification, VerifyFinding
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import timestamp
 from ctxwrap.types import Record, SessionKey
@@ -51,7 +51,7 @@ def envelope_of(
     session: str,
     *,
     turn: int | str | None = None,
-    target: str = EXPORT,
+    target: str = EXPORT_TARGET,
     store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
@@ -64,7 +64,7 @@ def envelope_of(
     """
     if target not in TARGETS:
         raise unknown_name("target", target, TARGETS)
-    place, key = given_store(store), key_for(session, tenant, agent)
+    place, key = resolve_store(store), key_for(session, tenant, agent)
     history = load_history(place, key)
     if not history.ids and turn is None:
         return _imported_for(target, history, place.open(key).files)
@@ -269,7 +269,7 @@ def _mode(turn: LoggedTurn) -> str:
     return text_in(event, "mode")
 
 
-LARGEST = 512 << 20
+LARGEST_EVIDENCE = 512 << 20
 """Largest evidence file, in bytes; larger ones are rejected unread."""
 
 _HEAD = 4096
@@ -292,7 +292,7 @@ def is_envelope(file: str | os.PathLike[str]) -> bool:
     return head.lstrip().startswith(b"{") and FORMAT.encode() in head
 
 
-def check_envelope(file: str | os.PathLike[str], largest: int = LARGEST) -> Evidence:
+def check_envelope(file: str | os.PathLike[str], largest: int = LARGEST_EVIDENCE) -> Evidence:
     """Return the evidence in a file, with every record and reference checked; raises InvalidArchive with the faults."""
     path = os.fspath(file)
     try:
@@ -302,7 +302,7 @@ def check_envelope(file: str | os.PathLike[str], largest: int = LARGEST) -> Evid
             data = handle.read(largest + 1)
         if len(data) > largest:
             raise InvalidArchive(f"it is larger than {largest} bytes")
-        return checked(read_evidence(data))
+        return require_consistent(read_evidence(data))
     except InvalidArchive as error:
         raise InvalidArchive(f"{path!r} cannot be imported: {error}") from None
     except OSError as error:
@@ -316,7 +316,7 @@ def import_envelope(
     store: StoreLike = None,
     tenant: str = "default",
     agent: str = "default",
-    largest: int = LARGEST,
+    largest: int = LARGEST_EVIDENCE,
 ) -> ImportedEnvelope:
     """Store the evidence in a file as a session of its own, under its own name or another unused one.
 
@@ -325,7 +325,7 @@ def import_envelope(
     """
     evidence = check_envelope(file, largest)
     key = key_for(evidence.envelope.session_id if session is None else session, tenant, agent)
-    target = Session(key, given_store(store).open(key))
+    target = Session(key, resolve_store(store).open(key))
     with defer_finalizers(), target.locked():
         if not target.is_empty:
             raise SettingsError(
@@ -338,13 +338,13 @@ def import_envelope(
     return ImportedEnvelope(key, evidence)
 
 
-def note_export(
+def record_export(
     evidence: Evidence, session: str, *, store: StoreLike = None, tenant: str = "default", agent: str = "default"
 ) -> None:
     """Record in the log that evidence was exported and for which target; warn if the store cannot be written."""
     key = key_for(session, tenant, agent)
     exported = context_event("context.exported", EventIds(key.session), evidence.root, target=evidence.target)
-    target = Session(key, given_store(store).open(key))
+    target = Session(key, resolve_store(store).open(key))
     try:
         with defer_finalizers(), target.locked():
             target.append(new_turn_id(), [], [exported], utc_now())
@@ -367,11 +367,11 @@ def verify_evidence(verification: Verification, store: StoreLike = None) -> Veri
     """Add the faults of imported evidence to a verification: an archive may contain unchecked evidence."""
     if verification.messages or verification.is_damaged:
         return verification
-    place, key = given_store(store), verification.key
+    place, key = resolve_store(store), verification.key
     try:
         evidence = imported_evidence(load_history(place, key).events, place.open(key).files)
         if evidence is not None:
-            checked(evidence)
+            require_consistent(evidence)
     except (InvalidArchive, StoreCorrupt) as error:
         finding = VerifyFinding("damage", "events.jsonl", str(error), "import the envelope again")
         findings, found = (finding, *verification.findings), {**verification.found, "damage": 1}

@@ -10,7 +10,7 @@ from ctxwrap.inspect.streams import check_known, control_in, readable, text_in, 
 from ctxwrap.inspect.turns import Stages, runs_in
 from ctxwrap.memory.epoch import Tiers
 from ctxwrap.session.abi import is_legal_name
-from ctxwrap.session.pack_archive import Lookups, recorded
+from ctxwrap.session.pack_archive import Lookups, rebuilt_pack
 from ctxwrap.session.pack_view import PackView
 from ctxwrap.session.redaction import placeholder
 from ctxwrap.stores.base import Log, Store
@@ -89,7 +89,7 @@ class SessionHistory:
         if "sent" not in event:
             return None
         try:
-            return recorded(self.key, event, epoch, Lookups(self.message, self.text))
+            return rebuilt_pack(self.key, event, epoch, Lookups(self.message, self.text))
         except (AttributeError, LookupError, TypeError, ValueError):
             return None
 

@@ -18,7 +18,7 @@ from ctxwrap.export.evidence.vocabulary import (
 from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.items import ORIGINS, TIERS
 from ctxwrap.protocol.framing import blocks_in, boundary_of
-from ctxwrap.protocol.instructions import escaped
+from ctxwrap.protocol.instructions import encode_escaped
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.pack_view import Block, PackView
 from ctxwrap.stores.log_format import numbers_in
@@ -164,7 +164,7 @@ class _RecordReader:
         tier, memory = self._memory_items.get(id, ("", None))
         places = [name for name, ids in self._memory_blocks.items() if id in ids] or [*self._memory_blocks][-1:]
         blocks = tuple(places) if item.included else ()
-        content = escaped(memory) if memory is not None and item.included else None
+        content = encode_escaped(memory) if memory is not None and item.included else None
         kind, is_gone = kind_of(item.kind, tier=tier), item.included and content is None
         tokens = item.tokens if len(item.refs) == 1 else None
         return ContextRecord(self._at, item, kind, _uri(item), id, True, content, is_gone, tokens, blocks=blocks)
@@ -242,7 +242,7 @@ class _RecordReader:
         if item.kind == "system":
             return next(block.text for block in self.view.blocks if block.name == "protocol")
         if item.kind == "memory":
-            return escaped(self.attempt.event["runtime"])
+            return encode_escaped(self.attempt.event["runtime"])
         if item.kind == "boot_header":
             return self.view.boot_header or None
         if kind_named(item.kind).form == "passage":

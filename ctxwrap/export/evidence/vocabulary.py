@@ -155,7 +155,7 @@ EventType = EventClass
 TargetName = visibility.Target
 TARGETS = visibility.TARGETS
 
-EXPORT: TargetName = "evidence_export"
+EXPORT_TARGET: TargetName = "evidence_export"
 
 
 _OUTCOME = re.compile(

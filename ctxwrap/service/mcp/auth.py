@@ -45,7 +45,7 @@ class Access(NamedTuple):
     """Name and e-mail address of users, by tenant."""
 
 
-def access_of(file: str | None, environment: Mapping[str, str] = os.environ) -> Access:
+def read_access(file: str | None, environment: Mapping[str, str] = os.environ) -> Access:
     """Read tokens and users from a file, else from the environment; both may be absent."""
     if file is not None:
         access = _parse(_read_text(Path(file)), f"the token file {file}")
@@ -55,7 +55,7 @@ def access_of(file: str | None, environment: Mapping[str, str] = os.environ) -> 
     return _parse(environment.get(ENVIRONMENT, ""), ENVIRONMENT)
 
 
-def profile_of(user: str, where: str) -> dict[str, str]:
+def parse_profile(user: str, where: str) -> dict[str, str]:
     """Parse a name and e-mail address such as `Ada Lovelace <ada@example.com>`."""
     match = _PROFILE.fullmatch(user.strip())
     if match is None or not match.group():
@@ -110,7 +110,7 @@ def _parse(text: str, where: str) -> Access:
     for number, line in _lines(text):
         user = _USER.fullmatch(line)
         if user is not None:
-            users[user["tenant"].strip()] = profile_of(user["user"], f"the user in line {number} of {where}")
+            users[user["tenant"].strip()] = parse_profile(user["user"], f"the user in line {number} of {where}")
             continue
         match = _LINE.fullmatch(line)
         if match is None:

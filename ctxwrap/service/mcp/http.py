@@ -36,7 +36,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def address_of(text: str) -> Address:
+def parse_address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match["port"]) > 65535:
         raise SettingsError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000")
@@ -52,7 +52,7 @@ def is_loopback(host: str) -> bool:
     return all(ip_address(str(place[4][0]).partition("%")[0]).is_loopback for place in found)
 
 
-def hosts_of(address: Address, allowed: Iterable[str], *, loopback: bool) -> frozenset[str]:
+def allowed_hosts(address: Address, allowed: Iterable[str], *, loopback: bool) -> frozenset[str]:
     """Return the allowed values of Host; a name without a port is allowed with the server's port and without."""
     names = ("127.0.0.1", "localhost", "[::1]") if loopback else ()
     own = {f"{name}:{address.port}" for name in names} | {name for name in names if address.port == _HTTP}
@@ -225,7 +225,7 @@ class _Tenants:
             await anyio.sleep_forever()
 
 
-def bound(address: Address) -> socket.socket:
+def bind(address: Address) -> socket.socket:
     """Bind the socket to serve on; for port 0 its own name has the port."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:

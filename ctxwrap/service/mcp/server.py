@@ -305,7 +305,7 @@ _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent
 _REPLACES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 
 
-def server_for(memories: Memories, *, memory: str = "", allow_create: bool = True) -> MCPServer:
+def build_server_for(memories: Memories, *, memory: str = "", allow_create: bool = True) -> MCPServer:
     """Build a server over some memories. `memory` is the default of calls that name none.
 
     Without `allow_create` there are no tools that create memories and vaults.

@@ -9,7 +9,7 @@ from ctxwrap.session.lookup import StoreLike, finish_background_work, key_for, o
 from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress, verified
 from ctxwrap.session.verify.report import SEVERITIES, FindingSeverity, Verification, VerifyFinding
-from ctxwrap.stores import given_store
+from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Files
 
 __all__ = [
@@ -39,7 +39,7 @@ def verify(
     """
     key = key_for(session, tenant, agent)
     finish_background_work(key)
-    verification = verified(key, given_store(store).open(key), progress)
+    verification = verified(key, resolve_store(store).open(key), progress)
     if verification is None:
         raise NotFound(f"there is no session {session!r} of tenant {tenant!r} and agent {agent!r}")
     return verification

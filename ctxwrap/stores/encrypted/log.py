@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import Checkpoint, Log, RecordChange, StreamLine
-from ctxwrap.stores.checksums import encoded
+from ctxwrap.stores.checksums import encode_record
 from ctxwrap.stores.encrypted.files import EncryptedFiles
 from ctxwrap.stores.encrypted.keys import Cipher, SessionKeys
 from ctxwrap.stores.log_format import number_in, numbered
@@ -69,7 +69,7 @@ def number_of(record: Record) -> int | None:
 
 
 def seal_json(cipher: Cipher, value: Record, *place: str | int | None) -> str:
-    return base64.b64encode(cipher.seal(encoded(value), *place)).decode()
+    return base64.b64encode(cipher.seal(encode_record(value), *place)).decode()
 
 
 def open_json(cipher: Cipher, text: object, *place: str | int | None) -> Any:

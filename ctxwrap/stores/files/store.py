@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.checksums import CHECKSUM_LENGTH, encode_batch, encoded, with_checksums
+from ctxwrap.stores.checksums import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.journal import Journal, Written
@@ -179,7 +179,7 @@ class FileLog:
 
     def _save_meta(self, *, lasting: bool = False) -> None:
         meta = {**self._key._asdict(), "format": FORMAT}
-        disk.replace(str(self._meta_path), encoded(meta) + b"\n", lasting=lasting)
+        disk.replace(str(self._meta_path), encode_record(meta) + b"\n", lasting=lasting)
 
     @cached_property
     def place(self) -> str:
@@ -297,7 +297,7 @@ class FileLog:
 
     def _foundation(self, positions: Mapping[str, int]) -> int:
         """A checksum of this session's log up to these positions: each last line covers all lines before it."""
-        check = zlib.crc32(encoded(self._key._asdict()))
+        check = zlib.crc32(encode_record(self._key._asdict()))
         for stream, position in sorted(positions.items()):
             check = zlib.crc32(self._journals[stream].end_at(position), check)
         return check

@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, encoded, spellings_of
+from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, encode_record, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import Batch, KnownFiles, LastRecord, SessionCache, empty_batch
@@ -39,7 +39,7 @@ class PostgresLog:
     ) -> None:
         self._store = store  # keeps the store open while its logs are in use
         self._server, self._key, self._heartbeat, self._transactions = server, key, heartbeat, transactions
-        self._meta = encoded(key._asdict())
+        self._meta = encode_record(key._asdict())
         self._scope = dict(zip(("tenant", "agent", "session"), map(safe_name, key), strict=True))
         self._locks: dict[int, threading.Lock] = {}
         """By process id. Only one thread at a time takes a connection to wait for the session's row."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ctxwrap.errors import unknown_name
 from ctxwrap.memory.items import TIERS
-from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, unframe
+from ctxwrap.protocol.instructions import SEPARATOR, asks_for_trailer, parse_block
 from ctxwrap.testing.practice.answer import JSON
 from ctxwrap.testing.practice.conversation import converse
 from ctxwrap.testing.practice.memory import PracticeMemory
@@ -267,7 +267,7 @@ def stamps_round(context: ReplyContext) -> ReplyParts:
 @_habit
 def literal_editor(context: ReplyContext) -> ReplyParts:
     """Edits the JSON of the last state block, reads nothing else, and returns it whole."""
-    memory = PracticeMemory(unframe(context.raw_message))
+    memory = PracticeMemory(parse_block(context.raw_message))
     converse([context.message], memory)
     return reply(context.answer, trailer(memory.state()))
 

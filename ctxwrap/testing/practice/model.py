@@ -7,17 +7,17 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.memory.epoch import from_brief
-from ctxwrap.memory.operations import whole
+from ctxwrap.memory.epoch import expand_brief
+from ctxwrap.memory.operations import complete_state
 from ctxwrap.protocol.instructions import (
     READING_TEXT,
     REMINDER,
     SEPARATOR,
     asks_for_changes,
     asks_for_trailer,
-    before_question,
-    unframe,
-    without_injected,
+    parse_block,
+    strip_injected,
+    text_before_question,
 )
 from ctxwrap.testing.practice.answer import JSON, Answer, ToolCall
 from ctxwrap.testing.practice.conversation import converse, fill_schema
@@ -162,7 +162,7 @@ def as_trailer_json(state: JSON) -> str:
 def before_reask(lines: list[SpokenLine]) -> list[SpokenLine] | None:
     """Return the messages before the answer whose snapshot is requested again; None if none is."""
     for at, (role, text) in enumerate(lines):
-        before = before_question(text)
+        before = text_before_question(text)
         if before is not None:
             prompt = before.replace(REMINDER, "").partition(SEPARATOR)[0]
             return [*lines[: max(0, at - 1)], *([(role, prompt)] if prompt else [])]
@@ -174,16 +174,16 @@ def received_state(system: str, lines: list[SpokenLine]) -> JSON | None:
     if not (asks_for_trailer(system) or READING_TEXT in system):
         return None
     newest = next((text for role, text in reversed(lines) if role == "user"), "")
-    state, epoch = unframe(newest) or unframe(system), unframe(system, "memory")
+    state, epoch = parse_block(newest) or parse_block(system), parse_block(system, "memory")
     if state is None or epoch is None:
         return state
-    full = whole({"memory": from_brief(epoch)}, state)
+    full = complete_state({"memory": expand_brief(epoch)}, state)
     return {name: value for name, value in full.items() if name not in ("dropped", "unchanged")}
 
 
 def _user_messages(lines: list[SpokenLine]) -> list[str]:
     """Return the user's messages without ctxwrap's additions."""
-    texts = (without_injected(text).strip() for role, text in lines if role == "user")
+    texts = (strip_injected(text).strip() for role, text in lines if role == "user")
     return [text for text in texts if text]
 
 
@@ -193,7 +193,7 @@ def _tool_results(ask: Ask) -> list[str]:
     for role, text in reversed(ask.messages):
         if role == "tool":
             results.insert(0, text)
-        elif role == "assistant" or without_injected(text).strip():
+        elif role == "assistant" or strip_injected(text).strip():
             break
     return results
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ctxwrap.memory.items import TIERS
-from ctxwrap.protocol.instructions import SEPARATOR, without_injected
+from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
 from ctxwrap.testing.practice.answer import JSON, Answer
 from ctxwrap.testing.practice.conversation import HELP, converse
 from ctxwrap.testing.practice.memory import PracticeMemory
@@ -108,7 +108,7 @@ def read_context(ask: Ask) -> ReplyContext:
     earlier = before_reask(ask.messages)
     lines = ask.messages if earlier is None else earlier
     raw_message = next((text for role, text in reversed(lines) if role == "user"), "")
-    message = without_injected(raw_message).strip()
+    message = strip_injected(raw_message).strip()
     memory = PracticeMemory(received_state(ask.system, lines))
     answer = converse([message], memory)
     if answer == HELP:

@@ -52,10 +52,10 @@ def tokens_in(text: str) -> int:
 
 
 def input_tokens(ask: Ask) -> int:
-    from ctxwrap.providers import provider_for
+    from ctxwrap.providers import adapter_for
     from ctxwrap.tokens import counter_for
 
-    adapter, body = provider_for(_PATHS[ask.api]), ask.body
+    adapter, body = adapter_for(_PATHS[ask.api]), ask.body
     assert adapter is not None
     if ask.earlier:
         body = {**body, "input": [*ask.earlier, *response_items(body)]}

@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from platformdirs import user_cache_dir
 
-from ctxwrap.service.mcp.server import server_for
+from ctxwrap.service.mcp.server import build_server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores import open_store
 
@@ -64,7 +64,7 @@ class InMemory:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Connection]:
-        async with Client(server_for(self.memories, memory="notes")) as client:
+        async with Client(build_server_for(self.memories, memory="notes")) as client:
             yield InPython(client)
 
 

@@ -17,15 +17,15 @@ from click.testing import CliRunner
 
 from ctxwrap.cli import main
 from ctxwrap.errors import SettingsError
-from ctxwrap.service.mcp.auth import ENVIRONMENT, Tokens, access_of, new_token
+from ctxwrap.service.mcp.auth import ENVIRONMENT, Tokens, new_token, read_access
 from ctxwrap.service.mcp.http import (
     LARGEST_BODY,
     Address,
-    address_of,
-    hosts_of,
+    allowed_hosts,
     is_known_host,
     is_loopback,
     is_own_origin,
+    parse_address,
 )
 from tests.service.mcp.doors import TOKENS, OverHttp, http_server
 
@@ -319,13 +319,13 @@ def test_a_token_file_is_its_owners(tmp_path: Path, mode: int) -> None:
     path.write_text(f"{ACME}=acme\n")
     path.chmod(mode)
     with pytest.raises(SettingsError, match="chmod 600"):
-        access_of(str(path))
+        read_access(str(path))
 
 
 def test_a_token_file_is_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "tokens", 0o600)
     with pytest.raises(SettingsError, match="not a regular file"):
-        access_of(str(tmp_path / "tokens"))
+        read_access(str(tmp_path / "tokens"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
@@ -335,7 +335,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path: Path) -> None:
     path.chmod(0o600)
     os.chown(path, 12_345, 12_345)
     with pytest.raises(SettingsError, match="belongs to another user"):
-        access_of(str(path))
+        read_access(str(path))
 
 
 def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_token_file_without_tokens_is_an_error(tmp_path: Path) -> None:
     path.touch(0o600)
     path.write_text("# nobody yet\n")
     with pytest.raises(SettingsError, match="is empty"):
-        access_of(str(path))
+        read_access(str(path))
 
 
 def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_file: Path) -> None:
@@ -358,13 +358,13 @@ def test_a_tenant_that_cannot_be_served_is_told_no_more(tmp_path: Path, token_fi
 @pytest.mark.parametrize("line", ["short=acme", f"{ACME}", f"{ACME}=", "=acme", "a b c d e f g h i j=acme"])
 def test_a_line_that_is_no_token_is_named_but_not_shown(line: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT}") as raised:
-        access_of(None, {ENVIRONMENT: f"{OTHER}=other\n{line}"})
+        read_access(None, {ENVIRONMENT: f"{OTHER}=other\n{line}"})
     assert ACME not in str(raised.value)
 
 
 def test_a_token_is_of_one_tenant() -> None:
     with pytest.raises(SettingsError, match="second tenant"):
-        access_of(None, {ENVIRONMENT: f"{ACME}=acme\n{ACME}=other"})
+        read_access(None, {ENVIRONMENT: f"{ACME}=acme\n{ACME}=other"})
 
 
 def test_tokens_are_kept_as_hashes_only() -> None:
@@ -377,14 +377,14 @@ def test_tokens_are_kept_as_hashes_only() -> None:
 
 
 def test_tokens_may_end_like_base64() -> None:
-    assert access_of(None, {ENVIRONMENT: f"{ACME}===acme\n{OTHER}=a tenant = with all"}).tokens == {
+    assert read_access(None, {ENVIRONMENT: f"{ACME}===acme\n{OTHER}=a tenant = with all"}).tokens == {
         f"{ACME}==": "acme",
         OTHER: "a tenant = with all",
     }
 
 
 def test_names_that_are_allowed() -> None:
-    hosts = hosts_of(Address("0.0.0.0", 8000), ["Memory.example.com", "[2001:db8::1]:443"], loopback=False)
+    hosts = allowed_hosts(Address("0.0.0.0", 8000), ["Memory.example.com", "[2001:db8::1]:443"], loopback=False)
     assert hosts == {"memory.example.com", "memory.example.com:8000", "[2001:db8::1]:443"}
     assert is_known_host(b"MEMORY.example.com", hosts)
     assert not is_known_host(b"memory.example.com.", hosts)
@@ -398,11 +398,11 @@ def test_names_that_are_allowed() -> None:
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
-        address_of(text)
+        parse_address(text)
 
 
 def test_addresses() -> None:
-    assert str(address_of("[::1]:8000")) == "[::1]:8000"
+    assert str(parse_address("[::1]:8000")) == "[::1]:8000"
     assert is_loopback("127.0.0.2")
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
@@ -410,7 +410,7 @@ def test_addresses() -> None:
 
 
 def test_a_user_line_says_who_a_tenant_is() -> None:
-    access = access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme = Ada Lovelace <ada@example.com>\nuser b=<b@c>"})
+    access = read_access(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme = Ada Lovelace <ada@example.com>\nuser b=<b@c>"})
     assert access.tokens == {ACME: "acme"}
     assert access.users == {
         "acme": {"name": "Ada Lovelace", "email": "ada@example.com"},
@@ -421,4 +421,4 @@ def test_a_user_line_says_who_a_tenant_is() -> None:
 @pytest.mark.parametrize("user", ["", "Ada <ada>", "Ada <ada@example.com", "Ada <a@b> and more", "<a b@c>"])
 def test_a_user_line_that_names_nobody_is_an_error(user: str) -> None:
     with pytest.raises(SettingsError, match=f"line 2 of {ENVIRONMENT} is not a name"):
-        access_of(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme={user}"})
+        read_access(None, {ENVIRONMENT: f"{ACME}=acme\nuser acme={user}"})

@@ -10,8 +10,8 @@ import pytest
 
 from ctxwrap.service.mcp import http
 from ctxwrap.service.mcp.auth import Tokens
-from ctxwrap.service.mcp.http import Address, hosts_of
-from ctxwrap.service.mcp.server import server_for
+from ctxwrap.service.mcp.http import Address, allowed_hosts
+from ctxwrap.service.mcp.server import build_server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores.memory import MemoryStore
 from tests.service.mcp.doors import TOKENS
@@ -26,10 +26,12 @@ def served() -> Iterator[int]:
     """A server in a thread of this process, and its port."""
     address = Address("127.0.0.1", 0)
     store = MemoryStore()
-    with http.bound(address) as listening:
+    with http.bind(address) as listening:
         port = listening.getsockname()[1]
-        hosts = hosts_of(Address("127.0.0.1", port), [], loopback=True)
-        gate = http.AuthenticatedApp(lambda tenant: server_for(Memories(store, tenant=tenant)), Tokens(TOKENS), hosts)
+        hosts = allowed_hosts(Address("127.0.0.1", port), [], loopback=True)
+        gate = http.AuthenticatedApp(
+            lambda tenant: build_server_for(Memories(store, tenant=tenant)), Tokens(TOKENS), hosts
+        )
         server = http.build_server(gate)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()

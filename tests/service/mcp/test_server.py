@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from mcp import Client
 
 from ctxwrap.cli import main
-from ctxwrap.service.mcp.server import server_for
+from ctxwrap.service.mcp.server import build_server_for
 from ctxwrap.service.memories import Memories
 from ctxwrap.stores import open_store
 from ctxwrap.types import SessionKey
@@ -29,7 +29,7 @@ from tests.stores.faults import Seam, failing, installed
 def run(memories: Memories, scenario: Callable[[InPython], Awaitable[None]], **how: bool | str) -> None:
     async def talking() -> None:
         with anyio.fail_after(60):
-            async with Client(server_for(memories, **how)) as client:  # type: ignore[arg-type]  # its own options
+            async with Client(build_server_for(memories, **how)) as client:  # type: ignore[arg-type]  # its own options
                 await scenario(InPython(client))
 
     anyio.run(talking)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import SettingsError
-from ctxwrap.protocol.instructions import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, frame, question
+from ctxwrap.protocol.instructions import PROTOCOL_TEXT, READING_TEXT, SEPARATOR, ask_state, frame_state
 from ctxwrap.testing.practice import Answer, Ask, PracticeModel, ToolCall
 from ctxwrap.testing.practice.model import DAMAGES
 
@@ -41,7 +41,7 @@ def chat(*said: str, **body: Any) -> Ask:
 def remembering(given: dict[str, Any], *said: str, protocol: str = PROTOCOL_TEXT) -> Ask:
     """A chat as ctxwrap sends it: the protocol before, the state behind the newest message."""
     *earlier, newest = [{"role": "user", "content": text} for text in said]
-    newest = {"role": "user", "content": f"{newest['content']}\n\n{frame(given)}"}
+    newest = {"role": "user", "content": f"{newest['content']}\n\n{frame_state(given)}"}
     system = {"role": "system", "content": f"{protocol}\n\nBe kind."}
     return Ask("chat", {"messages": [system, *earlier, newest]}, "/v1/chat/completions", {})
 
@@ -254,7 +254,7 @@ def test_a_missing_block_makes_a_fresh_state():
     assert (after["version"], after["runtime"], contents(after)) == ("2.2", {}, ["The user likes tea."])
 
 
-BLOCK = frame(state(note("core-name", "The user's name is Ada.")))
+BLOCK = frame_state(state(note("core-name", "The user's name is Ada.")))
 QUESTION = f"What is my name?\n\n{BLOCK}"
 
 
@@ -466,7 +466,7 @@ def test_a_question_for_the_state_is_answered_with_it_alone(faults):
     asked = remembering(state(), "I like tea")
     expected = left(MODEL(asked))[1]
     said = PracticeModel(**faults)(asked).text
-    asked.body["messages"] += [{"role": "assistant", "content": said}, {"role": "user", "content": question(["a"])}]
+    asked.body["messages"] += [{"role": "assistant", "content": said}, {"role": "user", "content": ask_state(["a"])}]
     answer = PracticeModel(**faults)(asked).text
     mark, _, written = answer.partition("\n")
     assert (mark, json.loads(written)) == (SEPARATOR, expected)
