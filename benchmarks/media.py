@@ -18,9 +18,8 @@ from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Settings
 from ctxwrap.stores.base import Store
-from ctxwrap.stores.checksums import encode_batch
 from ctxwrap.stores.files.store import FileStore
-from ctxwrap.stores.log_format import as_record
+from ctxwrap.stores.log_format import as_record, encode_batch
 from ctxwrap.stores.memory import MemoryStore
 from ctxwrap.types import Message, Record, Request, SessionKey
 

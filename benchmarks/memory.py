@@ -34,7 +34,7 @@ from ctxwrap.session.session import Session
 from ctxwrap.settings import MemoryRules, PerTier
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.testing.practice import Answer, Ask, PracticeModel, Provider
-from ctxwrap.tokens.truncation import estimate_tokens
+from ctxwrap.tokens.measure import estimate_tokens
 from ctxwrap.types import Operation, SessionKey
 
 SIZES = (400, 10_000)

@@ -11,8 +11,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ctxwrap.clients.preview import preview as preview
-    from ctxwrap.clients.results import resources_for as resources_for
-    from ctxwrap.clients.results import turn_of as turn_of
+    from ctxwrap.clients.sdk_call import resources_for as resources_for
+    from ctxwrap.clients.sdk_call import turn_of as turn_of
     from ctxwrap.clients.wrap import acompletion as acompletion
     from ctxwrap.clients.wrap import completion as completion
     from ctxwrap.clients.wrap import wrap as wrap
@@ -112,8 +112,8 @@ _HOMES = {
     "purge": "session.purge",
     "rebuild": "session.verify",
     "resolve_missing": "session.operator",
-    "resources_for": "clients.results",
-    "turn_of": "clients.results",
+    "resources_for": "clients.sdk_call",
+    "turn_of": "clients.sdk_call",
     "unpin": "session.operator",
     "using": "session.scope",
     "verify": "session.verify",

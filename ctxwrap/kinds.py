@@ -30,7 +30,7 @@ class Share(NamedTuple):
     """Of the limit for the whole conversation, where that applies; 0 if it does not apply to this share."""
 
 
-class Evidence(NamedTuple):
+class EvidenceMapping(NamedTuple):
     """A kind in the terms of Agent Context."""
 
     kind: str
@@ -48,7 +48,7 @@ class Evidence(NamedTuple):
 class PackKind:
     name: str
     form: Form
-    evidence: Evidence
+    evidence: EvidenceMapping
     share: Share | None = None
     """None for what is sent in any case."""
     claims: Literal["early", "late"] = "late"
@@ -77,7 +77,7 @@ class PackKind:
 
 _MEMORY = Share("memory", 0.4, of_conversation=0.45)
 _FILES = Share("working_set", 0.75)
-_REMEMBERED = Evidence("working_memory", (("tier", "core", "durable_memory"),))
+_REMEMBERED = EvidenceMapping("working_memory", (("tier", "core", "durable_memory"),))
 
 
 def _memory(name: str, source: str) -> PackKind:
@@ -94,14 +94,14 @@ def _memory(name: str, source: str) -> PackKind:
 
 
 def _offer(name: str) -> PackKind:
-    return PackKind(name=name, form="offer", evidence=Evidence(name), share=_FILES, store="workingset")
+    return PackKind(name=name, form="offer", evidence=EvidenceMapping(name), share=_FILES, store="workingset")
 
 
 _ROWS = (
     PackKind(
         name="system",
         form="fixed",
-        evidence=Evidence("system_prompt", ranked=False),
+        evidence=EvidenceMapping("system_prompt", ranked=False),
         block="protocol",
         store="ctxwrap",
         source="protocol",
@@ -111,7 +111,7 @@ _ROWS = (
     PackKind(
         name="memory",
         form="fixed",
-        evidence=Evidence("runtime_state", ranked=False),
+        evidence=EvidenceMapping("runtime_state", ranked=False),
         share=_MEMORY,
         block="state",
         source="events.jsonl",
@@ -121,7 +121,7 @@ _ROWS = (
     PackKind(
         name="request",
         form="messages",
-        evidence=Evidence(
+        evidence=EvidenceMapping(
             "user_message",
             (
                 ("role", "system", "system_prompt"),
@@ -138,7 +138,7 @@ _ROWS = (
     PackKind(
         name="boot_header",
         form="fixed",
-        evidence=Evidence("developer_instruction"),
+        evidence=EvidenceMapping("developer_instruction"),
         share=_FILES,
         block="boot",
         store="ctxwrap",
@@ -153,7 +153,7 @@ _ROWS = (
     PackKind(
         name="recent_messages",
         form="messages",
-        evidence=Evidence("session_history", (("role", "tool", "tool_result"),), ranked=False),
+        evidence=EvidenceMapping("session_history", (("role", "tool", "tool_result"),), ranked=False),
         share=Share("recent", 0.25, of_conversation=0.4),
         block="messages",
         source="messages.jsonl",
@@ -163,7 +163,7 @@ _ROWS = (
     PackKind(
         name="pinned",
         form="text",
-        evidence=Evidence("manual_note", (("origin", "operator", "policy_note"),), signals={"user_pin": True}),
+        evidence=EvidenceMapping("manual_note", (("origin", "operator", "policy_note"),), signals={"user_pin": True}),
         share=Share("pinned", 0.15),
         claims="early",
         block="pinned",
@@ -175,7 +175,7 @@ _ROWS = (
     PackKind(
         name="summary",
         form="text",
-        evidence=Evidence("thread_summary"),
+        evidence=EvidenceMapping("thread_summary"),
         share=Share("summary", 0.1),
         claims="early",
         truncates=True,
@@ -186,7 +186,7 @@ _ROWS = (
     PackKind(
         name="working_set",
         form="file",
-        evidence=Evidence("file_excerpt", (("source", "tool://*", "tool_result"),)),
+        evidence=EvidenceMapping("file_excerpt", (("source", "tool://*", "tool_result"),)),
         share=_FILES,
         store="workingset",
     ),
@@ -198,7 +198,7 @@ _ROWS = (
     PackKind(
         name="retrieved",
         form="passage",
-        evidence=Evidence("retrieval_result", omission="low_relevance"),
+        evidence=EvidenceMapping("retrieval_result", omission="low_relevance"),
         share=Share("retrieved", 0.04, of_conversation=0.25),
         block="found",
         source="messages.jsonl",
@@ -207,7 +207,7 @@ _ROWS = (
     PackKind(
         name="children",
         form="text",
-        evidence=Evidence("artifact_ref", (("source", "*/result.md", "peer_agent_message"),)),
+        evidence=EvidenceMapping("artifact_ref", (("source", "*/result.md", "peer_agent_message"),)),
         share=Share("children", 0.1),
         reason="the result of a child",
         label="child_result",
@@ -218,7 +218,7 @@ _ROWS = (
 
 KINDS: dict[str, PackKind] = {row.name: row for row in _ROWS}
 
-_UNKNOWN = PackKind(name="", form="text", evidence=Evidence("custom"), block="state")
+_UNKNOWN = PackKind(name="", form="text", evidence=EvidenceMapping("custom"), block="state")
 
 
 def kind_named(name: str) -> PackKind:

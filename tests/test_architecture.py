@@ -52,10 +52,10 @@ REPEATED_CLASSES = {
 """Classes whose name a published schema or a documented API fixes, beside ours of the same name."""
 
 REPEATED_MODULES = {
-    "__init__", "assembly", "chat", "clauses", "derived", "document", "documents", "envelope", "files", "format",
-    "habits", "health", "history", "http", "items", "lifecycle", "log", "lookup", "memory", "messages", "missing",
-    "models", "names", "plans", "reader", "redactor", "reply", "report", "requests", "responses", "selection", "server",
-    "session", "sessions", "statements", "store", "streams", "tastes", "turns", "values", "vocabulary", "work",
+    "__init__", "assembly", "base", "chat", "clauses", "derived", "document", "documents", "envelope", "files",
+    "format", "habits", "http", "intents", "items", "lifecycle", "log", "lookup", "memory", "messages", "missing",
+    "models", "names", "persons", "reader", "report", "requests", "responses", "selection", "session", "sessions",
+    "statements", "store", "streams", "turns", "values", "vocabulary",
 }  # fmt: skip
 """Modules whose package says which one is meant, such as `stores.files.store` and `stores.postgres.store`."""
 

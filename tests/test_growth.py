@@ -19,14 +19,13 @@ from ctxwrap.language.words import terms_of
 from ctxwrap.memory.similarity import Facts, same_fact, subjects
 from ctxwrap.protocol.instructions import SEPARATOR, parse_block, sanitise, strip_injected
 from ctxwrap.protocol.lookalikes import has_imitation
-from ctxwrap.protocol.recovery import recover
-from ctxwrap.protocol.reply import ReplyStream, read_reply
+from ctxwrap.protocol.recovery import ReplyStream, read_reply, recover
 from ctxwrap.providers.sse import MAX_FRAME, Framer
 from ctxwrap.redaction import Redaction
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.retrieval.passages import passages, text_features
-from ctxwrap.tokens.truncation import STRATEGIES, truncate
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.tokens.measure import STRATEGIES, truncate
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.workingset.requests import requests_in_text
 from ctxwrap.workingset.safe_yaml import pairs_of
 from tests.growth import grows_too_fast, hostile, is_too_dear

@@ -9,7 +9,7 @@ import click
 
 from ctxwrap import inspect
 from ctxwrap.cli.output import STORE, command, printable
-from ctxwrap.clients.results import turn_of
+from ctxwrap.clients.sdk_call import turn_of
 from ctxwrap.clients.wrap import wrap
 from ctxwrap.session.lookup import key_for
 from ctxwrap.settings import check_mode

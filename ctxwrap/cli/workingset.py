@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ctxwrap.cli.output import AS_JSON, friendly_errors, json_text, one_line, printable
-from ctxwrap.tokens.truncation import STRATEGIES
+from ctxwrap.tokens.measure import STRATEGIES
 from ctxwrap.workingset.manifest import NAME, ROLES, Manifest, WorkingFile
 from ctxwrap.workingset.safe_yaml import path_fault
 

@@ -15,15 +15,13 @@ from types import ModuleType
 from typing import Any
 
 from ctxwrap.clients.http import OWN_REQUEST, call_in_flight, in_flight
-from ctxwrap.clients.results import remember
 from ctxwrap.clients.sdk import names_in, pop_keywords
-from ctxwrap.clients.sdk_call import to_jsonable, with_cache_key, with_new_idempotency_key
+from ctxwrap.clients.sdk_call import remember, to_jsonable, with_cache_key, with_new_idempotency_key
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.turn import async_, sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import why_stopped
-from ctxwrap.turn.passthrough import PassthroughCall
+from ctxwrap.turn.lifecycle import PassthroughCall, why_stopped
 from ctxwrap.types import Body, Send, SendAsync
 
 _FUNCTIONS: dict[str, ProviderAdapter] = {

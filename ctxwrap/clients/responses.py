@@ -14,7 +14,7 @@ from ctxwrap.clients.rewritten_body import (
     is_stream,
     payload_in,
 )
-from ctxwrap.turn.passthrough import PassthroughCall
+from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body
 
 

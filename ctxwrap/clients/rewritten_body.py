@@ -12,7 +12,7 @@ from ctxwrap.protocol import ReplyStream, read_reply
 from ctxwrap.protocol.instructions import SEPARATOR, strip_injected
 from ctxwrap.providers import PROVIDERS, load_adapter
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.providers.options import CACHE_KEY_FIELD, is_cache_key
+from ctxwrap.providers.messages import CACHE_KEY_FIELD, is_cache_key
 from ctxwrap.providers.sse import Frame, Framer, encode_event
 from ctxwrap.providers.text_channel import DeltaPassthrough
 from ctxwrap.turn.async_ import AsyncCall

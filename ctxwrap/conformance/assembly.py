@@ -8,7 +8,7 @@ from typing import Any
 from ctxwrap.conformance.checks import Check, Finding, at, describe, is_count, is_share, is_time
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.session.abi.names import parsed
-from ctxwrap.tokens.truncation import STRATEGIES
+from ctxwrap.tokens.measure import STRATEGIES
 from ctxwrap.workingset.manifest import PROTOCOL, ROLES
 from ctxwrap.workingset.safe_yaml import mapping_in, path_fault
 

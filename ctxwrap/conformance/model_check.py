@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.clients.litellm import load_litellm
-from ctxwrap.clients.results import turn_of
+from ctxwrap.clients.sdk_call import turn_of
 from ctxwrap.clients.wrap import wrap
 from ctxwrap.inspect import Cost, cost_of, memory_of
 from ctxwrap.protocol.instructions import DELTA_TEXT, SEPARATOR

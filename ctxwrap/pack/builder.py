@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from ctxwrap.kinds import KINDS, text_kinds
-from ctxwrap.memory.epoch import Tiers
-from ctxwrap.memory.items import TIERS, Origin, least_trusted_foreign, origin_of_request
+from ctxwrap.memory.items import TIERS, Origin, Tiers, least_trusted_foreign, origin_of_request
 from ctxwrap.pack.budget import Budget, Ledger, Limit, budget_within, limits_of
-from ctxwrap.pack.history import Retrieved, conversation, item_of_messages, passage_candidates, text_candidates
 from ctxwrap.pack.injection import (
     Chosen,
     InjectedPart,
@@ -28,24 +26,27 @@ from ctxwrap.pack.memory import memory_block, sizes
 from ctxwrap.pack.receipt import OLDER
 from ctxwrap.pack.selection import (
     NOT_VISIBLE,
+    Retrieved,
     Sharing,
     as_item,
+    conversation,
     counted_once,
     cut,
+    item_of_messages,
     newest,
+    passage_candidates,
     references_in,
     referred,
     select,
+    text_candidates,
 )
-from ctxwrap.protocol.framing import boundary_of
-from ctxwrap.protocol.instructions import frame_state
+from ctxwrap.protocol.instructions import boundary_of, frame_state
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.stores.log_format import ranges
 from ctxwrap.tokens import reply_reserve
-from ctxwrap.tokens.measure import Measure
-from ctxwrap.tokens.truncation import estimate_tokens
+from ctxwrap.tokens.measure import Measure, estimate_tokens
 from ctxwrap.types import (
     Body,
     Candidate,

@@ -1,15 +1,17 @@
-"""The texts sent to the model: the protocol as constant bytes, and the frames around variable parts."""
+"""The protocol's texts for the model: constant instructions, and frames around what changes."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.language.patterns import lazy_pattern
 from ctxwrap.protocol.grammar import SEPARATOR as SEPARATOR
 from ctxwrap.protocol.lookalikes import marks_in
+from ctxwrap.types import SessionKey
 
 VERSION = "2.2"
 
@@ -208,3 +210,54 @@ def strip_injected(text: str) -> str:
 _FIRST = lazy_pattern(rf"<ctxwrap-({'|'.join(_FRAMES)})[ >]")
 _LAST = lazy_pattern(rf"(?s:.*)</ctxwrap-({'|'.join(_FRAMES)})>\Z")
 _LONGEST = max(len(f"</ctxwrap-{name}>") for name in _FRAMES)
+
+
+_BOUNDARY = re.compile(r"[0-9a-z]{8,64}")
+FrameRole = Literal["system", "developer", "user", "context"]
+"""How the model should treat a text."""
+
+_ROLES: tuple[FrameRole, ...] = get_args(FrameRole)
+
+
+class FramedBlock(NamedTuple):
+    role: str
+    path: str
+    content: str
+
+
+def boundary_of(key: SessionKey) -> str:
+    """Return the session's boundary, constant so that prompt caches hold; `harmless` breaks it up in foreign text."""
+    return blake2b("\0".join(key).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def check_boundary(boundary: str) -> str:
+    if not _BOUNDARY.fullmatch(boundary):
+        raise ValueError(
+            f"a boundary must be 8 to 64 characters of 0-9 and a-z, new for each request, not {boundary!r}"
+        )
+    return boundary
+
+
+def frame_text(content: str, path: str, role: FrameRole, boundary: str) -> str:
+    """Frame content that `harmless` has processed."""
+    tag = f"{role}-{boundary}"
+    return f"<{tag} path={quote_line(path, boundary)}>\n{content}\n</{tag}>\n"
+
+
+def sanitise_framed(text: str, boundary: str) -> str:
+    """Break up the boundary and imitations of ctxwrap's marks; the text looks the same."""
+    broken = re.sub(f"{boundary[0]}(?={boundary[1:]})", f"\\g<0>{_JOINER}", text, flags=re.IGNORECASE)
+    return sanitise(broken)
+
+
+def quote_line(text: str, boundary: str) -> str:
+    """Return the text in quotes on one line, without marks."""
+    written = json.dumps(text, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
+    return sanitise_framed(written, boundary)
+
+
+def blocks_in(text: str, boundary: str) -> list[FramedBlock]:
+    """Parse frames; the inverse of `framed`."""
+    pattern = rf'^<({"|".join(_ROLES)})-{boundary} path=("[^\n]*")>\n(.*?)\n</\1-{boundary}>$'
+    found = re.finditer(pattern, text, re.DOTALL | re.MULTILINE)
+    return [FramedBlock(match[1], json.loads(match[2]), match[3]) for match in found]

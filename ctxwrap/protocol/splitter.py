@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ctxwrap.protocol.condensed_text import SPACE, CondensedText
 from ctxwrap.protocol.extent import Landmarks, ObjectEnd, is_blob, is_snapshot, is_strict, own_keys, strict_end
+from ctxwrap.protocol.origin import SPACE, CondensedText
 from ctxwrap.protocol.separator import (
     BlockEnd,
     SeparatorMatch,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
+    ample_limits,
     api_content,
     append_text,
     first_index,
@@ -15,12 +16,14 @@ from ctxwrap.providers.messages import (
     log_content,
     neutral_message,
     prepend_text,
+    raise_limits,
+    reply_text,
     sent_messages,
     set_path,
+    short_answer_options,
     tool_call,
     with_content,
 )
-from ctxwrap.providers.options import ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel, reading_of
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter

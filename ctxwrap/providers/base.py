@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple, Protocol, Self
 
-from ctxwrap.providers.options import cache_key
+from ctxwrap.providers.messages import cache_key
 from ctxwrap.redaction.redactor import SHARED_FIELDS, FieldNames
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.too_long import TooLong, too_long_in

@@ -5,6 +5,8 @@ from typing import Any
 
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
 from ctxwrap.providers.messages import (
+    CACHE_KEY_FIELD,
+    ample_limits,
     api_content,
     append_text,
     is_user,
@@ -13,14 +15,16 @@ from ctxwrap.providers.messages import (
     log_content,
     neutral_message,
     prepend_text,
+    raise_limits,
+    reply_text,
     sent_messages,
     set_path,
+    short_answer_options,
     tool_call,
     unknown_keys,
     with_content,
     with_injected_texts,
 )
-from ctxwrap.providers.options import CACHE_KEY_FIELD, ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens.counting import Counter

@@ -4,9 +4,15 @@ from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.providers.base import TextDelta
-from ctxwrap.providers.messages import join_texts, set_path
+from ctxwrap.providers.messages import (
+    ample_limits,
+    join_texts,
+    raise_limits,
+    reply_text,
+    set_path,
+    short_answer_options,
+)
 from ctxwrap.providers.openai_chat import Choices, OpenAIAdapter
-from ctxwrap.providers.options import ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import ContentCounter, as_list

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from ctxwrap.providers.base import TextDelta
 from ctxwrap.providers.messages import (
+    CACHE_KEY_FIELD,
+    ample_limits,
     api_content,
     changed_field,
     is_operator,
@@ -14,13 +16,15 @@ from ctxwrap.providers.messages import (
     log_content,
     neutral_message,
     neutral_value,
+    raise_limits,
+    reply_text,
     set_path,
+    short_answer_options,
     tool_call,
     with_injected_texts,
     with_references,
 )
 from ctxwrap.providers.openai_chat import OpenAIAdapter
-from ctxwrap.providers.options import CACHE_KEY_FIELD, ample_limits, raise_limits, reply_text, short_answer_options
 from ctxwrap.providers.text_channel import Channel, reading_of
 from ctxwrap.tokens.counting import Counter
 from ctxwrap.tokens.messages import PER_MESSAGE, PER_REPLY, ContentCounter, as_list

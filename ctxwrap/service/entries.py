@@ -27,7 +27,7 @@ from ctxwrap.service.models import (
 )
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import timestamp
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.types import Message, Record, Role
 
 _CURSOR = re.compile(r"entry:([0-9]{1,15})")

@@ -43,14 +43,14 @@ from ctxwrap.service.models import (
 )
 from ctxwrap.service.prompts import TextWriter, prompts_for
 from ctxwrap.service.sessions import VAULT_RECORD, MemorySessions, WriteFailures, run_with_timeout
-from ctxwrap.session.clock import new_turn_id, utc_now
+from ctxwrap.session.background import new_turn_id, utc_now
 from ctxwrap.session.document_versions import news_of, next_version
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Quotas, Settings, SummaryWriter, settings_from
 from ctxwrap.stores import resolve_store
 from ctxwrap.stores.base import Store
 from ctxwrap.stores.names import check_id
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.types import Record, SessionKey
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, Literal
 
 from ctxwrap.session.abi import blob_name, is_legal_name, named_by
-from ctxwrap.session.alignment import digest
 from ctxwrap.session.append_only_file import AppendOnlyFile
+from ctxwrap.session.branch import digest
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import message_in
 from ctxwrap.types import Content, Message, Record

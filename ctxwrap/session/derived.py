@@ -10,16 +10,15 @@ from typing import Any
 
 from ctxwrap.memory.memory import Memory
 from ctxwrap.session.blobs import DedupIndex, blobs_in
-from ctxwrap.session.children import Children
 from ctxwrap.session.compression import Compression, CompressionInput
-from ctxwrap.session.documents import DOCUMENT, Documents, EntryLedger, Summaries
+from ctxwrap.session.documents import DOCUMENT, Children, Documents, EntryLedger, Summaries
 from ctxwrap.session.extract import ConversationDigest, DigestRow, is_address, paths_in
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.open_turns import Compliance
 from ctxwrap.session.swap import SwapIndex, shortened
 from ctxwrap.stores.base import Files
 from ctxwrap.stores.log_format import numbers_in
-from ctxwrap.tokens.truncation import estimate_message_tokens
+from ctxwrap.tokens.measure import estimate_message_tokens
 from ctxwrap.types import Message, Record
 
 _REFS = 50

@@ -6,7 +6,7 @@ from typing import Any
 
 from ctxwrap.memory.items import MemoryItem, is_foreign
 from ctxwrap.memory.operations import Circumstances, recall
-from ctxwrap.session.alignment import Alignment, align, digest
+from ctxwrap.session.branch import Alignment, align, digest
 from ctxwrap.session.compression import SUMMARY
 from ctxwrap.session.documents import DOCUMENT
 from ctxwrap.session.inputs import Inputs

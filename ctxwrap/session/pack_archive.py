@@ -4,11 +4,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ctxwrap.memory.epoch import Tiers, unchanged_ids
-from ctxwrap.pack.history import Passage, speaker_line
+from ctxwrap.memory.items import Tiers, unchanged_ids
 from ctxwrap.pack.injection import Instructions, memory_text
 from ctxwrap.pack.receipt import budget_in, items_in
-from ctxwrap.pack.selection import reference_text
+from ctxwrap.pack.selection import Passage, reference_text, speaker_line
 from ctxwrap.protocol.instructions import encode_escaped, frame_block, frame_state, sanitise
 from ctxwrap.protocol.snapshot import with_runtime
 from ctxwrap.retrieval.passages import passages

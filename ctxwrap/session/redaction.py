@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ctxwrap.session.alignment import digest
 from ctxwrap.session.blobs import blobs_in, reference_in, texts_in, with_named_texts
+from ctxwrap.session.branch import digest
 from ctxwrap.session.missing import CLASSES, DETECTED, MODEL, REQUESTED, changed_by
 from ctxwrap.stores.log_format import message_in, message_range, turn_in
 from ctxwrap.types import Message, Record

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from math import inf
 from typing import TYPE_CHECKING
 
-from ctxwrap.pack.history import Passage, Retrieved
+from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.retrieval.index import Index
 from ctxwrap.retrieval.passages import passages
 from ctxwrap.retrieval.ranking import RankedPassage, Ranking

@@ -5,12 +5,19 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 from ctxwrap.memory.decay import TierMove
-from ctxwrap.memory.epoch import Tiers, parse_epoch
-from ctxwrap.memory.items import Origin, least_trusted, least_trusted_foreign, origin_of, origin_of_all, parse_origin
+from ctxwrap.memory.items import (
+    Origin,
+    Tiers,
+    least_trusted,
+    least_trusted_foreign,
+    origin_of,
+    origin_of_all,
+    parse_epoch,
+    parse_origin,
+)
 from ctxwrap.memory.memory import Memory, rules_from_json
 from ctxwrap.pack import injection
-from ctxwrap.session.alignment import Digest, digest
-from ctxwrap.session.branch import Branch, Origins
+from ctxwrap.session.branch import Branch, Digest, Origins, digest
 from ctxwrap.session.derived import Derived
 from ctxwrap.session.documents import Documents
 from ctxwrap.session.missing import missing_after

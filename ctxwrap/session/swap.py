@@ -15,12 +15,12 @@ from hashlib import sha256
 from ctxwrap.memory.items import MemoryItem
 from ctxwrap.memory.similarity import content_words
 from ctxwrap.session.abi import blob_name
-from ctxwrap.session.alignment import Digest
 from ctxwrap.session.append_only_file import AppendOnlyFile
 from ctxwrap.session.blobs import blobs_in
+from ctxwrap.session.branch import Digest
 from ctxwrap.session.extract import DigestRow, Extract
 from ctxwrap.stores.base import Files
-from ctxwrap.tokens.truncation import estimate_message_tokens, estimate_tokens
+from ctxwrap.tokens.measure import estimate_message_tokens, estimate_tokens
 from ctxwrap.types import Message, Record
 
 INDEX = "context/swap/index.jsonl"

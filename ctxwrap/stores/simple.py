@@ -16,8 +16,15 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 from ctxwrap.stores.base import CACHE, Checkpoint, FileEntry, RecordChange, StreamLine
-from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, spellings_of
-from ctxwrap.stores.log_format import number_in, numbered
+from ctxwrap.stores.log_format import (
+    change_line,
+    contains_any,
+    decode_line,
+    encode_line,
+    number_in,
+    numbered,
+    spellings_of,
+)
 from ctxwrap.stores.names import file_parts
 from ctxwrap.types import Record, SessionKey
 

@@ -9,9 +9,9 @@ from ctxwrap.session.background import background
 from ctxwrap.session.open_turns import MANY
 from ctxwrap.session.session import Session
 from ctxwrap.settings import Mode, Settings
+from ctxwrap.turn.binding import UNCHANGED_MODES
 from ctxwrap.turn.document_updates import update_document_if_due, write_by_model
 from ctxwrap.turn.ending import asks_to_end, end_after_turn
-from ctxwrap.turn.passthrough import UNCHANGED_MODES
 from ctxwrap.turn.summariser import summarise_if_due
 from ctxwrap.turn.turn import Turn
 

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 
 from ctxwrap.providers.base import ProviderAdapter
-from ctxwrap.session.clock import utc_now
-from ctxwrap.session.threads import in_thread, in_thread_if
+from ctxwrap.session.background import in_thread, in_thread_if, utc_now
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.lifecycle import ManagedCall
-from ctxwrap.turn.passthrough import PassthroughCall, passthrough
-from ctxwrap.turn.reask import reask_retry_options
+from ctxwrap.turn.lifecycle import ManagedCall, PassthroughCall, passthrough
+from ctxwrap.turn.reply_reader import reask_retry_options
 from ctxwrap.types import Body, SendAsync, TurnRecord
 
 

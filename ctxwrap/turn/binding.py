@@ -27,6 +27,9 @@ _RECOUNT = 60.0
 
 _TENANTS = 1024
 
+UNCHANGED_MODES = ("disabled", "shadow")
+"""The modes in which the caller's request is sent as it is."""
+
 
 class SessionCounts:
     """The number of sessions per tenant, without asking the store for each new session.

@@ -17,21 +17,70 @@ from ctxwrap.errors import KeyMismatch, QuotaExceeded, SessionBusy, UnknownForma
 from ctxwrap.pack.builder import PackSources
 from ctxwrap.providers.base import ProviderAdapter
 from ctxwrap.redaction.visibility import Target
-from ctxwrap.session.background import background
-from ctxwrap.session.clock import new_turn_id
+from ctxwrap.session.background import background, defer_finalizers, new_turn_id, run_uninterrupted, run_when_safe
 from ctxwrap.session.queue import TurnTicket, this_caller
 from ctxwrap.session.session import Session, TurnEnd
-from ctxwrap.session.threads import defer_finalizers, run_uninterrupted, run_when_safe
 from ctxwrap.tokens import load_tables
 from ctxwrap.turn.after_turn import after_turn
-from ctxwrap.turn.binding import CallScope, ClientBinding
+from ctxwrap.turn.binding import UNCHANGED_MODES, CallScope, ClientBinding
 from ctxwrap.turn.offers import OfferClaim
-from ctxwrap.turn.passthrough import UNCHANGED_MODES, PassthroughCall, redacted_body
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.turn.telemetry import Telemetry
 from ctxwrap.turn.turn import Turn
-from ctxwrap.types import Body, Offer, Request, Resource, SessionKey, TurnRecord
+from ctxwrap.types import Body, Offer, Report, Request, Resource, SessionKey, TurnRecord
 from ctxwrap.workingset.requests import Decision
 from ctxwrap.workingset.working_set import with_offers
+
+
+class PassthroughCall:
+    """A call without a turn. `body` is what to send if redaction changed it, else None; `record` says why."""
+
+    def __init__(
+        self,
+        scope: CallScope,
+        reason: str,
+        *,
+        body: Body | None = None,
+        error: str = "",
+        not_saved: tuple[str, ...] = (),
+    ) -> None:
+        key, self.body = scope.key, body
+        self.record = TurnRecord(
+            id="",
+            mode="disabled",
+            session=key.session if key else "",
+            tenant=key.tenant if key else "",
+            agent=key.agent if key else "",
+            round=0,
+            snapshot=None,
+            operations=(),
+            violations=(),
+            repairs=(),
+            pack=(),
+            report=Report(status="complete", reason=reason, mode_asked=scope.mode, error=error, not_saved=not_saved),
+        )
+
+
+def passthrough(
+    binding: ClientBinding, adapter: ProviderAdapter, scope: CallScope, body: Callable[[], Body]
+) -> PassthroughCall | None:
+    """The call as one without a turn, if it needs none."""
+    if scope.key is None:
+        return PassthroughCall(scope, "no session was named", body=redacted_body(binding, adapter, scope, body))
+    if scope.mode == "disabled" and not binding.settings.record:
+        return PassthroughCall(scope, "disabled, and record is off")
+    return None
+
+
+def redacted_body(
+    binding: ClientBinding, adapter: ProviderAdapter, scope: CallScope, body: Callable[[], Body]
+) -> Body | None:
+    """What to send of a call without a turn; None if the caller's request is sent as it is."""
+    redaction = binding.settings.redaction
+    if redaction is None or scope.mode in UNCHANGED_MODES:
+        return None
+    return TurnRedactor(redaction).body(body(), adapter.field_names)
+
 
 logger = logging.getLogger("ctxwrap")
 

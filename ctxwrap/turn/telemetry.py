@@ -17,9 +17,9 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from ctxwrap import __version__
 from ctxwrap.pack.builder import PackSources
-from ctxwrap.pack.history import Passage, Retrieved
+from ctxwrap.pack.selection import Passage, Retrieved
 from ctxwrap.redaction import Redaction
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.types import Operation, SessionKey, TurnRecord
 
 logger = logging.getLogger("ctxwrap")

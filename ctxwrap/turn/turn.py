@@ -31,8 +31,7 @@ from ctxwrap.session.open_turns import NO_SNAPSHOT, row_after
 from ctxwrap.settings import Mode, Settings
 from ctxwrap.tokens import TooLong
 from ctxwrap.turn.memory_changes import last_user_text, memory_changes
-from ctxwrap.turn.records import TurnRecords
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRecords, TurnRedactor
 from ctxwrap.turn.reply_reader import ReplyReader, SentRequest, shown_texts
 from ctxwrap.types import (
     USABLE,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from ctxwrap.language.patterns import lazy_pattern
-from ctxwrap.protocol.condensed_text import CondensedText
+from ctxwrap.protocol.origin import CondensedText
 from ctxwrap.types import ParsedReply, TextStream
 from ctxwrap.workingset.requests import ACTIONS, requests_in_text
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from ctxwrap.protocol.framing import check_boundary, frame_text, quote_line, sanitise_framed
-from ctxwrap.tokens.truncation import CountTokens, estimate_tokens, truncate
+from ctxwrap.protocol.instructions import check_boundary, frame_text, quote_line, sanitise_framed
+from ctxwrap.tokens.measure import CountTokens, estimate_tokens, truncate
 from ctxwrap.workingset.manifest import NAME, OFFER, FileBudget, FileRole, Manifest, WorkingFile
 from ctxwrap.workingset.reader import FileText, Unread
 from ctxwrap.workingset.report import AssemblyReport, Excluded, Included, MissingFile, context_missing

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.kinds import KINDS, names_of
-from ctxwrap.tokens.truncation import STRATEGIES, Strategy
+from ctxwrap.tokens.measure import STRATEGIES, Strategy
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import has_controls, mapping_in
 

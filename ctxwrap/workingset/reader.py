@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
 from ctxwrap.redaction import Redacted, Redaction
-from ctxwrap.tokens.truncation import CountTokens, estimate_tokens
+from ctxwrap.tokens.measure import CountTokens, estimate_tokens
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.safe_yaml import path_fault
 

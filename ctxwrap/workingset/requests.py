@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ctxwrap.errors import InvalidManifest
-from ctxwrap.tokens.truncation import Strategy
+from ctxwrap.tokens.measure import Strategy
 from ctxwrap.workingset import safe_yaml
 from ctxwrap.workingset.manifest import MAX_FILES, NAME, Hand, Manifest, WorkingFile
 from ctxwrap.workingset.reader import COLD, HOT

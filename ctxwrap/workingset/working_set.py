@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from ctxwrap.kinds import KINDS
 from ctxwrap.redaction import Redaction
 from ctxwrap.stores.names import safe_name
-from ctxwrap.tokens.measure import Measure
-from ctxwrap.tokens.truncation import CountTokens
+from ctxwrap.tokens.measure import CountTokens, Measure
 from ctxwrap.types import Offer, PackItem, SessionKey, SourcedText
 from ctxwrap.workingset.assembly import Boot, FileAssembly, assemble_files
 from ctxwrap.workingset.manifest import OFFER, Fault, Manifest, WorkingFile

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.pack.injection import body_hash
-from ctxwrap.providers.options import cache_key, is_cache_key
+from ctxwrap.providers.messages import cache_key, is_cache_key
 from ctxwrap.testing.practice.answer import Answer
 from ctxwrap.testing.practice.provider import Provider
 from ctxwrap.types import SessionKey

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessage, completion_create_params
 from openai.types.responses import response_create_params
 from typing_extensions import is_typeddict
 
-from ctxwrap.clients.opaque import Opaque, hidden_arguments, hide, revealed
+from ctxwrap.clients.sdk import Opaque, hidden_arguments, hide, revealed
 from tests.clients.openai_cases import Desk, both, got, open_desk
 
 ALL_PARAMS = (

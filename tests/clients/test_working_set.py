@@ -11,7 +11,7 @@ import pytest
 import ctxwrap
 from ctxwrap.errors import CtxwrapError
 from ctxwrap.inspect import memory_of
-from ctxwrap.protocol.framing import blocks_in
+from ctxwrap.protocol.instructions import blocks_in
 from ctxwrap.session.lookup import key_for
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from tests.support import Told, events, item, messages, said, trailer

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 import ctxwrap
 from ctxwrap.cli import main
 from ctxwrap.inspect import memory_of
-from ctxwrap.protocol.framing import blocks_in
+from ctxwrap.protocol.instructions import blocks_in
 from ctxwrap.session.abi import event_issues
 from ctxwrap.session.lookup import key_for, open_existing
 from ctxwrap.testing.practice import Answer, Ask, Provider

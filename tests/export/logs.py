@@ -8,7 +8,7 @@ import openai
 
 import ctxwrap
 from ctxwrap.pack.receipt import EventIds
-from ctxwrap.protocol.framing import boundary_of, frame_text, sanitise_framed
+from ctxwrap.protocol.instructions import boundary_of, frame_text, sanitise_framed
 from ctxwrap.session.blobs import stored
 from ctxwrap.session.missing import pack_events
 from ctxwrap.stores.base import Store

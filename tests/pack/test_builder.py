@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ctxwrap.pack.builder import Pack, PackRequest, PackSources, pack
-from ctxwrap.pack.history import Passage, Retrieved
-from ctxwrap.protocol.framing import blocks_in, boundary_of
+from ctxwrap.pack.selection import Passage, Retrieved
+from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.settings import Settings, Shares
 from ctxwrap.tokens.measure import Measure

@@ -12,9 +12,9 @@ import ctxwrap
 from ctxwrap.errors import SettingsError
 from ctxwrap.export.evidence import Evidence as Exported
 from ctxwrap.export.evidence import envelope_of, faults_in
-from ctxwrap.kinds import KINDS, Evidence, PackKind, Share
+from ctxwrap.kinds import KINDS, EvidenceMapping, PackKind, Share
 from ctxwrap.pack.receipt import items_in
-from ctxwrap.protocol.framing import blocks_in, boundary_of
+from ctxwrap.protocol.instructions import blocks_in, boundary_of
 from ctxwrap.session.opening import TEXT_SOURCES
 from ctxwrap.testing.practice import Answer, Ask, Provider
 from ctxwrap.types import SessionKey, SourcedText, TurnRecord
@@ -26,7 +26,7 @@ REDACTED = "Rain over the harbour, says [redacted:email]."
 WEATHER = PackKind(
     name="weather",
     form="text",
-    evidence=Evidence("external_resource", (("origin", "tool", "tool_result"),), signals={"coverage": 0.5}),
+    evidence=EvidenceMapping("external_resource", (("origin", "tool", "tool_result"),), signals={"coverage": 0.5}),
     share=Share("weather", 0.05),
     reason="the forecast for today",
     label="forecast",
@@ -167,7 +167,7 @@ def test_long_text_of_a_new_kind_that_truncates_is_cut(chat: Chat, monkeypatch: 
 
 
 def test_new_kind_of_offer_is_a_row(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    tide = replace(KINDS["team_memory"], name="tide", evidence=Evidence("external_resource"))
+    tide = replace(KINDS["team_memory"], name="tide", evidence=EvidenceMapping("external_resource"))
     monkeypatch.setitem(KINDS, "tide", tide)
     with ctxwrap.using(session="s"):
         ctxwrap.offer("tide", "High at noon.", source="tables", visibility=["model", "evidence_export"])

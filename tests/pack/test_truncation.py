@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.tokens.truncation import ELLIPSIS, CountTokens, Strategy, estimate_tokens, truncate
+from ctxwrap.tokens.measure import ELLIPSIS, CountTokens, Strategy, estimate_tokens, truncate
 
 LETTERS = "AAAAABBBBBCCCCC"
 LINES = "".join(f"line {number}\n" for number in range(10))
@@ -75,7 +75,7 @@ def test_what_would_say_nothing_is_nothing() -> None:
 
 
 def test_a_strategy_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(ValueError, match="known are never, start, middle, end"):
+    with pytest.raises(ValueError, match="expected one of never, start, middle, end"):
         truncate("x", 1, "sideways", len)  # type: ignore[arg-type]
 
 

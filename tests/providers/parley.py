@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from ctxwrap.protocol.instructions import sanitise
 from ctxwrap.providers.base import ProviderAdapter, TextDelta
-from ctxwrap.providers.messages import join_texts
-from ctxwrap.providers.options import raise_limits, reply_text
+from ctxwrap.providers.messages import join_texts, raise_limits, reply_text
 from ctxwrap.providers.text_channel import Channel
 from ctxwrap.redaction.redactor import SHARED_FIELDS
 from ctxwrap.tokens import Counter, TooLong

@@ -14,7 +14,7 @@ import ctxwrap
 from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, policy
 from ctxwrap.redaction.redactor import Redactor
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor
 from tests.growth import grows_too_fast
 from tests.redaction.corpus import POSITIVE, TOKENS
 from tests.redaction.secrets import HARMLESS, JWT, PEM, SAID_OF, SECRETS

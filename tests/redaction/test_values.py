@@ -12,7 +12,7 @@ from ctxwrap.providers.openai_chat import CHAT
 from ctxwrap.redaction import Redaction, redactor
 from ctxwrap.redaction.redactor import Redactor
 from ctxwrap.session.redaction import EventRedaction as Forgetting
-from ctxwrap.turn.redactor import TurnRedactor
+from ctxwrap.turn.records import TurnRedactor
 from ctxwrap.types import Message, ParsedReply, Request, Runtime, TurnInputs
 from tests.redaction.corpus import Maker
 from tests.redaction.planting import places_in, planted

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxwrap.session.alignment import Alignment, align
+from ctxwrap.session.branch import Alignment, align
 from ctxwrap.session.session import Session
 from ctxwrap.stores.log_format import as_record
 from ctxwrap.stores.memory import MemoryStore

@@ -428,7 +428,7 @@ class TestALongSession:
 
 def test_digests_are_the_same_in_every_process() -> None:
     code = (
-        "from ctxwrap.session.alignment import digest; from tests.session.test_checkpoint import *;"
+        "from ctxwrap.session.branch import digest; from tests.session.test_checkpoint import *;"
         "print([digest(m) for m in (user('a'), CALL, RESULT, PICTURE, user('\\ud800'))])"
     )
     seen = {

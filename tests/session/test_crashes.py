@@ -20,7 +20,7 @@ from ctxwrap.settings import Settings
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.turn import sync
 from ctxwrap.turn.binding import CallScope, ClientBinding
-from ctxwrap.turn.passthrough import PassthroughCall
+from ctxwrap.turn.lifecycle import PassthroughCall
 from ctxwrap.types import Body, SessionKey
 from tests.stores.faults import Seam, failing, installed, killing
 from tests.support import item

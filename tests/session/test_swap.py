@@ -130,7 +130,7 @@ def test_what_is_at_hand_again_is_not_in_swap_and_logs_nothing(faded: Teller) ->
 
 
 def test_a_memory_deep_in_swap_comes_back_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctxwrap.memory.memory.SWAP_AT_HAND", 1)
+    monkeypatch.setattr("ctxwrap.memory.memory.MAX_SWAP", 1)
     teller = Teller(store)
     teller.says("Many things.", keeps=[item(f"e-{number}", f"fact about planet{number} here") for number in range(5)])
     teller.chats(60)

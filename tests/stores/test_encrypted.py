@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import ctxwrap
 from ctxwrap.stores.base import Checkpoint, Log, Store
-from ctxwrap.stores.checksums import decode_line, encode_batch, encode_line, without_checksums
 from ctxwrap.stores.encrypted import EncryptedStore
 from ctxwrap.stores.encrypted.files import LONGEST, EncryptedFiles
 from ctxwrap.stores.encrypted.keys import Cipher
 from ctxwrap.stores.files.store import FileStore
+from ctxwrap.stores.log_format import decode_line, encode_batch, encode_line, without_checksums
 from ctxwrap.stores.memory import MemoryFiles, MemoryStore
 from ctxwrap.testing import KEY, StoreContract, contents, numbered_record
 from ctxwrap.types import Record, SessionKey

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxwrap.errors import ContextMissing
-from ctxwrap.protocol.framing import blocks_in, frame_text, sanitise_framed
-from ctxwrap.protocol.instructions import SEPARATOR
-from ctxwrap.tokens.truncation import ELLIPSIS, estimate_tokens
+from ctxwrap.protocol.instructions import SEPARATOR, blocks_in, frame_text, sanitise_framed
+from ctxwrap.tokens.measure import ELLIPSIS, estimate_tokens
 from ctxwrap.workingset.assembly import Boot, FileAssembly, assemble_files
 from ctxwrap.workingset.manifest import FileBudget, Manifest, WorkingFile, read_manifest
 from ctxwrap.workingset.reader import FileText, Unread

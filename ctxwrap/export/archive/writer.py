@@ -26,16 +26,14 @@ from ctxwrap.export.archive.format import (
     without_store_fields,
 )
 from ctxwrap.session.abi import blob_name
-from ctxwrap.session.clock import utc_now
+from ctxwrap.session.background import defer_finalizers, utc_now
 from ctxwrap.session.inputs import INPUTS
 from ctxwrap.session.lookup import StoreLike, key_for, open_existing
-from ctxwrap.session.threads import defer_finalizers
 from ctxwrap.session.verify.checker import Progress
 from ctxwrap.session.verify.report import VerifyFindings
 from ctxwrap.session.verify.streams import StreamCheck, lines_of
 from ctxwrap.stores.base import STREAMS, Files, Log
-from ctxwrap.stores.checksums import encode_record
-from ctxwrap.stores.log_format import timestamp
+from ctxwrap.stores.log_format import encode_record, timestamp
 from ctxwrap.types import Record, SessionKey
 
 _MOST_DAMAGE = 100

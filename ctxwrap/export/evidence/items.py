@@ -17,8 +17,7 @@ from ctxwrap.export.evidence.vocabulary import (
 )
 from ctxwrap.kinds import is_file, kind_named
 from ctxwrap.memory.items import ORIGINS, TIERS
-from ctxwrap.protocol.framing import blocks_in, boundary_of
-from ctxwrap.protocol.instructions import encode_escaped
+from ctxwrap.protocol.instructions import blocks_in, boundary_of, encode_escaped
 from ctxwrap.session.blobs import texts_in
 from ctxwrap.session.pack_view import Block, PackView
 from ctxwrap.stores.log_format import numbers_in

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import Checkpoint, Log, RecordChange, StreamLine
-from ctxwrap.stores.checksums import encode_record
 from ctxwrap.stores.encrypted.files import EncryptedFiles
 from ctxwrap.stores.encrypted.keys import Cipher, SessionKeys
-from ctxwrap.stores.log_format import number_in, numbered
+from ctxwrap.stores.log_format import encode_record, number_in, numbered
 from ctxwrap.types import Record
 
 

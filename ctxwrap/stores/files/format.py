@@ -5,7 +5,7 @@ import re
 import zlib
 from collections.abc import Iterator
 
-from ctxwrap.stores.checksums import encode_batch, last_checksum, parse, without_checksums
+from ctxwrap.stores.log_format import encode_batch, last_checksum, parse, without_checksums
 
 FORMAT = 3
 """The format that this version writes. It reads formats from 1 on, and `upgrade` converts format 0."""

@@ -7,20 +7,21 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ctxwrap.stores.base import RecordChange, StreamLine
-from ctxwrap.stores.checksums import (
-    CHECKSUM_LENGTH,
-    contains_any,
-    encode_batch,
-    last_checksum,
-    rechained,
-    spellings_of,
-    without_checksums,
-)
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import is_of_format_0, upgraded
 from ctxwrap.stores.files.lines import StreamPiece, found_in
 from ctxwrap.stores.files.lookup import RecordPicker, span_of
-from ctxwrap.stores.log_format import number_in, numbered
+from ctxwrap.stores.log_format import (
+    CHECKSUM_LENGTH,
+    contains_any,
+    encode_batch,
+    last_checksum,
+    number_in,
+    numbered,
+    rechained,
+    spellings_of,
+    without_checksums,
+)
 from ctxwrap.types import Record
 
 logger = logging.getLogger("ctxwrap")

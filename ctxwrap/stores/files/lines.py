@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ctxwrap.stores.base import StreamLine
-from ctxwrap.stores.checksums import CHECKSUMS, UNCOVERED, checksums_in, is_intact, parse
+from ctxwrap.stores.log_format import CHECKSUMS, UNCOVERED, checksums_in, is_intact, parse
 from ctxwrap.types import Record
 
 _SECTOR = 512

@@ -7,8 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ctxwrap.stores.checksums import decode_line
-from ctxwrap.stores.log_format import number_in
+from ctxwrap.stores.log_format import decode_line, number_in
 from ctxwrap.types import Record
 
 _CHUNK = 1 << 13

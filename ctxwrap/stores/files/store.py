@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ctxwrap.errors import StoreCorrupt, StoreUnavailable, UnknownFormat
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.checksums import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
 from ctxwrap.stores.files import disk
 from ctxwrap.stores.files.format import FORMAT, format_number_in
 from ctxwrap.stores.files.journal import Journal, Written
 from ctxwrap.stores.files.locks import ProcessName, exclusive, try_lock
 from ctxwrap.stores.files.tree import FileTree
+from ctxwrap.stores.log_format import CHECKSUM_LENGTH, encode_batch, encode_record, with_checksums
 from ctxwrap.stores.names import INDEX, safe_name
 from ctxwrap.types import Record, SessionKey
 

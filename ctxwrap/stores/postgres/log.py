@@ -10,7 +10,7 @@ from typing import Any
 
 from ctxwrap.errors import StoreError
 from ctxwrap.stores.base import CACHE, STREAMS, Checkpoint, RecordChange, StreamLine
-from ctxwrap.stores.checksums import change_line, contains_any, decode_line, encode_line, encode_record, spellings_of
+from ctxwrap.stores.log_format import change_line, contains_any, decode_line, encode_line, encode_record, spellings_of
 from ctxwrap.stores.names import safe_name
 from ctxwrap.stores.postgres import statements as sql
 from ctxwrap.stores.postgres.cache import Batch, KnownFiles, LastRecord, SessionCache, empty_batch
