@@ -119,7 +119,7 @@ def test_what_the_user_plainly_states_is_taken_without_a_snapshot(bot: Bot, answ
     assert "peanuts" in remembered[0][0] + remembered[1][0]
     (observed,) = [event for event in events(bot.home, "s") if event["type"] == "observation"]
     assert [each["kind"] for each in observed["operations"]] == ["add", "add"]
-    assert "seen without a snapshot" in bot.told("show", "s", "--turn", "1")
+    assert "extracted by rules, without a snapshot" in bot.told("show", "s", "--turn", "1")
     bot.restart()
     bot.hear(Answer("Hello."))
     assert [each[0] for each in bot.remembered()] == [each[0] for each in remembered]

@@ -607,7 +607,7 @@ def test_the_commands_show_it(provider: Provider, home: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    assert "the provider called that too long" in shown("show", "--turn", "1")
+    assert "the provider rejected that as too long" in shown("show", "--turn", "1")
     happened = apart_from_stages(json.loads(shown("show", "--turn", "1", "--json"))["events"])
     assert [event["type"] for event in happened][:2] == ["start", "repack"]
     assert "repack" in shown("tail", "--events")

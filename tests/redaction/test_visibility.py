@@ -74,8 +74,8 @@ def test_targets_must_be_named_by_rules_and_item(rules: Any, kind: str, source: 
         ({"pinned": ["martian"]}, "martian"),
         ({"pinned": "tool"}, "list of targets"),
         ({"pined": ["tool"]}, "pinned"),
-        ({"request": ["tool"]}, "must include the model"),
-        ({"memory": []}, "must include the model"),
+        ({"request": ["tool"]}, "must name the model"),
+        ({"memory": []}, "must name the model"),
         (["pinned"], "mapping"),
     ],
 )

@@ -148,7 +148,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("add_entry", {"raw_entry": "x", "role": "king"}, "role must be one of"),
     ("add_entry", {}, "raw_entry"),
     ("get_entry", {"entry_id": "999999"}, "there is no entry"),
-    ("put_context", {"content": "x", "expected_version": 99}, "read it, merge, write again"),
+    ("put_context", {"content": "x", "expected_version": 99}, "read it, merge, and write again"),
     ("put_context", {"content": ""}, "content must be a non-empty text"),
     ("get_context", {"version": 99}, "99"),
     ("search_memories", {"query": "x", "top_k": 0}, "top_k must be a whole number"),
