@@ -232,7 +232,7 @@ def _snapshots(events: StreamContents) -> dict[str, Any]:
     compliance = Compliance()
     for _, event in events.records:
         compliance.take(event)
-    return compliance.told()
+    return compliance.as_counts()
 
 
 def _branches(messages: StreamContents) -> Iterator[Branching]:

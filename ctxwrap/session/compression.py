@@ -67,13 +67,13 @@ class Compression:
         self._files: dict[str, bytes] = {}
         self._made_of: object = None
 
-    def files(self, memory: Memory, told: CompressionInput) -> dict[str, bytes]:
+    def files(self, memory: Memory, given: CompressionInput) -> dict[str, bytes]:
         """The files with their contents."""
         self._look_at(memory)
-        made_of = memory.active_task, told.refs, [(view.line, view.kind) for view in self._views.values()]
+        made_of = memory.active_task, given.refs, [(view.line, view.kind) for view in self._views.values()]
         if made_of != self._made_of:
-            self._made_of, self._files = made_of, self._typed(memory.active_task, told.refs)
-        return {**self._files, SUMMARY: self._summary(memory, told)}
+            self._made_of, self._files = made_of, self._typed(memory.active_task, given.refs)
+        return {**self._files, SUMMARY: self._summary(memory, given)}
 
     def _look_at(self, memory: Memory) -> None:
         known, self._views = self._views, {}
@@ -103,22 +103,22 @@ class Compression:
             if ref["path"] not in paths:
                 yield ref if ref["id"] not in known else {**ref, "id": legal_name(f"{ref['kind']}/{ref['id']}")}
 
-    def _summary(self, memory: Memory, told: CompressionInput) -> bytes:
+    def _summary(self, memory: Memory, given: CompressionInput) -> bytes:
         """The summary, in the order in which a newcomer would ask."""
-        lines = ["# Summary", "", f"Source: messages:1-{told.messages}, {told.round} rounds"]
-        if told.missing:
-            lines.append(f"Snapshots: {told.missing} of {told.asked} missing")
-        if told.ended_at:
-            lines.append(f"Ended: {told.ended_at}")
+        lines = ["# Summary", "", f"Source: messages:1-{given.messages}, {given.round} rounds"]
+        if given.missing:
+            lines.append(f"Snapshots: {given.missing} of {given.asked} missing")
+        if given.ended_at:
+            lines.append(f"Ended: {given.ended_at}")
         if memory.active_task:
             lines.append(f"Task: {shortened(memory.active_task, _TEXT)}")
-        if told.summary:
-            lines += ["", f"## So far ({told.summary['source']})", "", str(told.summary["text"]).strip()]
-        said = (("user", told.user), ("assistant", told.assistant))
-        behind = message_range(str(told.summary["source"]))[1] if told.summary else 0
-        rows = [f"messages:{row.first}-{row.last}: {row.text}" for row in told.rows if row.last > behind and row.text]
+        if given.summary:
+            lines += ["", f"## So far ({given.summary['source']})", "", str(given.summary["text"]).strip()]
+        said = (("user", given.user), ("assistant", given.assistant))
+        behind = message_range(str(given.summary["source"]))[1] if given.summary else 0
+        rows = [f"messages:{row.first}-{row.last}: {row.text}" for row in given.rows if row.last > behind and row.text]
         sections = (
-            ("Since then" if told.summary else "So far", rows),
+            ("Since then" if given.summary else "So far", rows),
             ("Known", [view.text for view in self._of("fact") if view.item.tier == "core"]),
             ("Decided", [view.text for view in self._of("decision")]),
             ("Open", [view.text for view in self._of("todo")]),
@@ -162,8 +162,8 @@ def _whence(item: MemoryItem) -> Record:
 
 def path_of(item: MemoryItem) -> str:
     """The path or address that an item names, or an empty string."""
-    told = [str(item.extra.get("path") or ""), *paths_in(item.content[:_TEXT])]
-    return next((path for each in told if (path := shortened(each, _PATH)) and not _DOTS & set(path.split("/"))), "")
+    named = [str(item.extra.get("path") or ""), *paths_in(item.content[:_TEXT])]
+    return next((path for each in named if (path := shortened(each, _PATH)) and not _DOTS & set(path.split("/"))), "")
 
 
 def _ref(item: MemoryItem, text: str) -> Record:

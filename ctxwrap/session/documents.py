@@ -147,7 +147,7 @@ class Summaries:
     """The least trusted origin of all summaries so far: each builds on the one before."""
     asked: int = 0
     """The last message of the last request for a summary, successful or not."""
-    told: int = 0
+    covered: int = 0
     """The last message that the next summary must not read."""
     forgotten: int = 0
     """The last message at the time of a forget; messages up to it may hold forgotten text."""
@@ -161,7 +161,7 @@ class Summaries:
         if kind == "forget" or (kind == "purge" and "child" in event):
             # the messages with the forgotten text stay in the log: a summary of them would bring it back
             self.forgotten = max(self.forgotten, int((event.get("ctx") or {}).get("messages") or 0))
-            self.told = max(self.told, self.forgotten)
+            self.covered = max(self.covered, self.forgotten)
         elif kind in ("summarise", "summary"):
             last = message_range(str(event["source"]))[1]
             self.asked = max(self.asked, last)
@@ -172,7 +172,7 @@ class Summaries:
         origin, text = event.get("origin"), str(event["text"])
         self.origin = least_trusted(self.origin, origin if origin in ORIGINS else ORIGINS[-1])
         if text.strip() and text != FORGOTTEN:
-            self.text, self.source, self.told = text, str(event["source"]), max(self.told, last)
+            self.text, self.source, self.covered = text, str(event["source"]), max(self.covered, last)
 
     def as_json(self) -> Record:
         return asdict(self)

@@ -57,8 +57,8 @@ class Extract:
         scored = (
             each._replace(score=_score(each, of, counts)) for each, of in zip(self.candidates, terms, strict=True)
         )
-        told = [each for each in scored if each.score]
-        return _chosen([each for each in told if each.score >= _FILLER] or told)
+        informative = [each for each in scored if each.score]
+        return _chosen([each for each in informative if each.score >= _FILLER] or informative)
 
     def as_json(self) -> list[ExtractedSentence]:
         return self.candidates
@@ -85,7 +85,7 @@ class DigestRow(NamedTuple):
 
     @property
     def text(self) -> str:
-        return told(self.sentences)
+        return join_sentences(self.sentences)
 
     @classmethod
     def from_json(cls, value: tuple[int, int, list[Any]]) -> "DigestRow":
@@ -120,7 +120,7 @@ def sentences_in(text: str) -> list[str]:
     return list(islice((line for line in lines if len(line) > 1), _PER_MESSAGE))
 
 
-def told(sentences: list[ExtractedSentence]) -> str:
+def join_sentences(sentences: list[ExtractedSentence]) -> str:
     """Sentences in a row, with the speaker where it changes."""
     speakers = [""] + [each.role for each in sentences]
     heads = ["" if one == other else f"{other}: " for one, other in pairwise(speakers)]

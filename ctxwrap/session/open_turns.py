@@ -174,7 +174,7 @@ class Compliance:
         """The row for a checkpoint."""
         return {"in_a_row": self.in_a_row, "alarms": self.alarms, "models": dict(self.models)}
 
-    def told(self) -> dict[str, Any]:
+    def as_counts(self) -> dict[str, Any]:
         """The counts as JSON."""
         models = {model: count._asdict() for model, count in self.models.items()}
         return {**self.total._asdict(), "in_a_row": self.in_a_row, "models": models}

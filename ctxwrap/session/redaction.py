@@ -116,8 +116,8 @@ class EventRedaction:
         if event.get("message") in self.entries:
             return {**event, "summary": "", "tags": {}}
         summary = str(event.get("summary") or "")
-        told = self._said(summary) != summary or (self.tells is not None and self.tells(summary))
-        return {**event, "summary": "" if told else summary, "tags": _in_strings(event.get("tags"), self._said)}
+        is_erased = self._said(summary) != summary or (self.tells is not None and self.tells(summary))
+        return {**event, "summary": "" if is_erased else summary, "tags": _in_strings(event.get("tags"), self._said)}
 
     def _child(self, event: Record) -> Record:
         """A child event: its texts, references and files."""
@@ -181,8 +181,8 @@ class EventRedaction:
             return event
         state = sent.get("state")
         memory = state.get("memory") if isinstance(state, dict) else None
-        told = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
-        sent = {**sent, "state": {**(state or {}), "memory": told}}
+        left = {tier: list(filter(self._may_stay, items)) for tier, items in memory.items()} if memory else {}
+        sent = {**sent, "state": {**(state or {}), "memory": left}}
         if texts_in(event).keys() <= {_OURS}:
             return {**event, "sent": sent}
         texts = {name: id if name == _OURS else "" for name, id in texts_in(event).items()}
@@ -195,8 +195,8 @@ class EventRedaction:
         """Whether a memory item, as shown to the model, is free of erased text."""
         if not isinstance(item, dict) or item.get("id") in self.ids:
             return False
-        told = (str(item.get("id")), str(item.get("content"))) not in self.versions
-        return told and _in_strings(item, self._said) == item
+        is_kept = (str(item.get("id")), str(item.get("content"))) not in self.versions
+        return is_kept and _in_strings(item, self._said) == item
 
     def _ref(self, ref: Any) -> Any:
         """A child's reference: id and kind have no free text."""
@@ -313,8 +313,8 @@ def items_in(events: Iterable[Record]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 def questions_in(events: Iterable[Record], turn: str) -> dict[str, str]:
     """The questions of the model, by id, with their turn."""
-    told = (event for event in events if event.get("type") == DETECTED and turn_in(event) == turn)
-    asked = (each for event in told if (each := changed_by(event, None)) is not None and each.source == MODEL)
+    detected = (event for event in events if event.get("type") == DETECTED and turn_in(event) == turn)
+    asked = (each for event in detected if (each := changed_by(event, None)) is not None and each.source == MODEL)
     return {each.id: each.question for each in asked if each.id}
 
 

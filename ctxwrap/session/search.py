@@ -221,8 +221,8 @@ class Retriever:
         def passage(each: SelectedPassage) -> Passage:
             place = places[each.number, each.part]
             text = (texts.passage(each.number, each.part) or "").strip()
-            told = _heading(index, place), index.speaker(place)
-            return Passage(each.number, each.part, text, *told, each.score, each.reasons)
+            labels = _heading(index, place), index.speaker(place)
+            return Passage(each.number, each.part, text, *labels, each.score, each.reasons)
 
         return Retrieved(tuple(map(passage, chosen)), tuple(map(passage, missed)))
 

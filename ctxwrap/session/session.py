@@ -110,8 +110,8 @@ class Session:
 
     def with_stages(self, *records: Record) -> list[Record]:
         """Records outside of turns, with their lifecycle events if `evidence="log"`."""
-        told = session_stage_events(records, self.key.session) if self._settings.evidence == "log" else ()
-        return [*records, *told]
+        stages = session_stage_events(records, self.key.session) if self._settings.evidence == "log" else ()
+        return [*records, *stages]
 
     def transaction(self, work: Callable[[], T], undo: Callable[[], None] = lambda: None) -> T:
         """Run `work` inside `locked`, optimistically: if the session changed meanwhile, run it a second time.

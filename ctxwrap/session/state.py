@@ -41,7 +41,7 @@ _FAR = timedelta(days=366)
 _FILE, _FILES = ("why", "priority", "truncate_strategy", "max_lines"), 256
 """The fields kept of a grant, and the number of files."""
 
-_FORMAT = 16
+_FORMAT = 17
 """The checkpoint's format; increment it when the content, or how records are folded, changes."""
 
 
@@ -151,8 +151,8 @@ class SessionState:
 
     def origin_of(self, messages: Iterable[LoggedMessage]) -> Origin:
         """The least trusted origin of these messages."""
-        told = [(kept.number, kept.message) for kept in messages]
-        return origin_of_all(told, {number: self.origins.of(number) or "" for number, _ in told})
+        numbered = [(kept.number, kept.message) for kept in messages]
+        return origin_of_all(numbered, {number: self.origins.of(number) or "" for number, _ in numbered})
 
     def _take_system(self, said: Digest, turn: str) -> None:
         """Replace the system messages by those of the newest turn."""
@@ -171,8 +171,8 @@ class SessionState:
             self.began = int(event.get("began") or 0)
             self.moves += self.memory.advance(runtime.round)
         elif kind == "evolution":
-            told = [TierMove(**move) for move in event["moves"]]
-            self.moves = [move for move in self.moves if move not in told]
+            logged = [TierMove(**move) for move in event["moves"]]
+            self.moves = [move for move in self.moves if move not in logged]
         elif kind in OPERATING and "operations" in event:
             operations = [Operation(**operation) for operation in event["operations"]]
             self.moves += self.memory.apply(operations, int(event.get("round") or self.round))
@@ -204,12 +204,12 @@ class SessionState:
     def _take_file(self, path: str, event: Record) -> None:
         """A grant without a priority removes the file, though the operator's manifest may still list it."""
         before = self.files.pop(path, {})
-        told = {name: event[name] for name in _FILE if name in event}
-        if "priority" in told:
+        fields = {name: event[name] for name in _FILE if name in event}
+        if "priority" in fields:
             before = {} if "removed" in before else before
-            self.files[path] = {"turn": int(event["round"]), **before, **told}
+            self.files[path] = {"turn": int(event["round"]), **before, **fields}
         else:
-            self.files[path] = {"removed": True, **told}
+            self.files[path] = {"removed": True, **fields}
         while len(self.files) > _FILES:
             self.files.pop(next(iter(self.files)))
 

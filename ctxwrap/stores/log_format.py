@@ -105,8 +105,8 @@ def number_in(record: Record) -> int | None:
 def turn_in(record: Record) -> str:
     """The turn that wrote a record, from `turn` or from the start of `id`; empty if neither is there."""
     control: Any = record.get("ctx")
-    told = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
-    return next((text.partition("-")[0] if at else text for at, text in enumerate(told) if isinstance(text, str)), "")
+    ids = (control.get("turn"), control.get("id")) if isinstance(control, dict) else ()
+    return next((text.partition("-")[0] if at else text for at, text in enumerate(ids) if isinstance(text, str)), "")
 
 
 def next_number(record: Record, before: int) -> int:

@@ -265,7 +265,7 @@ class _SummarySource(NamedTuple):
 def _source(session: Session) -> _SummarySource | None:
     """The messages of the current branch since the last summary; None if there are none."""
     state, known = session.state, session.state.derived.summaries
-    new = _newest(state.branch.since(known.told))
+    new = _newest(state.branch.since(known.covered))
     if not new:
         return None
     first = message_range(known.source)[0] if known.text else new[0].number

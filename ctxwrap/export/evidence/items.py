@@ -79,8 +79,8 @@ _REASONS: dict[str, OmissionReason] = {reason: reason for reason in get_args(Omi
 
 
 def omission_of(kind: str, reason: str) -> OmissionReason:
-    told = reason.lower()
-    known = next((word for words, word in _OMISSIONS if words in told), None)
+    lowered = reason.lower()
+    known = next((word for words, word in _OMISSIONS if words in lowered), None)
     return known or _REASONS[kind_named(kind).evidence.omission]
 
 
