@@ -13,7 +13,7 @@ from ctxwrap.protocol.instructions import VERSION
 from ctxwrap.protocol.models import is_valid, json_schema
 from ctxwrap.protocol.recovery import INTERNAL, recover
 from tests.protocol.corpus import cases, fuzz
-from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
+from tests.protocol.test_reply import ITEM, RUNTIME, SEPARATOR, state
 
 CHECK = jsonschema.Draft202012Validator(json_schema())
 

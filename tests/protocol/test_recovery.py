@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctxwrap.protocol import read_reply
 from ctxwrap.protocol.recovery import recover
 from ctxwrap.types import ParsedReply
-from tests.protocol.test_reading import ITEM, RUNTIME, SEPARATOR, state
+from tests.protocol.test_reply import ITEM, RUNTIME, SEPARATOR, state
 
 OTHER = {**ITEM, "id": "core-2", "content": 'She said "no", then left.', "tags": ["b", "c"]}
 STATE = state(memory={"core": [ITEM, OTHER], "working": [{**ITEM, "id": "w-1"}], "ephemeral": []}, active_task="Tea")

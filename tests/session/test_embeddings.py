@@ -24,7 +24,7 @@ from ctxwrap.stores.base import CACHE, Log, Store
 from ctxwrap.stores.files.store import FileStore
 from ctxwrap.stores.memory import MemoryStore
 from tests.retrieval.conversations import ByWord
-from tests.session.test_retrieving import (
+from tests.session.test_search import (
     KEY,
     STEPS,
     TEXTS,
@@ -334,7 +334,7 @@ def test_without_the_setting_there_is_no_model() -> None:
 def test_who_does_not_use_it_imports_nothing_of_it() -> None:
     code = (
         "import sys\n"
-        "from tests.session.test_retrieving import MemoryStore, filled\n"
+        "from tests.session.test_search import MemoryStore, filled\n"
         "for name in [name for name in sys.modules if 'vectors' in name]: del sys.modules[name]\n"
         "assert filled(MemoryStore(), 50).finds('lighthouse').chosen\n"
         "print(sorted({'wordllama', 'ctxwrap.retrieval.vectors', 'ctxwrap.retrieval.wordllama'} & set(sys.modules)))"
